@@ -34,6 +34,7 @@ MARKS = {
     "prepared": r"\.prepared?\b|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received|[Ss][Qq][Ss]\b|reliq_sqs",
     "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
+    "steps": r"\.(step|sleep|wait|signal|parked)\(\"|[Pp]arked|durable|\bRunOver\b|StepFailed|Signal(Refused|Timeout)",
     "tracking": r"\.(find|search|cancel|cancel_many)\(|[Cc]ancell?|\btrack|history|/find\b|message\?id|message find|"
     r"Found\b",
     "staging": r"[Ss]tag(e|ed|ing)\b|[Ss]park|finish_staged|\bjobs\b",

@@ -48,8 +48,8 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
 
-    one = command(commands, "key create", create, "make an API key, and print it once", json_too=True)
-    one.add_argument("name", help="what it is for; two keys may have the same, so that one can replace the other")
+    one = command(commands, "key create", create, "create an API key, and print it once", json_too=True)
+    one.add_argument("name", help="its purpose; two keys may have the same name")
     one.add_argument(
         "--scope", action="append", choices=keyring.SCOPES, required=True, help="what it allows; may be repeated"
     )
@@ -62,8 +62,8 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests per second")
-    command(commands, "key list", list_keys, "the API keys, without their secrets", json_too=True)
-    one = command(commands, "key revoke", revoke, "end an API key, within two seconds", json_too=True)
+    command(commands, "key list", list_keys, "list the API keys, without their secrets", json_too=True)
+    one = command(commands, "key revoke", revoke, "revoke an API key; takes effect within two seconds", json_too=True)
     one.add_argument("id", help="its id, the part before the dot")
 
 
@@ -97,7 +97,7 @@ def api(options: argparse.Namespace) -> int:
         if not keys and (existed or not options.no_auth):
             log.warning("every request is answered 401: %s", NO_KEY)
         elif not keys:
-            log.info("--no-auth: every program on this machine may do everything, until there is an API key")
+            log.info("--no-auth: every program on this machine has all rights, until there is an API key")
     with contextlib.ExitStack() as served:
         for serving in options.beside:
             served.enter_context(serving(options))

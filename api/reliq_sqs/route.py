@@ -2,7 +2,6 @@
 
 import logging
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from reliq_sqs import checking, wire_json, wire_query, wire_query_json
 from reliq_sqs.actions import HANDLERS
 from reliq_sqs.calls import Call
 from reliq_sqs.errors import SqsError
+from reliq_sqs.ids import random_id
 from reliq_sqs.model import Action
 
 log = logging.getLogger("reliq.sqs")
@@ -62,7 +62,7 @@ class SqsRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = self._app.state
         request = BoundedRequest(scope, receive, state.buffered, state.settings.body_timeout)
-        request_id = str(uuid.uuid4())
+        request_id = random_id()
         headers = fields(request)
         asked = Asked("x-amz-target" in headers, wire_query_json.is_wanted(headers))
         started, status = time.monotonic(), 500

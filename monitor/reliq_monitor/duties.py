@@ -7,6 +7,7 @@ from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
 from reliq.features.staging.duty import StagedJobs
+from reliq.features.steps.duty import SignalTimeouts
 from reliq.features.topics.duty import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
@@ -28,6 +29,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     SilentProducers,
     SilentStreams,
     Visibility,
+    SignalTimeouts,
     Promotion,
 )
 

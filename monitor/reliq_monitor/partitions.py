@@ -19,8 +19,8 @@ class Spreading(Duty[int]):
 
     name = "partitions"
     effect = (
-        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages wait "
-        "that are to be taken to the new home of their key"
+        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages whose "
+        "key has a new home wait"
     )
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Spreading(Duty[int]):
                 text = "queue=%s has %d partitions, %d before: all keys are in their home"
                 log.info(text, queue, layout.count, layout.before)
         elif (yield from forget_retired(queue, layout)):
-            log.info("queue=%s partition=%s is empty and not used any more", queue, layout.retired[-1])
+            log.info("queue=%s partition=%s is empty and closed", queue, layout.retired[-1])
 
     def _take_effect(self, first: QueueKeys, layout: Layout) -> Steps[bool]:
         """Tell all partitions of the layout; return whether they know it."""

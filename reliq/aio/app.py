@@ -9,6 +9,7 @@ from reliq.contract.values import Duration, Size
 from reliq.features.batches.aio import BatchCalls
 from reliq.features.prepared.decorator import Check
 from reliq.features.schedules.aio import ScheduleCalls
+from reliq.features.steps.aio import SignalEvery
 from reliq.features.topics.aio import TopicCalls
 from reliq.features.tracking.aio import FindCalls
 from reliq.model.keys import check_name, instance_of
@@ -17,7 +18,7 @@ from reliq.protocol.seen import every_queue
 from reliq.transport.aiostore import AioStore
 
 
-class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, TopicCalls, Application):
+class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

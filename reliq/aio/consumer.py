@@ -37,9 +37,8 @@ class Consumer:
             for message in await consumer.claim(limit=10, wait=5):
                 await consumer.ack(message)
 
-    While the context lasts, the lease is renewed beside: the messages stay with this consumer, however long the work
-    takes. Without the context the lease is not renewed. Settling a message again is no error and changes nothing.
-    One thread or task claims at a time.
+    Within the context a thread or task renews the lease, however long the work takes. Settling a message again is no
+    error and changes nothing. One thread or task claims at a time.
     """
 
     def __init__(self, store: AioStore, homes: QueueHomes, lease: Duration = values.LEASE) -> None:
@@ -182,7 +181,7 @@ class Consumer:
                 await part.give_back(some)
 
     async def ack(self, *messages: Message) -> None:
-        """Remove handled messages for good. Raises LeaseLost if the monitor has returned one of them to the queue."""
+        """Remove handled messages. Raises LeaseLost if the monitor has returned one of them to the queue."""
         await self._settle(messages)
 
     async def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
@@ -196,11 +195,11 @@ class Consumer:
         await self._settle((message,), lambda one: buried(one, failure, "rejected"))
 
     async def release(self, *messages: Message) -> None:
-        """Hand messages back unstarted: they are claimed next, and nothing is counted."""
+        """Hand messages back unstarted: they are claimed next, and are not charged."""
         await self._settle(messages, released)
 
     async def heartbeat(self) -> bool:
-        """Renew the lease now; False when it is lost. The context does it anyway."""
+        """Renew the lease now; False when it is lost. The context does this by itself."""
         alive, failure = False, None
         for part in self._parts.values():
             try:

@@ -30,6 +30,7 @@ from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
 from reliq.features.schedules import command as schedules
+from reliq.features.steps import command as durable
 from reliq.features.topics import command as topics
 from reliq.features.tracking import command as life
 from reliq.runtime import logging as logs
@@ -125,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         new,
         messages,
         life,
+        durable,
         batches,
         spread,
         queues,

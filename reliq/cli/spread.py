@@ -13,7 +13,7 @@ from reliq.protocol.partition_progress import PartitionProgress, PartitionStats
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    what = "show how a queue is spread over its partitions, and how far a change of their number is"
+    what = "show a queue's partitions, and the progress of a change of their number"
     command(commands, "queue partitions", show, what, queue=True, json_too=True)
 
 

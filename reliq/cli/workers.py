@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
     command(commands, "worker list", workers, "list the processes that consume, and what they run", json_too=True)
 
     for verb, text in (
-        (Instruction.PAUSE, "let a worker finish what runs, and claim nothing until it is resumed"),
+        (Instruction.PAUSE, "pause a worker: it finishes what runs, and claims nothing"),
         (Instruction.RESUME, "let a paused worker claim messages again"),
         (Instruction.STOP, "shut a worker down cleanly, as SIGTERM does"),
     ):

@@ -10,6 +10,7 @@ from reliq.contract.values import Duration, Size
 from reliq.features.batches.client import BatchCalls
 from reliq.features.prepared.decorator import Check
 from reliq.features.schedules.client import ScheduleCalls
+from reliq.features.steps.client import SignalEvery
 from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.client import FindCalls
 from reliq.model.keys import check_name, instance_of
@@ -18,7 +19,7 @@ from reliq.protocol.seen import every_queue
 from reliq.transport.store import Store
 
 
-class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, TopicCalls, Application):
+class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

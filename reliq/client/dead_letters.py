@@ -49,11 +49,11 @@ class DeadLetters:
 
         `rate`: messages a second. `dry_run`: only count. `keep_failures`: do not reset the count of failures.
         `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
-        Safe to interrupt anywhere: every letter is at any instant either dead or back.
+        You may interrupt it anywhere: each letter is either dead or back.
         """
         options = RedriveOptions(rate, limit, dry_run, keep_failures, stop_above, progress)
         return self._store.run(self._steps.redrive(Filter.of(filters), options))
 
     def purge(self, *, all: bool = False, **filters: Unpack[DeadLetterFilters]) -> int:
-        """Remove letters for good, those that match the filters or with all=True every one; return how many."""
+        """Delete the letters that match the filters, or all with all=True; return how many."""
         return self._store.run(self._steps.purge(Filter.of(filters), all))

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.features.staging.metrics import staged_messages
+from reliq.features.staging.metrics import latest_job, staged_messages
 from reliq.features.topics.metrics import unroutable_messages
 from reliq.model.keys import instance_of, logical_name
 from reliq.model.stats import Stats
@@ -36,6 +36,7 @@ _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 #: What features export of queues; each gets what runs steps, with the patience of a scrape.
 OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Iterable[Metric]], ...] = (
     staged_messages,
+    latest_job,
     unroutable_messages,
 )
 

@@ -107,9 +107,17 @@ def claim_limited(
 
 
 def discard(
-    *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
+    *,
+    dead: str,
+    counters: str,
+    index: str,
+    bodies: str,
+    followed: str,
+    config: str,
+    counter: Argument,
+    letters: Iterable[Argument],
 ) -> Call:
-    return "discard", (dead, counters, index, bodies), (counter, *letters)
+    return "discard", (dead, counters, index, bodies, followed, config), (counter, *letters)
 
 
 def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> tuple[Argument, ...]:
@@ -388,9 +396,10 @@ def stats(
     ticks: str,
     consumers: str,
     received: str,
+    parked: str,
     lists: Iterable[str],
 ) -> Call:
-    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, *lists), ()
+    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, parked, *lists), ()
 
 
 def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:

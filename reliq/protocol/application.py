@@ -105,9 +105,8 @@ class Application:
         """Bind a function (def) that makes the body of this version from the body of the version before.
 
         It takes the earlier body, as JSON or as the type of its annotation, and returns the later one. A worker calls
-        it before the handler, for messages of an earlier version, one upgrade after the other; in Redis they stay as
-        they were sent. The version is in the header `body-version`, without it 1, and messages that this application
-        sends to the queue get it by themselves. Raises InvalidHandler.
+        it before the handler; the message in Redis does not change. The header `body-version` has the version (without
+        it 1); this application adds it to what it sends. Raises InvalidHandler.
         """
         check_name(queue)
 

@@ -38,7 +38,7 @@ class Failing:
     def note(self, home: str, error: ReliqError) -> None:
         """Note that a home fails."""
         if home not in self._names:
-            log.warning("partition=%s is left out until it works again: %s", home, error)
+            log.warning("partition=%s is skipped until it works again: %s", home, error)
             self._names.add(home)
         self._next_try = time.monotonic() + _AGAIN
 

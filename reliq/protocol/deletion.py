@@ -41,6 +41,7 @@ class Deleted:
     delayed: int
     dead: int
     prepared: int
+    parked: int
     staged: int  #: 1 if a Spark job was unfinished
     consumers: int
     schedules: int = 0
@@ -48,7 +49,8 @@ class Deleted:
 
     @property
     def messages(self) -> int:
-        return self.ready + self.processing + self.delayed + self.dead + self.prepared + self.staged
+        here = self.ready + self.processing + self.delayed + self.dead
+        return here + self.prepared + self.parked + self.staged
 
     def __str__(self) -> str:
         return ", ".join(f"{count} {name}" for name, count in asdict(self).items() if count) or "nothing"
@@ -178,7 +180,7 @@ def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps
     """Count what the queue has, and watch it."""
     watched = (
         keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed, keys.dead, keys.prepared,
-        keys.jobs, keys.followed, keys.consumers, *map(keys.processing, consumers),
+        keys.jobs, keys.followed, keys.parked, keys.consumers, *map(keys.processing, consumers),
     )  # fmt: skip
     yield Watch(watched)
     return (yield from _count(keys, consumers, elsewhere))
@@ -202,8 +204,8 @@ def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Step
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
     noted = {one.name: len(found) for one, found in zip(NOTES, elsewhere, strict=True) if one.name}
     return Deleted(
-        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
-        len(consumers), **noted,
+        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, counts.parked,
+        int(staged), len(consumers), **noted,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from reliq.ops import Steps, Stray, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.acts import done_everywhere
-from reliq.protocol.features import COUNTED
+from reliq.protocol.features import ALONG, COUNTED
 from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.policy import SHARED, check_shares, read_whole, share
 from reliq.protocol.producer import ProducerPool, stored
@@ -279,6 +279,8 @@ def _bring(
         brought.append(one)
     if not brought:
         return []
+    for take_along in ALONG:
+        yield from take_along(keys, home, [one.id for one in entries])
     with pool.session() as session:
         enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
         _, answer = yield from stored([home], bodies, session, enqueue)
@@ -339,7 +341,7 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     keys = QueueKeys(layout.every(queue)[-1])
     consumers = yield ops.members(keys.consumers)
     counts = yield ops.stats(keys, consumers)
-    if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared:
+    if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared + counts.parked:
         return False
     if any((yield [ops.exists(one) for one in (keys.results, keys.earlier_results, keys.history)])):
         return False

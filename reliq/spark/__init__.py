@@ -1,19 +1,28 @@
 """reliq for Spark: `reliq.spark.register(spark)`, then the format "reliq" for read, write, readStream, writeStream."""
 
 import os
+import secrets
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
 from reliq.extras import install_command
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from reliq.features.staging.spark.results import WriteResult
+    from reliq.spark.options import Given
 
 _OLDEST = (4, 1)
 _FILTERS = "spark.sql.python.filterPushdown.enabled"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH = str(4 * 1024 * 1024)  #: bytes; Spark's default is 10,000 rows of any size, which a task has in memory twice
+
+_SESSION = "spark.reliq.session"  #: the name of a session; clones that Spark makes of it have the same
+
+_servers: "dict[str, Given]" = {}  #: of each session that this process has registered
 
 
 def register(spark: "SparkSession", url: str | None = None) -> None:
@@ -32,6 +41,7 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()
+    from reliq.spark.options import Given
     from reliq.spark.source import ReliqDataSource
 
     given_conf = spark.conf.getAll
@@ -45,15 +55,54 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     environment = {
         name: value for name, value in os.environ.items() if name.startswith("RELIQ_") or url == f"env:{name}"
     }
-    _configure(spark, {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH)})
+    session = spark.conf.get(_SESSION, None) or secrets.token_hex(8)
+    settings = {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH), _SESSION: session}
+    _configure(spark, settings)
+    _servers[session] = Given({}, url, conf, environment)
     given = {
         "default_url": url, "conf": conf, "environment": environment,
-        "takes_filters": spark.conf.get(_FILTERS, "false") == "true",
+        "session": session, "takes_filters": spark.conf.get(_FILTERS, "false") == "true",
     }  # fmt: skip
     # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
     source = type("RegisteredDataSource", (ReliqDataSource,), {**given, "__module__": "__main__"})
     spark.dataSource.register(source)
     spark.createDataFrame([], "none int")  # makes the session the active one of this thread
+
+
+def last_write(spark: "SparkSession", url: str | None = None) -> "WriteResult | None":
+    """Return what the latest write of this session has done; None before the first one, and seven days after it.
+
+    `url`: the server, or a reference to it, of a write that had another one than the session. With writes in several
+    threads it is the one that was committed last.
+    """
+    from reliq.features.staging.spark.results import latest
+    from reliq.spark.options import Given
+
+    session = spark.conf.get(_SESSION, None)
+    if session not in _servers:
+        raise InvalidSetting("this session has no name to find its writes by: call reliq.spark.register(spark) first")
+    given = Given({"url": url}, None) if url else _servers[session]
+    with closing(given.connection().store()) as store:
+        return store.run(latest(session))
+
+
+def transaction(df: "DataFrame", batch_id: int, application: str | None = None) -> dict[str, str]:
+    """Return the options with which a write in `foreachBatch` is made once, however often Spark replays the batch.
+
+    `df`, `batch_id`: what Spark gives the function. `application`: by default the id of the query, which its checkpoint
+    keeps: a query with a new checkpoint is a new application.
+    """
+    if application is None:
+        from pyspark.errors import PySparkException
+
+        with suppress(PySparkException):  # Spark Connect has no context
+            application = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not application:
+            raise InvalidSetting(
+                "no streaming query is known here: transaction is for foreachBatch; with Spark Connect name the "
+                "application, and change the name together with the checkpoint"
+            )
+    return {"txnAppId": application, "txnVersion": str(batch_id)}
 
 
 def _configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:

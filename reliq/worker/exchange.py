@@ -259,7 +259,9 @@ class Exchange:
     def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
         for element in elements:
             with contextlib.suppress(Undecodable):  # the monitor makes it a dead letter
-                yield element, Message.decode(self.steps.keys.queue, element)
+                message = Message.decode(self.steps.keys.queue, element)
+                message.holder = self.steps  # which knows what was reported about it
+                yield element, message
 
     def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
         return drained(self._acks), drained(self._moves)

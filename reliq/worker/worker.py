@@ -6,8 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Any
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat
@@ -20,7 +20,6 @@ from reliq.features.topics.worker import Broadcasts
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, connection_name, new_owner, process_of
-from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
 from reliq.protocol.lease import Lease
 from reliq.protocol.settlement import checked_lease
@@ -238,7 +237,7 @@ class Worker:
         connection = self._store.connection(connection_name(self._owner))
         for loop, thread in self._threads_of_loops.items():
             if thread.is_alive():
-                log.warning("grace_over queue=%s: hands back the messages whose handlers still run", _queue(loop))
+                log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
                 try:
                     loop.runner.abandon()
                     loop.exchange.hand_back(connection)
@@ -271,13 +270,12 @@ class Worker:
             one.runner.paused = self._paused
         self._wake.set()
 
-    def _report(self, steps: ops.Steps[None]) -> Awaitable[None]:
+    def _report(self, steps: ops.Steps[Any]) -> Any:
         """Store what a handler reports, in its thread."""
-        self._store.run(steps)
-        return DONE
+        return self._store.run(steps)
 
-    async def _report_async(self, steps: ops.Steps[None]) -> None:
-        await asyncio.to_thread(self._store.run, steps)
+    async def _report_async(self, steps: ops.Steps[Any]) -> Any:
+        return await asyncio.to_thread(self._store.run, steps)
 
     def _lost(self, lease: Lease) -> None:
         for loop in list(self._loops):

@@ -151,7 +151,7 @@ async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, requ
     openapi_extra=needs("operate"),
 )
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
-    """Removes messages for good. `confirm` must repeat the queue's name."""
+    """Deletes messages. `confirm` must repeat the queue's name."""
     if wanted.confirm != queue:
         raise Problem("invalid_request", f"confirm must be {queue!r}; nothing was removed")
     return schemas.Purged(removed=await (await existing(request, queue)).purge())

@@ -87,7 +87,7 @@ def _job_state(fields: dict[str, bytes]) -> Steps[str]:
 
 
 def progress(batch: str) -> Steps[BatchProgress | None]:
-    """Return how far a batch is; None if it has ended, or never was."""
+    """Return the progress of a batch; None if it has ended, or never existed."""
     fields = yield own.batch_fields(batch)
     if not fields:
         return None

@@ -90,9 +90,9 @@ class PreparedCalls:
     ) -> Prepared:
         """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
 
-        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
-        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
-        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
+        Without a decision within `timeout`, reliq asks the application's check-back (`@app.check`), again after each
+        `timeout`; after `checks` calls without an answer it is a dead letter (undecided). Other options and errors are
+        those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
         message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
         self._store.run(self._records.prepare(message, timeout, checks, terms))

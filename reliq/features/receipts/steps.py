@@ -56,6 +56,7 @@ class ReceiptSteps:
         self._pool = pool
         self._idle: dict[str, list[ConsumerSteps]] = {}  #: by home: registered, holding nothing
         self._in_flight: dict[str, int] = {}  #: as last read
+        self._run_length: dict[str, float] = {}  #: messages of one key in the latest receive
 
     @property
     def queue(self) -> str:
@@ -78,14 +79,15 @@ class ReceiptSteps:
         yield from self._check_room(keys, wanted)
         consumer = self._consumer(keys)
         for _ in range(_TRIES):
-            messages = yield from taken(consumer, wanted.limit, timeout)
+            heads = self._heads(keys, wanted)
+            messages = yield from taken(consumer, heads, timeout)
             missing = wanted.limit - len(messages)
             early: Sequence[bytes] = ()
-            if missing and (not messages or self._in_flight.get(keys.queue, 1)):
+            if len(messages) < heads and (not messages or self._in_flight.get(keys.queue, 1)):
                 returned, _, early = yield own.return_due(keys, RETURNED_AT_ONCE)
                 if returned:
                     messages += yield from taken(consumer, missing)
-            early = early if self._runs_on(consumer, wanted) and len(messages) < wanted.limit else ()
+            early = early if self._runs_on(consumer, wanted) else ()
             if not messages and not early:
                 if consumer.alive:
                     break
@@ -99,6 +101,10 @@ class ReceiptSteps:
                     return received
         self._idle.setdefault(keys.queue, []).append(consumer)
         return []
+
+    def _heads(self, keys: QueueKeys, wanted: Wanted) -> int:
+        """Return how many messages to claim: with runs fewer, if each one brought others of its key lately."""
+        return max(1, round(wanted.limit / self._run_length.get(keys.queue, 1.0))) if wanted.runs else wanted.limit
 
     def _consumer(self, keys: QueueKeys) -> ConsumerSteps:
         """Return a consumer that holds nothing and is used by no other call."""
@@ -145,8 +151,15 @@ class ReceiptSteps:
         chosen = [(b"", one) for one in messages]
         if early or (wanted.limit > 1 and self._runs_on(consumer, wanted)):
             chosen = yield from self._runs(keys, messages, wanted, now, early)
-            surplus = messages[sum(1 for line, _ in chosen if not line) :]
-            yield from consumer.settle((), [released(one) for one in reversed(surplus)])
+            if len(chosen) < wanted.limit and len(messages) == self._heads(keys, wanted) < wanted.limit:
+                others = yield from taken(consumer, wanted.limit - len(chosen))
+                messages = [*messages, *(yield from self._living(consumer, others, wanted))]
+                chosen = yield from self._runs(keys, messages, wanted, now, early)
+            claimed = sum(1 for line, _ in chosen if not line)
+            if surplus := messages[claimed:]:
+                yield from consumer.settle((), [released(one) for one in reversed(surplus)])
+            if claimed:
+                self._run_length[keys.queue] = len(chosen) / claimed
         flights = [_flight(one, now, line) for line, one in chosen]
         codes, self._in_flight[keys.queue] = yield own.receive(
             keys, consumer.consumer, wanted.visibility, flights, wanted.attempt

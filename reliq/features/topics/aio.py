@@ -70,8 +70,8 @@ class TopicCalls(Application):
         """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; return id by queue.
 
         Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
-        or is counted and dropped. The other options are those of PublishOptions and of `Queue.send`. All queues get it
-        or none: QueueFull names the full one. Raises as `Queue.send`, and InvalidName for an unfit routing key.
+        or is counted and dropped. Other options are those of PublishOptions and of `Queue.send`. If one queue is full,
+        none gets it: QueueFull names it. Raises as `Queue.send`, and InvalidName for an unfit routing key.
         """
         message = self._topics.prepared(body, options)
         most = renamed(repeats, retries)
@@ -80,8 +80,8 @@ class TopicCalls(Application):
     async def subscribe(self, queue: str, *patterns: str) -> bool:
         """Let the queue receive what is published under matching keys: `*` is one word, `#` any number of words.
 
-        Subscriptions live in Redis until `unsubscribe`; producers follow within a second. The queue is the consumer
-        group: its workers compete, and its retries and dead letters are its own. Return whether a pattern is new.
+        Subscriptions stay until `unsubscribe`; producers follow within a second. The workers of the queue compete; its
+        retries and dead letters are its own. Return whether a pattern is new.
         """
         return await self.store.run(self._topics.bind(queue, *patterns))
 
@@ -90,10 +90,10 @@ class TopicCalls(Application):
         return await self.store.run(self._topics.unbind(queue, *patterns))
 
     def broadcast(self, pattern: str, *, time_limit: Duration | None = None) -> Callable[[F], F]:
-        """Make every running worker process call a function (def or async def) for each message with a matching key.
+        """Make every running worker process call a function for each message with a matching key.
 
-        Each process has its own queue from its start to its end and receives what is published meanwhile. A process
-        that is not running misses the message; one that is 10,000 messages behind receives no more. There is no retry.
+        Each process receives what is published while it runs, in its own queue. One that is 10,000 messages behind
+        receives no more. There is no retry.
         """
         check_called(pattern, "broadcast", '"order.#"')
         check_pattern(pattern)

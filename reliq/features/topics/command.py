@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
     ):
         one = command(commands, f"topic {verb}", run, what, queue=True, json_too=True)
         one.add_argument("pattern", nargs="+", help="* is one word, # any number of words: 'order.*.eu', 'order.#'")
-    one = command(commands, "topic test", test, "which queues a key would reach; sends nothing", json_too=True)
+    one = command(commands, "topic test", test, "show the queues that a routing key would reach", json_too=True)
     one.add_argument("key", help="the routing key")
     one = command(
         commands, "topic alternate", alternate, "show or set the queue for unroutable messages", json_too=True

@@ -112,7 +112,7 @@ def test_a_queue_whose_producer_would_not_announce_it_again_is_refused(app, orde
 
 def test_without_yes_nothing_is_deleted_from_a_script(app, orders, capsys):
     assert main.main(["queue", "delete", "orders", "--url", app.url]) == 2
-    assert "this would delete the queue orders for good: say --yes" in capsys.readouterr().err
+    assert "this would delete the queue orders for good: confirm with --yes" in capsys.readouterr().err
     assert app.queues() == ["orders"]
 
 

@@ -1,5 +1,6 @@
 """Receiving messages one by one; every test runs for the sync and for the asyncio face."""
 
+import asyncio
 import random
 import threading
 import time
@@ -9,6 +10,7 @@ import pytest
 
 import reliq
 from reliq import InvalidName, InvalidSetting, NewMessage, TooManyInFlight
+from reliq.aio import Reliq as AioReliq
 from reliq.features.receipts.model import Receipt
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
@@ -286,3 +288,24 @@ def test_messages_of_a_key_are_received_in_order_whatever_happens(queue, store, 
             queue.delete_received(receipts(received))
         assert not any(sent.values())
     assert left_in_redis(store) == set()
+
+
+def test_thousands_are_deleted_in_one_call(queue, store):
+    queue.send_many([str(at) for at in range(5000)])
+    held = [one.receipt for _ in range(5) for one in queue.receive(limit=1000, visibility=MINUTE)]
+    assert queue.delete_received(held) == ["deleted"] * 5000
+    assert left_in_redis(store) == set()
+
+
+def test_a_cancelled_receive_ends_with_its_next_look(url):
+    async def cancelled() -> int:
+        async with AioReliq(url) as app:
+            queue = app.queue("q")
+            others = asyncio.all_tasks()
+            waiting = asyncio.ensure_future(queue.receive(wait=600))
+            await asyncio.wait([waiting], timeout=0.5)
+            waiting.cancel()
+            await asyncio.wait(asyncio.all_tasks() - others - {asyncio.current_task()}, timeout=60)
+            return queue._receiver._waiters
+
+    assert asyncio.run(cancelled()) == 0

@@ -109,7 +109,7 @@ def test_a_consumer_by_hand_is_told_nothing(holding, app):
     app.store.call(ops.register(QueueKeys("orders"), "h1", 15.0))
     client = holding("operate")
     page = client.get("/workers/h1").text
-    assert "Pause" not in page and "it follows no instructions" in page
+    assert "Pause" not in page and "you cannot pause or stop it" in page
     assert client.post("/workers/h1/pause").status_code == 404
     assert app.store.call(ops.told(QueueKeys("orders"))) == ()
 

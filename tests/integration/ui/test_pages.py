@@ -115,7 +115,7 @@ def test_a_queue_has_its_consumers_policy_counters_and_next_messages(app, client
         consumer.claim()
         text = text_of(client.get("/queues/orders"))
         assert re.search(rf"{consumer.id} 1 \d+ s left connected", text)
-    assert "Most messages 5,000 Most bytes no limit Deliveries before it is dead 7" in text
+    assert "Most messages 5,000 Most bytes no limit Worker deaths before a message is dead 7" in text
     assert "claimed 1 enqueued 2" in text
     assert "0 6 B second" in text
 
@@ -209,7 +209,7 @@ def test_a_purge_needs_the_name_typed(app, client):
     assert client.post("/queues/orders/purge", data={"confirm": "order"}).status_code == 400
     assert app.queue("orders").stats().ready == 2
     answer = client.post("/queues/orders/purge", data={"confirm": "orders"})
-    assert "Removed for good: 2." in client.get(answer.headers["location"]).text
+    assert "Messages deleted: 2." in client.get(answer.headers["location"]).text
     assert app.queue("orders").stats().ready == 0
 
 
@@ -366,7 +366,7 @@ def test_a_form_without_end_is_refused(app, client):
 def test_a_notice_says_only_what_the_dashboard_says(app, client):
     app.queue("orders").send(1)
     text = client.get("/queues/orders?notice=purged&count=<b>").text
-    assert "Removed for good: some." in text
+    assert "Messages deleted: some." in text
     assert 'class="notice"' not in client.get("/queues/orders?notice=<b>pwned").text
 
 

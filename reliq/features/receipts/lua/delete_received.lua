@@ -17,29 +17,45 @@ local q = places(PLACES)
 check_flights(received, receipts, early)
 local now = now_ms()
 
-local codes, done, ready = {}, {}, {}
+local names = {}
+for at = HANDLES, #ARGV, HANDLES_STEP do names[#names + 1] = ARGV[at + NAME] end
+local records = records_of(receipts, names)
+
+-- What is deleted leaves flight at the end, in one command a key.
+local codes, done, ready, gone = {}, {}, {}, {}
+local function land_later(field)
+  local record = records[field]
+  done[#done + 1] = {string.sub(record, #FIRST_TURN + 1), string.sub(record, 1, #FIRST_TURN)}
+  gone[#gone + 1] = field
+  records[field] = false
+end
+
 for at = HANDLES, #ARGV, HANDLES_STEP do
   local name = ARGV[at + NAME]
-  local field, until_ms, later = find_flight(received, receipts, name)
-  local code = 'u'
+  local id, code = id_of(name), 'u'
+  local field = records[name] and name or records[id] and id
+  local later = field and not is_named(records[field], name)
+  local until_ms = field and tonumber(redis.call('ZSCORE', received, field) or nil)
+  if not until_ms then field = nil end
   if field and (until_ms > now and not later or until_ms <= now and late) then
-    done[#done + 1] = {land(received, receipts, field)}
+    land_later(field)
     code = 'd'
   elseif field then
     code = late and 'u' or 'e'
   else
-    local list, place, element = find_ready(q, id_of(name))
+    local list, place, element = find_ready(q, id)
     if list and late then -- its place stays, as that of a cancelled one
       redis.call('LSET', list, place, BLANK)
       redis.call('HINCRBY', q.counters, 'blanks', 1)
       ready[#ready + 1] = element
       code = 'd'
-    elseif list or is_waiting(q, id_of(name), ARGV[at + KEY_GROUP]) then
+    elseif list or is_waiting(q, id, ARGV[at + KEY_GROUP]) then
       code = 'e'
     end
   end
   codes[#codes + 1] = code
 end
+land_all(received, receipts, gone)
 finish_flights(q, early, done, 'acked')
 for _, element in ipairs(ready) do leave_queue(q, element) end
 have_left(q, ready, 'acked')

@@ -23,15 +23,33 @@ redis.call('LLEN', processing) -- wrong types are refused here, before the first
 check_flights(received, receipts, early)
 if attempt then redis.call('LLEN', attempt) end
 
-local codes, fields = {}, {}
+local names = {}
+for at = MOVES, #ARGV, MOVES_STEP do names[#names + 1] = ARGV[at + NAME] end
+local records = records_of(receipts, names)
+
+-- What goes into flight is written at the end, in one command a key.
+local codes, fields, scored, written = {}, {}, {}, {}
 local function take_one(at, element, turn)
-  fields[#fields + 1] = take_off(q, received, receipts, ARGV[at + NAME], turn, ARGV[at + AGAIN], now + visible)
+  local name, again = ARGV[at + NAME], ARGV[at + AGAIN]
+  local group = ordering_key_of(again)
+  if group then redis.call('HSET', q.active, group, ' ' .. turns_in_flight(q, group) .. turn) end
+  local field = id_of(name)
+  if records[field] then field = name end -- another message with this id is in flight
+  records[field] = again
+  fields[#fields + 1] = field
+  scored[#scored + 1], scored[#scored + 2] = string.format('%.0f', now + visible), field
+  written[#written + 1], written[#written + 2] = field, turn .. again
 end
 
 local held = redis.call('LRANGE', processing, 0, -1)
+local gone = {}
 local function claimed(former)
-  for _, element in ipairs(held) do
-    if string.sub(element, 1, #former) == former then return element end
+  for at, element in ipairs(held) do
+    if element and string.sub(element, 1, #former) == former then
+      held[at] = false
+      gone[#gone + 1] = element
+      return element
+    end
   end
 end
 
@@ -45,13 +63,14 @@ end
 local waiting = 0
 for at = MOVES, #ARGV, MOVES_STEP do
   local former, line = ARGV[at + FORMER], ARGV[at + LINE]
-  local code = 'n'
-  local flying, _, later = find_flight(received, receipts, ARGV[at + NAME])
+  local name, code = ARGV[at + NAME], 'n'
+  local flying, _, later
+  if records[id_of(name)] or records[name] then flying, _, later = find_flight(received, receipts, name) end
   if flying and not later then
     code = 'd'
   elseif line == '' then
     local element = claimed(former)
-    if element and redis.call('LREM', processing, 1, element) == 1 then
+    if element then
       local group = ordering_key_of(element)
       if group then bounds[group] = false end -- one that is ready passes on with none in flight
       take_one(at, element, FIRST_TURN)
@@ -69,6 +88,15 @@ for at = MOVES, #ARGV, MOVES_STEP do
     end
   end
   codes[#codes + 1] = code
+end
+if #fields > 0 then
+  redis.call('ZADD', received, unpack(scored))
+  redis.call('HSET', receipts, unpack(written))
+end
+if #gone == #held then
+  redis.call('DEL', processing)
+else
+  for _, element in ipairs(gone) do redis.call('LREM', processing, 1, element) end
 end
 for group, bound in pairs(bounds) do
   if bound then note_early(q, early, group) end

@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
     one.add_argument(
         "--application", default="reliq", metavar="NAME",
-        help="whose --job it is, if the rows go to several queues (default reliq)",
+        help="the application of --job, if the rows go to several queues (default reliq)",
     )  # fmt: skip
     one.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"

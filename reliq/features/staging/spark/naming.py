@@ -27,6 +27,11 @@ def job_name(home: JobKeys, application: str, job: str) -> str:
     return check_job(f"{_plain(application)}@{job}")
 
 
+def of_transaction(application: str, version: int) -> str:
+    """Return what the name of the job of a transaction begins with, and the ids of its rows."""
+    return f"{_plain(application)}.{version}"
+
+
 def _plain(application: str) -> str:
     """Return the application in the letters of a job's name; a digest tells what is shortened or replaced apart."""
     plain = _FOREIGN.sub("-", application)

@@ -7,6 +7,7 @@
 -- be received before these end: `early` has its group. Requires `element` and `place`.
 
 local FIRST_TURN = string.rep('0', 16) -- of a message that was not in line
+local PART = 2000 -- fields of one command
 
 -- The ordering key of a message; nil for other keys, whose slot or place the message keeps in flight.
 local function ordering_key_of(element)
@@ -83,13 +84,24 @@ local function find_flight(received, receipts, name)
   return field, visible_at, later
 end
 
-local function take_off(q, received, receipts, name, turn, element, visible_at)
-  local group = ordering_key_of(element)
-  if group then redis.call('HSET', q.active, group, ' ' .. turns_in_flight(q, group) .. turn) end
-  local field = redis.call('HEXISTS', receipts, id_of(name)) == 1 and name or id_of(name)
-  redis.call('ZADD', received, string.format('%.0f', visible_at), field)
-  redis.call('HSET', receipts, field, turn .. element)
-  return field
+-- What is in flight under these names and their ids: the records by field.
+local function records_of(receipts, names)
+  local fields, found = {}, {}
+  for _, name in ipairs(names) do fields[#fields + 1], fields[#fields + 2] = id_of(name), name end
+  for from = 1, #fields, PART do
+    local records = redis.call('HMGET', receipts, unpack(fields, from, math.min(#fields, from + PART - 1)))
+    for at, record in ipairs(records) do found[fields[from + at - 1]] = record end
+  end
+  return found
+end
+
+-- Take messages out of flight by their fields.
+local function land_all(received, receipts, fields)
+  for from = 1, #fields, PART do
+    local to = math.min(#fields, from + PART - 1)
+    redis.call('HDEL', receipts, unpack(fields, from, to))
+    redis.call('ZREM', received, unpack(fields, from, to))
+  end
 end
 
 -- Take a message out of flight; returns its element and its turn, or nil if it is not in flight.
