@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery test-sqs faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
+.PHONY: help setup check fix test test-heavy test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery test-sqs faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -44,16 +44,21 @@ fix: $(READY) ## Format, mend what can be mended, and write anew what is generat
 	$(BIN)/python tools/generate_sync.py
 	$(BIN)/python tools/public_api.py
 
-# Only tests with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were.
-# Most tests wait for processes and servers: four at a time keep two cores busy. Stealing leaves a file, and with it a
-# JVM or a browser, to one worker as long as all have work.
-# Those of the package are `make test-install`, which .ci/run calls too.
-test: $(READY) ## The tests, on both cores (about 10 minutes)
-	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' --ignore tests/packaging -rR
+# Most tests wait for processes and servers: four at a time keep two cores busy.
+# .ci/run also calls test-heavy, test-campaign and test-install.
+SHORT := not slow and not campaign and not combine
+HEAVY := spark or browser or celery
+test: $(READY) ## The tests, on both cores (TEST_MINUTES minutes)
+	$(BIN)/pytest -n 4 --dist worksteal -m '$(SHORT) and not ($(HEAVY))' --ignore tests/packaging -rR
+
+# Those with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were. Stealing leaves a
+# file, and with it a JVM or a browser, to one worker as long as all have work.
+test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers (HEAVY_MINUTES minutes)
+	$(BIN)/pytest -n 3 --dist worksteal -m '$(SHORT) and ($(HEAVY))' tests/integration -rR
 
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
-test-campaign: $(READY) ## Each row of the fault campaign in its short version, and the longest proof of the model checker (5 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking
+test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the longest proof of the model checker (CAMPAIGN_MINUTES minutes)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking tests/acceptance
 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
 combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
@@ -70,7 +75,7 @@ test-all: $(READY) ## Every target with tests, and one table at the end (hours; 
 coverage: $(READY) ## The same with coverage, of child processes too; printed, no figure is demanded
 	@mkdir -p .data/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m 'not slow and not campaign and not combine' -rR
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal -m '$(SHORT)' -rR
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -199,6 +200,39 @@ def small_partitions(spark: SparkSession, server: EmbeddedRedis, partitions: int
     ours.compare(python)
 
 
+def few_or_many(spark: SparkSession, server: EmbeddedRedis, rounds: int) -> None:
+    """The same 200,000 rows in 4 partitions, in 500 of 400 rows, and in these when they are coalesced.
+
+    Beside each a Python sink that does nothing.
+    """
+    rows, app = 200_000, reliq.Reliq(server.url)
+    spark.dataSource.register(Noop)
+
+    def noop(df: DataFrame) -> None:
+        df.write.format("python_noop").mode("append").save()
+
+    few, many = (messages(spark, rows, partitions, 170).select("value").cache() for partitions in (4, 500))
+    found = []
+    for name, df in (("4 partitions", few), ("500 partitions", many), ("500, coalesced", many.coalesce(4))):
+        df.count()
+        ours = Contestant(name, rows, partial(sink, df, "sink"))
+        found.append((ours, Contestant("  Python noop", rows, partial(noop, df))))
+    for _ in range(WARM_UPS + rounds):
+        for ours, nothing in found:
+            ours.round()
+            assert app.queue("sink").stats().ready == rows
+            app.store.call(ops.command("FLUSHALL"))
+            nothing.round()
+    for ours, nothing in found:
+        ours.report()
+        nothing.report()
+        ours.compare(nothing)
+    for place, what in enumerate(("reliq", "Python noop")):
+        for case in found[1:]:
+            print(f"{what}: {case[0].name} beside 4 partitions")
+            case[place].compare(found[0][place])
+
+
 def many_queues(spark: SparkSession, server: EmbeddedRedis, rows: int, rounds: int) -> None:
     df = messages(spark, rows, PARTITIONS, 170).selectExpr("value", "concat('q', id % 200) AS queue").cache()
     one, app = df.select("value"), reliq.Reliq(server.url)
@@ -290,7 +324,7 @@ def messages(spark: SparkSession, rows: int, partitions: int, size: int) -> Data
     return spark.range(0, rows, 1, partitions).selectExpr("id", note)
 
 
-PARTS = ("write", "read", "4KiB", "64KiB", "partitions", "queues", "memory", "commit")
+PARTS = ("write", "read", "4KiB", "64KiB", "small", "partitions", "queues", "memory", "commit")
 
 
 def main() -> None:
@@ -328,6 +362,8 @@ def main() -> None:
                 read_ready(spark, df, rows, rounds)
                 Store(server.url).call(ops.command("FLUSHALL"))
             df.unpersist()
+        if "small" in options.only:
+            few_or_many(spark, server, rounds)
         if "partitions" in options.only:
             small_partitions(spark, server, options.partitions, rounds)
         if "queues" in options.only:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.model.routing import Routes
+from reliq.features.topics.routing import Routes
 
 ROUNDS, CALLS, KEYS = 20, 500, 2000
 

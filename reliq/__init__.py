@@ -21,7 +21,6 @@ from reliq.client.consumer import Consumer
 from reliq.client.dead_letters import DeadLetters
 from reliq.client.delayed import Delayed
 from reliq.client.queue import Queue
-from reliq.client.topics import Topics
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions, PublishOptions
 from reliq.errors import (
     ChangeUnderWay,
@@ -42,6 +41,9 @@ from reliq.errors import (
     RedisUnavailable,
     RedisUnsuitable,
     ReliqError,
+    SignalRefused,
+    SignalTimeout,
+    StepsChanged,
     TimeLimitExceeded,
     TooManyInFlight,
     Unroutable,
@@ -54,6 +56,11 @@ from reliq.features.receipts.model import Received
 from reliq.features.schedules.client import Schedules
 from reliq.features.schedules.model import ScheduleOptions
 from reliq.features.schedules.steps import Schedule
+from reliq.features.steps.decorator import step
+from reliq.features.steps.model import StepFailed
+from reliq.features.steps.ops import Parked
+from reliq.features.topics.client import Topics
+from reliq.features.topics.steps import Binding, TopicStats
 from reliq.features.tracking.model import Cancellation, Event, Found
 from reliq.model.backoff import Backoff, exponential, fixed, rocketmq_levels, steps
 from reliq.model.breaker import breaker
@@ -68,7 +75,6 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.stats import Stats
 from reliq.protocol.delayed import DelayedPage
-from reliq.protocol.topics import Binding, TopicStats
 
 __all__ = [
     "Again", "Backoff", "Batch", "BatchOptions", "BatchProgress", "Binding", "Cancellation", "CancelledMany",
@@ -76,17 +82,18 @@ __all__ = [
     "DeadLetters", "Delayed", "DelayedMessage", "DelayedPage", "DoneInPart", "DurabilityUnavailable", "Event",
     "Failure", "Found", "HandlerFailed", "InvalidBody", "InvalidHandler", "InvalidMessage", "InvalidName",
     "InvalidSetting", "JobClosed", "LeaseLost", "Message", "MessageOptions", "Middleware", "NewMessage", "NoResult",
-    "OutcomeUnknown", "Place", "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue", "QueueFull",
-    "Received", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule", "ScheduleOptions",
-    "Schedules", "Sending", "Stats", "TimeLimitExceeded", "TooManyInFlight", "TopicStats", "Topics", "Unroutable",
-    "__version__", "breaker", "exponential", "fixed", "rocketmq_levels", "steps",
+    "OutcomeUnknown", "Parked", "Place", "Prepared", "PreparedClosed", "Progress", "PublishOptions", "Queue",
+    "QueueFull", "Received", "RedisUnavailable", "RedisUnsuitable", "Reliq", "ReliqError", "Retry", "Schedule",
+    "ScheduleOptions", "Schedules", "Sending", "SignalRefused", "SignalTimeout", "Stats", "StepFailed", "StepsChanged",
+    "TimeLimitExceeded", "TooManyInFlight", "TopicStats", "Topics", "Unroutable", "__version__", "breaker",
+    "exponential", "fixed", "rocketmq_levels", "step", "steps",
 ]  # fmt: skip
 
 #: What `help(reliq)` shows and a prompt completes: errors and records would fill six times as many lines.
 _SHOWN = (
-    "Again", "Batch", "Consumer", "Cycle", "Dead", "DeadLetters", "Delayed", "Message", "Middleware", "NewMessage",
+    "Again", "Batch", "Consumer", "Cycle", "DeadLetters", "Delayed", "Message", "Middleware", "NewMessage",
     "Prepared", "Queue", "Reliq", "Retry", "Schedules", "Topics", "breaker", "exponential", "fixed",
-    "rocketmq_levels", "steps",
+    "rocketmq_levels", "step", "steps",
 )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class EmbeddedRedis:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RedisUnavailable(f"the folder {self.folder} of the embedded Redis cannot be made: {error}") from None
+            raise RedisUnavailable(f"the folder {self.folder} for Redis cannot be created: {error}") from None
         self._check_format(server)
         self.port = self.port or free_port()
         command = [

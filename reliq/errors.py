@@ -148,5 +148,21 @@ class HandlerFailed(ReliqError):
         self.error = error
 
 
+class StepsChanged(ReliqError):
+    """A handler asks for other steps than its earlier run recorded: one was renamed, moved, or has another type."""
+
+
+class SignalTimeout(ReliqError, TimeoutError):
+    """A handler has waited for a signal that did not come in time."""
+
+
+class SignalRefused(ReliqError):
+    """A signal was not taken. `outcome`: ended (the message has left the queue), late (the wait is over) or unknown."""
+
+    def __init__(self, text: str, outcome: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+
+
 class TimeLimitExceeded(ReliqError):
     """A handler ran longer than its `time_limit`; recorded as the failure of its message."""

@@ -4,7 +4,8 @@
     python tools/test_slices.py schedules --tests tests/scripts tests/unit
 
 In the copy the folder is deleted, and mechanically its entries: the lines that import from it, and the names so
-imported where they stand in a list, among the bases of a class, or in `__all__`. What is generated is written anew,
+imported where they stand in a list, among the bases of a class, or in `__all__`. What stands on the slice goes with
+it, in the same way. What is generated is written anew,
 every module is imported, and the tests that do not use the slice run against a real Redis. A core that names the slice
 in any other way fails here. docs/decisions/0014-slices.md says what a slice is.
 """
@@ -31,12 +32,24 @@ MARKS = {
     r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
     "cycle": r"\bcycl|\.Cycle\b",
     "prepared": r"\.prepared?\b|[Pp]repared|PREPARED|ask_undecided|\.check\(",
-    "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received",
+    "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received|[Ss][Qq][Ss]\b|reliq_sqs",
     "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
+    "steps": r"\.(step|sleep|wait|signal|parked)\(\"|[Pp]arked|durable|\bRunOver\b|StepFailed|Signal(Refused|Timeout)",
     "tracking": r"\.(find|search|cancel|cancel_many)\(|[Cc]ancell?|\btrack|history|/find\b|message\?id|message find|"
     r"Found\b",
     "staging": r"[Ss]tag(e|ed|ing)\b|[Ss]park|finish_staged|\bjobs\b",
     "schedules": r"schedul|\.every\(|send_ticks|due_tick",
+    "topics": r"\btopics?\b|TOPICS|publish|broadcast|subscribe|unroutable|Unroutable|\.bind\(|[Kk]ombu|[Cc]elery|"
+    r"routing_key",
+}
+#: What stands on a slice, and is deleted with it: its folder, or the file, and how it is imported.
+STANDING_ON = {
+    "receipts": {"api/reliq_sqs": "reliq_sqs"},
+    "topics": {
+        "reliq/contrib/kombu": "reliq.contrib.kombu",
+        "reliq/contrib/celery.py": "reliq.contrib.celery",
+        "reliq/contrib/celery_ends.py": "reliq.contrib.celery_ends",
+    },
 }
 #: Tests of pages, tools and copies of the whole tree, or of a whole table: these describe the slices too.
 OF_THE_TREE = {
@@ -45,9 +58,12 @@ OF_THE_TREE = {
     "test_every_metric_is_documented_and_every_documented_one_exists",
 }  # fmt: skip
 _IMPORT_ALL = """
-import importlib, pkgutil, sys
-import reliq, reliq_api, reliq_monitor, reliq_sqs
-for package in (reliq, reliq_api, reliq_monitor, reliq_sqs):
+import importlib, pkgutil
+for name in ("reliq", "reliq_api", "reliq_monitor", "reliq_sqs"):
+    try:
+        package = importlib.import_module(name)
+    except ModuleNotFoundError:
+        continue
     for one in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
         if one.name.endswith("__main__"):
             continue
@@ -73,7 +89,7 @@ def slices(root: Path = ROOT) -> list[str]:
 def without_entries(source: str, slice_: str) -> str:
     """Return a source without its entries of a slice. Raises Named if it uses the slice otherwise."""
     tree = ast.parse(source)
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and _is_of(node.module, slice_)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and _goes(node.module, slice_)]
     names = {one.asname or one.name for node in imports for one in node.names}
     if not names:
         return source
@@ -89,8 +105,10 @@ def without_entries(source: str, slice_: str) -> str:
     return source
 
 
-def _is_of(module: str | None, slice_: str) -> bool:
-    return f"{module}.".startswith(f"reliq.features.{slice_}.")
+def _goes(module: str | None, slice_: str) -> bool:
+    """Whether a module goes with a slice."""
+    going = (f"reliq.features.{slice_}", *STANDING_ON.get(slice_, {}).values())
+    return any(f"{module}.".startswith(f"{one}.") for one in going)
 
 
 def _elements(tree: ast.Module) -> Iterator[ast.expr]:
@@ -142,8 +160,9 @@ def _span(source: str, starts: list[int], node: ast.expr) -> tuple[int, int]:
 
 def delete(root: Path, slice_: str) -> int:
     """Delete a slice and its entries; return how many files had one. Raises Named with the file that is at fault."""
-    shutil.rmtree(root / FEATURES / slice_)
     shutil.rmtree(root / "tests/features" / slice_, ignore_errors=True)
+    for name in (FEATURES / slice_, *map(Path, STANDING_ON.get(slice_, {}))):
+        shutil.rmtree(root / name) if (root / name).is_dir() else (root / name).unlink()
     entered = 0
     for path in _sources(root, PRODUCT):
         source = path.read_text(encoding="utf-8")
@@ -190,6 +209,8 @@ def left_out_of(source: str, mark: re.Pattern[str], slice_: str) -> list[str] | 
     for node in ast.parse(source).body:
         text = "\n".join(lines[_first_line(node) - 1 : node.end_lineno])
         match node:
+            case ast.ImportFrom(module=module) if _goes(module, slice_):
+                return None
             case ast.Import() | ast.ImportFrom():
                 if f"features.{slice_}" in text or mark.search(text):
                     return None

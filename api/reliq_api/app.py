@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import reliq
+from reliq import aio
 from reliq.features.results.waiting import Results
+from reliq.features.topics.http import Publishing
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import Exporter
 from reliq.protocol.application import eviction_allowed, url_from_environment
@@ -14,12 +16,11 @@ from reliq.transport.store import Store
 from reliq_api import routes
 from reliq_api.access.auth import Guard
 from reliq_api.background import Background
+from reliq_api.consume.homes import remembered_homes
 from reliq_api.consume.leases import Remembered
 from reliq_api.consume.listener import Listener
-from reliq_api.consume.partitions import remembered_partitions
 from reliq_api.consume.polls import Polls
 from reliq_api.enqueue.coalescer import Sends
-from reliq_api.enqueue.publishing import Service
 from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
 from reliq_api.http.no_store import NoStore
@@ -36,6 +37,10 @@ _DESCRIPTION = (
 
 #: What features have for clients that wait; one of each, by its class, is in `app.state.listeners`.
 LISTENERS: tuple[type[Listener], ...] = (Results,)
+
+
+class Service(Publishing, aio.Reliq):
+    """The application of the service, with what features add to it for their calls."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -55,8 +60,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.exporter = Exporter(store, [app.state.measurements])
         app.state.sends = Sends(queues, background)
         app.state.polls = Polls(queues.store, background)
-        app.state.partitions = remembered_partitions()
-        app.state.listeners = {one: one(queues.store, background, app.state.partitions) for one in LISTENERS}
+        app.state.homes = remembered_homes()
+        app.state.listeners = {one: one(queues.store, background, app.state.homes) for one in LISTENERS}
         app.state.drains = [app.state.polls, *app.state.listeners.values()]
         app.state.remembered = Remembered()
         async with queues, background:

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,14 +26,14 @@ Add = Callable[..., argparse.ArgumentParser]
 Beside = Callable[[argparse.Namespace], contextlib.AbstractContextManager[None]]
 
 
-def add_to(commands: Any, command: Add, beside: Callable[[argparse.ArgumentParser], Beside]) -> None:
+def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.ArgumentParser], Beside]]) -> None:
     """Add the commands to the parser; `command` adds one with the common options.
 
-    `beside`: adds the options of another endpoint to `reliq api`, and returns what serves it for as long as a context.
+    `beside`: each adds the options of another endpoint to `reliq api`, and returns what serves it, as a context.
     """
     defaults = Settings()
     one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
-    one.set_defaults(beside=beside(one))
+    one.set_defaults(beside=[add(one) for add in beside])
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
@@ -48,8 +48,8 @@ def add_to(commands: Any, command: Add, beside: Callable[[argparse.ArgumentParse
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
 
-    one = command(commands, "key create", create, "make an API key, and print it once", json_too=True)
-    one.add_argument("name", help="what it is for; two keys may have the same, so that one can replace the other")
+    one = command(commands, "key create", create, "create an API key, and print it once", json_too=True)
+    one.add_argument("name", help="its purpose; two keys may have the same name")
     one.add_argument(
         "--scope", action="append", choices=keyring.SCOPES, required=True, help="what it allows; may be repeated"
     )
@@ -62,8 +62,8 @@ def add_to(commands: Any, command: Add, beside: Callable[[argparse.ArgumentParse
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests per second")
-    command(commands, "key list", list_keys, "the API keys, without their secrets", json_too=True)
-    one = command(commands, "key revoke", revoke, "end an API key, within two seconds", json_too=True)
+    command(commands, "key list", list_keys, "list the API keys, without their secrets", json_too=True)
+    one = command(commands, "key revoke", revoke, "revoke an API key; takes effect within two seconds", json_too=True)
     one.add_argument("id", help="its id, the part before the dot")
 
 
@@ -97,8 +97,10 @@ def api(options: argparse.Namespace) -> int:
         if not keys and (existed or not options.no_auth):
             log.warning("every request is answered 401: %s", NO_KEY)
         elif not keys:
-            log.info("--no-auth: every program on this machine may do everything, until there is an API key")
-    with options.beside(options):
+            log.info("--no-auth: every program on this machine has all rights, until there is an API key")
+    with contextlib.ExitStack() as served:
+        for serving in options.beside:
+            served.enter_context(serving(options))
         serve(settings)
     return 0
 

@@ -64,7 +64,8 @@ ATTRIBUTES: Mapping[str, Number | Word | Text] = {
     "DeduplicationScope": Word(("queue", "messageGroup"), "queue"),
     "FifoThroughputLimit": Word(("perQueue", "perMessageGroupId"), "perQueue"),
 }
-OF_FIFO = frozenset(("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"))
+_OF_THROUGHPUT = frozenset(("DeduplicationScope", "FifoThroughputLimit"))
+OF_FIFO = frozenset(("FifoQueue", "ContentBasedDeduplication", *_OF_THROUGHPUT))
 #: Attributes that an empty text removes.
 REMOVABLE = frozenset(("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId"))
 COUNTS = (
@@ -93,8 +94,9 @@ def unknown(name: str) -> SqsError:
     return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
 
 
-def invalid(name: str) -> SqsError:
-    return SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+def invalid(name: str, reason: str = "") -> SqsError:
+    why = f" Reason: {reason}" if reason else ""
+    return SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.{why}")
 
 
 def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
@@ -105,6 +107,8 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
     found = {}
     for name, value in ((name.strip(), value) for name, value in given.items()):
         kind = ATTRIBUTES.get(name)
+        if kind is not None and name in _OF_THROUGHPUT and not fifo:
+            raise SqsError("InvalidAttributeName", f"You can specify the {name} only when FifoQueue is set to true.")
         if kind is None or (name in OF_FIFO and not fifo):
             raise unknown(name)
         if not kind.accepts(value) and not (value == "" and name in REMOVABLE):

@@ -40,6 +40,7 @@ class Call:
     base_url: str  #: of queue URLs
     given: Parameters
     gone: Callable[[], Awaitable[None]]  #: waits until the client is away
+    trace: str = ""  #: the header X-Amzn-Trace-Id
 
     @property
     def registry(self) -> Registry:

@@ -56,7 +56,7 @@ def add_to(commands: Any, command: Add) -> None:
 
 def _key_commands(verbs: Any, command: Add) -> None:
     one = command(verbs, "create", create, "make an access key, and print it once", json_too=True)
-    one.add_argument("name", help="what it is for; two keys may have the same, so that one can replace the other")
+    one.add_argument("name", help="its purpose; two keys may have the same name")
     text = "what it allows; may be repeated"
     one.add_argument("--scope", action="append", choices=tuple(SCOPES), required=True, help=text)
     text = "for which queues, e.g. 'orders*'"
@@ -131,7 +131,7 @@ def sqs(options: argparse.Namespace) -> int:
         metrics_host=options.metrics_host,
     )  # fmt: skip
     if settings.no_auth:
-        log.info("--no-auth: every program on this machine may do everything")
+        log.info("--no-auth: every program on this machine has all rights")
     serve(settings, options.monitor)
     return 0
 

@@ -3,6 +3,7 @@
 from reliq_sqs.model import modelled_errors
 
 _LEGACY = "AWS.SimpleQueueService."
+NO_QUEUE = "The specified queue does not exist."
 
 #: The codes of the query protocol that differ from the names of the errors.
 _CODES = {
@@ -97,5 +98,5 @@ def missing(parameter: str) -> SqsError:
     return SqsError("MissingRequiredParameterException", f"The request must contain the parameter {parameter}.")
 
 
-def no_queue() -> SqsError:
-    return SqsError("QueueDoesNotExist", "The specified queue does not exist.")
+def no_queue(message: str = NO_QUEUE) -> SqsError:
+    return SqsError("QueueDoesNotExist", message)

@@ -12,7 +12,7 @@ from reliq_sqs import signing
 from reliq_sqs.access import ANYBODY, Sender
 from reliq_sqs.errors import SqsError
 from reliq_sqs.keys import Opened, Vault, open_all, read_all
-from reliq_sqs.names import known_region
+from reliq_sqs.names import known_region, region_of_host
 
 _EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
 _KEPT = 600.0  #: seconds for which keys that were read last are valid while the node that has them is away
@@ -39,7 +39,7 @@ class Guard:
         query = request.scope["query_string"].decode("latin-1")
         if self._no_auth:
             _check_own_machine(request, headers)
-            return ANYBODY, self._region_of(headers, query)
+            return ANYBODY, self._region_of(headers, query, host_name(request))
         signature = signing.read(headers, query)
         if signature is None:
             raise SqsError("MissingAuthenticationTokenException", "Missing Authentication Token")
@@ -50,13 +50,13 @@ class Guard:
         signing.verify(signature, key.secret, signing.Signed(request.method, path, query, headers, body))
         return key.sender, self._known(signature.region)
 
-    def _region_of(self, headers: Mapping[str, str], query: str) -> str:
-        """Return the region of a request that is not verified."""
+    def _region_of(self, headers: Mapping[str, str], query: str, host: str) -> str:
+        """Return the region of a request that is not verified: that of its signature, else that of its host."""
         try:
             signature = signing.read({"x-amz-date": "20000101T000000Z", **headers}, query)
         except SqsError:
             signature = None
-        return self._region if signature is None else self._known(signature.region)
+        return self._known(region_of_host(host) if signature is None else signature.region)
 
     def _known(self, region: str) -> str:
         """Return a region that has the form of one; else that of the endpoint."""
@@ -71,7 +71,8 @@ def _check_own_machine(request: Request, headers: Mapping[str, str]) -> None:
     """
     client = request.client.host if request.client else ""
     of_page = "origin" in headers or "sec-fetch-site" in headers
-    of_page |= request.method == "GET" and not is_loopback(host_name(request))
+    host = host_name(request)
+    of_page |= request.method == "GET" and not (is_loopback(host) or host.endswith(".localhost"))
     forwarded = any(name in headers for name in PROXY_HEADERS)
     if of_page or forwarded or not is_loopback(client):
         raise SqsError(

@@ -10,7 +10,7 @@ PATHS = ("/healthz", "/readyz")
 
 def _check_tasks(request: Request) -> None:
     if down := request.app.state.background.down:
-        raise Problem("not_ready", f"failed, and starting again: {', '.join(down)}; the log of the service says more")
+        raise Problem("not_ready", f"failed, now restarting: {', '.join(down)}; the log of the service says more")
 
 
 @router.get("/healthz")

@@ -1,30 +1,60 @@
 """Ids of messages that grow, and the sequence numbers that follow from them."""
 
-import secrets
+import os
+import random
 import time
 import uuid
+from collections.abc import Callable
 
 _COUNTER_BITS = 22
 _FIRST = 10**19  #: so that all sequence numbers have 20 digits
 
+#: No id is a secret, and the system's randomness would cost a call each.
+_random = random.Random()
+_bits = _random.getrandbits
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+def random_id() -> str:
+    """Return the id of a request: a UUIDv4."""
+    return str(uuid.UUID(int=_bits(128) & ~(0xF << 76 | 0b11 << 62) | 0x4 << 76 | 0b10 << 62))
+
 
 class Ids:
-    """Makes UUIDv7s, each larger than the one before in this process: their first 22 free bits are a counter."""
+    """Makes UUIDv7s, each larger than the one before in this process: their first 22 free bits are a counter.
 
-    def __init__(self) -> None:
+    Their time is that of the Redis server, as far as it was told: the ids of several endpoints follow one clock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock  #: seconds since the epoch
+        self._behind = 0.0  #: seconds of this clock behind the server's
         self._now = 0
         self._count = 0
 
+    def now(self) -> float:
+        """Return the time of the clock that is not the server's."""
+        return self._clock()
+
+    def follow(self, server_ms: int, asked: float) -> None:
+        """Note what the server's clock said in answer to a question, which was asked at this time of `now`.
+
+        It said so at some time since then: what is believed changes only if it is impossible.
+        """
+        least, most = server_ms / 1000 - self.now(), (server_ms + 1) / 1000 - asked
+        self._behind = min(max(self._behind, least), most)
+
     def new(self) -> str:
-        now = time.time_ns() // 1_000_000
+        now = int((self._clock() + self._behind) * 1000)
         if now > self._now:
-            self._now, self._count = now, secrets.randbits(_COUNTER_BITS - 2)
+            self._now, self._count = now, _bits(_COUNTER_BITS - 2)
         else:  # also after a jump of the clock
             self._count += 1
             if self._count >> _COUNTER_BITS:
                 self._now, self._count = self._now + 1, 0
         high, low = self._count >> 10, self._count & 0x3FF
-        tail = 0b10 << 62 | low << 52 | secrets.randbits(52)
+        tail = 0b10 << 62 | low << 52 | _bits(52)
         return str(uuid.UUID(int=self._now << 80 | 0x7 << 76 | high << 64 | tail))
 
 

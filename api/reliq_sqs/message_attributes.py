@@ -22,11 +22,11 @@ TRACE = "AWSTraceHeader"
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def check_characters(text: str, where: str) -> None:
+def check_characters(text: str, where: str, error: str = "InvalidMessageContents") -> None:
     found = NOT_XML.search(text)
     if found is not None:
         raise SqsError(
-            "InvalidMessageContents",
+            error,
             f"Invalid binary character '#x{ord(found[0]):X}' was found in the {where}, the set of allowed characters "
             "is #x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF].",
         )
@@ -68,8 +68,8 @@ def _check_value(name: str, attribute: Attribute) -> None:
     family, _, label = kind.partition(".")
     if family not in ("String", "Number", "Binary") or (kind != family and not label):
         raise invalid_parameter(
-            f"The message attribute '{name}' has an invalid message attribute type, the set of supported type "
-            "prefixes is Binary, Number, and String."
+            f"The type of message (user) attribute '{name}' is invalid. You must use only the following supported type "
+            "prefixes: Binary, Number, String."
         )
     if len(kind) > _LONGEST:
         raise invalid_parameter("Message (user) attribute types must be shorter than 256 Bytes")
@@ -79,12 +79,9 @@ def _check_value(name: str, attribute: Attribute) -> None:
     other = "StringValue" if family == "Binary" else "BinaryValue"
     value = attribute.get(field)
     if not value or attribute.get(other):
-        raise invalid_parameter(
-            f"The message attribute '{name}' must contain non-empty message attribute value for message attribute "
-            f"type '{family}'."
-        )
+        raise invalid_parameter(f"Message (user) attribute '{name}' must contain a non-empty value of type '{family}'.")
     if isinstance(value, str):
-        check_characters(value, "message attribute")
+        check_characters(value, "message attribute", "InvalidParameterValueException")
     if family == "Number" and (_NUMBER.fullmatch(value) is None or len(value) > 100):
         raise invalid_parameter(f"Can't cast the value of message (user) attribute '{name}' to a number.")
 

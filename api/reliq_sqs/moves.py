@@ -21,7 +21,6 @@ from reliq.ops import Steps, one
 from reliq.ops import sqs as ops
 from reliq_api.background import Background
 from reliq_sqs import stored
-from reliq_sqs.ids import Ids
 from reliq_sqs.known import Known
 from reliq_sqs.registry import Registry
 
@@ -74,7 +73,6 @@ class Moves:
         self._endpoint = secrets.token_hex(8)
         self._running = set[str]()
         self._news = asyncio.Event()
-        self._ids = Ids()
 
     def start(self) -> None:
         self._background.start("move tasks", self._watch)
@@ -129,7 +127,7 @@ class Moves:
             task.status, task.failure = "FAILED", str(error)
             await self._save(task)
         except ReliqError as error:  # Redis is away: the endpoint that leads next goes on
-            log.warning("the move task of %s stops here: %s", task.source, error)
+            log.warning("the move task of %s stopped: %s", task.source, error)
             self._running.discard(task.id)
             return
         self._running.discard(task.id)
@@ -183,7 +181,7 @@ class Moves:
             options = {"limit_key": group}
         moved = NewMessage(
             message.body,
-            id=self._ids.new(),
+            id=self._registry.ids.new(),
             headers=headers,
             ttl=float(target.retention),
             dedup_key=f"sqs move {task.id} {message.id}",

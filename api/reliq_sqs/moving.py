@@ -31,9 +31,8 @@ async def start_message_move_task(call: Call) -> Result:
     if not await call.registry.sources(source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if any(one.active and one.source == source.queue for one in await call.endpoint.moves.all()):
-        raise SqsError(
-            "UnsupportedOperation",
-            "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+        raise invalid_parameter(
+            "There is already a task running. Only one active task is allowed for a source queue arn at a given time."
         )
     task = await call.endpoint.moves.add(source, destination, rate)
     return {"TaskHandle": _handle(task)}
@@ -51,7 +50,7 @@ async def cancel_message_move_task(call: Call) -> Result:
     if task is None:
         raise SqsError("ResourceNotFoundException", "Task does not exist.")
     if task.status != "RUNNING":
-        raise SqsError("UnsupportedOperation", "Only active tasks can be cancelled.")
+        raise invalid_parameter("Only active tasks can be cancelled.")
     task = await call.endpoint.moves.cancel(task)
     return {"ApproximateNumberOfMessagesMoved": task.moved}
 
@@ -63,7 +62,7 @@ async def list_message_move_tasks(call: Call) -> Result:
         raise invalid_value(most, "MaxResults", f"Must be between 1 and {_MOST_SHOWN}, if provided.")
     source = await _of_arn(call, call.given["SourceArn"], "SourceArn")
     tasks = [one for one in await call.endpoint.moves.all() if one.source == source.queue]
-    return {"Results": [_described(one) for one in tasks[:most]]} if tasks else {}
+    return {"Results": [_described(one) for one in tasks[:most]]}
 
 
 def _described(task: Task) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from reliq.model.keys import instance_of, is_name, is_partition
+from reliq.model.keys import instance_of, is_name, logical_name
 from reliq_sqs.errors import SqsError, invalid_parameter, no_queue
 
 FIFO = ".fifo"
@@ -84,7 +84,7 @@ class Names:
         if (region and _REGION.fullmatch(region) is None) or region == self.region:
             return None
         name = name.removeprefix(_PREFIX) if name.startswith((_PREFIX + "-", _PREFIX + "_")) else name
-        if _KNOWN.fullmatch(name) is None or is_partition(queue) or instance_of(queue) is not None:
+        if _KNOWN.fullmatch(name) is None or queue != logical_name(queue) or instance_of(queue) is not None:
             return None
         return Place(region or self.region, name)
 
@@ -92,6 +92,15 @@ class Names:
 def known_region(region: str) -> bool:
     """Whether a text has the form of a region."""
     return _REGION.fullmatch(region) is not None
+
+
+def region_of_host(host: str) -> str:
+    """Return the region in the name of a host, such as `sqs.eu-west-1.example` or `eu-west-1.queue.example`."""
+    first, _, rest = host.partition(".")
+    second = rest.partition(".")[0]
+    if first == "sqs":
+        return second
+    return first if second == "queue" else ""
 
 
 def valid(queue: str) -> bool:

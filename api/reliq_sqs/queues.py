@@ -9,7 +9,7 @@ from typing import Any
 from reliq_sqs import attributes, known, names, redrive, tags
 from reliq_sqs.attributes import COUNTS
 from reliq_sqs.calls import Call, Result
-from reliq_sqs.errors import SqsError, invalid_value, missing
+from reliq_sqs.errors import SqsError, invalid_value, missing, no_queue
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.names import Place
 
@@ -25,8 +25,6 @@ async def create_queue(call: Call) -> Result:
     names.check_new(place.name, fifo)
     call.allow(place)
     wanted = attributes.checked(wanted, fifo)
-    if fifo and wanted["FifoQueue"] != "true":
-        raise attributes.invalid("FifoQueue")
     attributes.check_together(wanted)
     tags.check(call.given.get("tags", {}), place.name)
     wanted = await _with_redrive(call, place, wanted)
@@ -78,6 +76,8 @@ async def _apply(call: Call, queue: Known) -> None:
 async def get_queue_url(call: Call) -> Result:
     """Return the URL of a queue by its name."""
     place = call.registry.names.of_url(call.given["QueueName"], call.region)
+    if call.given.get("QueueOwnerAWSAccountId", call.registry.names.account) != call.registry.names.account:
+        raise no_queue("The specified queue does not exist or you do not have access to it.")
     await call.named(place)
     return {"QueueUrl": call.url(place)}
 
@@ -147,7 +147,7 @@ async def set_queue_attributes(call: Call) -> Result:
     wanted = attributes.checked(call.given["Attributes"], queue.fifo)
     if "FifoQueue" in wanted:
         if wanted["FifoQueue"] != "true":
-            raise attributes.invalid("FifoQueue")
+            raise attributes.invalid("FifoQueue", "Modifying queue type is not supported.")
         del wanted["FifoQueue"]
     wanted = await _with_redrive(call, queue.place, wanted)
     to_set = {ATTRIBUTE + name: value for name, value in wanted.items() if value}

@@ -11,6 +11,7 @@ from reliq.ops import sqs as ops
 from reliq.protocol.deletion import delete
 from reliq_sqs import known
 from reliq_sqs.errors import SqsError, no_queue
+from reliq_sqs.ids import Ids
 from reliq_sqs.known import ATTRIBUTE, CREATED, MODIFIED, Known
 from reliq_sqs.names import Names, Place, valid
 
@@ -29,6 +30,7 @@ class Registry:
 
     def __init__(self, app: aio.Reliq, names: Names, strict: bool) -> None:
         self.names = names
+        self.ids = Ids()  #: of messages
         self._app = app
         self._strict = strict
         self._seen: dict[str, tuple[Known, float]] = {}
@@ -50,7 +52,9 @@ class Registry:
         name = self.names.queue(place)
         if not valid(name):
             return None
-        record = await self._app.store.run(_read(name))
+        asked = self.ids.now()
+        record, now = await self._app.store.run(_read(name))
+        self.ids.follow(now, asked)
         if record is None:
             self._seen.pop(name, None)
             return None
@@ -116,10 +120,11 @@ class Registry:
         return found
 
 
-def _read(name: str) -> Steps[Record | None]:
-    """Return what is known of a queue; None if there is no such queue."""
+def _read(name: str) -> Steps[tuple[Record | None, int]]:
+    """Return what is known of a queue, None if there is no such queue, and the ms of the server's clock."""
+    now = yield server_time()
     record, there = yield [ops.sqs_record(QueueKeys(name)), is_queue(name)]
-    return record if there or CREATED in record else None
+    return record if there or CREATED in record else None, now
 
 
 def _create(name: str, fields: Mapping[str, str]) -> Steps[Record]:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,10 +12,11 @@ from starlette.types import Receive, Scope, Send
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest, check_headers, fields, gone
-from reliq_sqs import checking, wire_json, wire_query
+from reliq_sqs import checking, wire_json, wire_query, wire_query_json
 from reliq_sqs.actions import HANDLERS
 from reliq_sqs.calls import Call
 from reliq_sqs.errors import SqsError
+from reliq_sqs.ids import random_id
 from reliq_sqs.model import Action
 
 log = logging.getLogger("reliq.sqs")
@@ -49,6 +49,7 @@ class Asked:
     """What a request asks for, in either protocol."""
 
     json: bool
+    json_of_query: bool = False  #: whether an answer of the query protocol is JSON
     action: Action | None = None
 
 
@@ -61,8 +62,9 @@ class SqsRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = self._app.state
         request = BoundedRequest(scope, receive, state.buffered, state.settings.body_timeout)
-        request_id = str(uuid.uuid4())
-        asked = Asked(json="x-amz-target" in fields(request))
+        request_id = random_id()
+        headers = fields(request)
+        asked = Asked("x-amz-target" in headers, wire_query_json.is_wanted(headers))
         started, status = time.monotonic(), 500
         try:
             answer = await self._answer(request, asked, request_id)
@@ -106,12 +108,13 @@ class SqsRoute:
         parameters = checking.checked(action.takes, given)
         call = Call(
             state.endpoint, action.name, sender, region, _base_url(request, headers, state.settings.endpoint_url),
-            parameters, lambda: gone(request),
+            parameters, lambda: gone(request), headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)
         if asked.json:
             return _response(wire_json.answer(action, result), 200, wire_json.MEDIA_TYPE, request_id)
-        return _response(wire_query.answer(action, result, request_id), 200, wire_query.MEDIA_TYPE, request_id)
+        wire = wire_query_json if asked.json_of_query else wire_query
+        return _response(wire.answer(action, result, request_id), 200, wire.MEDIA_TYPE, request_id)
 
 
 def _understood(request: Request, asked: Asked, headers: dict[str, str], body: bytes) -> Any:
@@ -131,7 +134,7 @@ def _understood(request: Request, asked: Asked, headers: dict[str, str], body: b
         raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.")
     asked.action = wire_query.action_of(name)
     if path:  # the address of a queue
-        if "QueueUrl" not in asked.action.takes.members:
+        if "QueueUrl" not in asked.action.takes.members and name != "GetQueueUrl":
             raise wire_query.no_action(name)
         if all(field != "QueueUrl" for field, _ in form):
             form.append(("QueueUrl", path))
@@ -169,7 +172,8 @@ def refused(error: SqsError, asked: Asked, request_id: str) -> Answer:
     if asked.json:
         body, headers = wire_json.error_answer(error)
         return _response(body, error.status, wire_json.MEDIA_TYPE, request_id, headers)
-    return _response(wire_query.error_answer(error, request_id), error.status, wire_query.MEDIA_TYPE, request_id)
+    wire = wire_query_json if asked.json_of_query else wire_query
+    return _response(wire.error_answer(error, request_id), error.status, wire.MEDIA_TYPE, request_id)
 
 
 def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Answer:

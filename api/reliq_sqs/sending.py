@@ -18,8 +18,6 @@ _LONGEST_DELAY = 900
 _TOKEN = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
 
-_ids = Ids()
-
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -80,8 +78,8 @@ def _checked(call: Call, queue: Known, given: Parameters) -> Checked:
         raise invalid_parameter(
             f"One or more parameters are invalid. Reason: Message must be shorter than {queue.largest} bytes."
         )
-    options = _options(queue, given, body)
-    trace = system[message_attributes.TRACE]["StringValue"] if system else ""
+    options = _options(call.registry.ids, queue, given, body)
+    trace = system[message_attributes.TRACE]["StringValue"] if system else call.trace
     content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
     payload, headers = stored.written(body, content)
     if headers:
@@ -94,12 +92,12 @@ def _checked(call: Call, queue: Known, given: Parameters) -> Checked:
     return Checked(NewMessage(payload, **options), result)
 
 
-def _options(queue: Known, given: Parameters, body: bytes) -> dict[str, Any]:
+def _options(ids: Ids, queue: Known, given: Parameters, body: bytes) -> dict[str, Any]:
     """Return the options of reliq's message; raises SqsError."""
     group, dedup, delay = (given.get(name) for name in ("MessageGroupId", "MessageDeduplicationId", "DelaySeconds"))
     if delay is not None and not 0 <= delay <= _LONGEST_DELAY:
         raise invalid_value(delay, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {_LONGEST_DELAY}.")
-    options: dict[str, Any] = {"id": _ids.new(), "ttl": float(queue.retention)}
+    options: dict[str, Any] = {"id": ids.new(), "ttl": float(queue.retention)}
     if queue.fifo:
         _check_fifo(queue, given)
         if delay:

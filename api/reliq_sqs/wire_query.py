@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from reliq_sqs.errors import SqsError, invalid_value
+from reliq_sqs.errors import NO_QUEUE, SqsError, invalid_value
 from reliq_sqs.model import NAMESPACE, Action, Shape, actions
 
 MEDIA_TYPE = "text/xml"
@@ -136,15 +136,19 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
 
 
 def error_answer(error: SqsError, request_id: str) -> bytes:
-    """Write an error as XML. Two are not as in the JSON protocol."""
+    """Write an error as XML."""
     if error.name == "UnknownOperationException":
         return b"<UnknownOperationException/>\n"
-    message = _NO_QUEUE if error.name == "QueueDoesNotExist" else error.message
     return (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{error.fault}</Type>'
-        f"<Code>{escape(error.code)}</Code><Message>{_text(message)}</Message><Detail/></Error>"
+        f"<Code>{escape(error.code)}</Code><Message>{_text(message_of(error))}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
     ).encode()
+
+
+def message_of(error: SqsError) -> str:
+    """Return the text of an error, which for one of them is that of an earlier version of the API."""
+    return _NO_QUEUE if error.message == NO_QUEUE else error.message
 
 
 def _written(shape: Shape, value: dict[str, Any]) -> str:

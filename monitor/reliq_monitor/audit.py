@@ -20,8 +20,8 @@ class Book:
     enqueued: int
     gone: dict[str, int]
     here: dict[str, int]
-    missing: int | None  #: None: partitions did not answer, or the set of consumers kept changing during the reading
-    unseen: int = 0  #: partitions that did not answer
+    missing: int | None  #: None: not all of it answered, or the set of consumers kept changing during the reading
+    unseen: int = 0  #: as of model.stats
 
     @property
     def verdict(self) -> str:

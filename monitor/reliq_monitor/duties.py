@@ -7,10 +7,11 @@ from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
 from reliq.features.staging.duty import StagedJobs
-from reliq_monitor.broadcast_cleanup import BroadcastCleanup
+from reliq.features.steps.duty import SignalTimeouts
+from reliq.features.topics.duty import BroadcastCleanup
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
-from reliq_monitor.partitions import Partitions
+from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns
@@ -20,7 +21,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     StagedJobs,
     PreparedTimeouts,
     Batches,
-    Partitions,
+    Spreading,
     Schedules,
     Returns,
     Forwarding,
@@ -28,6 +29,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     SilentProducers,
     SilentStreams,
     Visibility,
+    SignalTimeouts,
     Promotion,
 )
 

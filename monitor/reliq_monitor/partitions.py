@@ -14,13 +14,13 @@ from reliq_monitor.queue_scan import Survey
 log = logging.getLogger("reliq.monitor")
 
 
-class Partitions(Duty[int]):
+class Spreading(Duty[int]):
     """The queues with partitions, as one monitor knows them."""
 
     name = "partitions"
     effect = (
-        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages wait "
-        "that are to be taken to the new home of their key"
+        "a change of the number of a queue's [partitions](../how-to/partitions.md) does not end, and messages whose "
+        "key has a new home wait"
     )
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Partitions(Duty[int]):
         queue, known = first.queue, survey.known
         layout: Layout | None = known.get(first.config, self.name)
         if layout is None:
-            layout = read_layout((yield ops.partitions(first)))
+            layout = read_layout((yield ops.layout(first)))
             known.note(first.config, layout, self.name)
         if not (yield from self._take_effect(first, layout)):
             return
@@ -56,7 +56,7 @@ class Partitions(Duty[int]):
                 text = "queue=%s has %d partitions, %d before: all keys are in their home"
                 log.info(text, queue, layout.count, layout.before)
         elif (yield from forget_retired(queue, layout)):
-            log.info("queue=%s partition=%s is empty and not used any more", queue, layout.retired[-1])
+            log.info("queue=%s partition=%s is empty and closed", queue, layout.retired[-1])
 
     def _take_effect(self, first: QueueKeys, layout: Layout) -> Steps[bool]:
         """Tell all partitions of the layout; return whether they know it."""
@@ -73,7 +73,7 @@ class Partitions(Duty[int]):
         """Take what waits in a partition, and has its home in another one, there. `layouts`: read in this turn."""
         first = QueueKeys(logical_name(keys.queue))
         if first.queue not in layouts:
-            layouts[first.queue] = read_layout((yield ops.partitions(first)))
+            layouts[first.queue] = read_layout((yield ops.layout(first)))
         layout = layouts[first.queue]
         if not (yield from self._take_effect(first, layout)):
             return 0

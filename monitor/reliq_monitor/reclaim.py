@@ -21,6 +21,7 @@ from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Fate, Op, Return, Steps, Transaction, Watch
 from reliq.ops.schema import Counter
+from reliq.protocol.features import TAGS
 from reliq.protocol.oversized import ALWAYS_TAKEN, largest_argument
 from reliq.worker.failures import FailureLog
 from reliq_monitor import marks
@@ -100,7 +101,7 @@ def _returns(keys: QueueKeys, look: _Look, max_deliveries: int) -> Steps[tuple[l
     charged = next((one for one in returns if one.charged), None)
     if charged is not None:
         message = Message.decode(keys.queue, charged.element)
-        if (yield ops.reported_tag(keys, message.id)) == message.tag:
+        if message.tag in (yield [ops.reported_tag(keys, message.id), *(tag(keys, message.id) for tag in TAGS)]):
             returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, marks.DECIDED)
     return (yield from _takeable(returns)), charged is not None
 

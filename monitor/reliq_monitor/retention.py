@@ -77,7 +77,7 @@ class SilentProducers(Duty[int]):
     """Removes the sequences of producers that have been silent for longer than calls are repeated."""
 
     name = "producers"
-    effect = "what is remembered of silent producers is not removed"
+    effect = "records of silent producers are not removed"
     interval = _EVERY
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class SilentStreams(Duty[int]):
     """Removes the epochs of streams that have been silent for longer than stopped streams are kept."""
 
     name = "streams"
-    effect = "what is remembered of stopped streams is not removed"
+    effect = "records of stopped streams are not removed"
     interval = _EVERY
     common = SEVERAL.place
 

@@ -5,9 +5,9 @@ from reliq.aio.consumer import Consumer
 from reliq.aio.dead_letters import DeadLetters
 from reliq.aio.delayed import Delayed
 from reliq.aio.queue import Queue
-from reliq.aio.topics import Topics
 from reliq.features.cycle.aio import Cycle
 from reliq.features.prepared.aio import Prepared
 from reliq.features.schedules.aio import Schedules
+from reliq.features.topics.aio import Topics
 
 __all__ = ["Consumer", "Cycle", "DeadLetters", "Delayed", "Prepared", "Queue", "Reliq", "Schedules", "Topics"]

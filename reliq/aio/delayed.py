@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from reliq.errors import InvalidSetting
 from reliq.protocol.delayed import DelayedPage, Selection, delayed_of_queue, run_by_id, run_selected
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.aiostore import AioStore
 
@@ -12,9 +12,9 @@ from reliq.transport.aiostore import AioStore
 class Delayed:
     """The delayed messages of one queue: `queue.delayed`."""
 
-    def __init__(self, store: AioStore, partitions: Partitions) -> None:
+    def __init__(self, store: AioStore, homes: QueueHomes) -> None:
         self._store = store
-        self._partitions = partitions
+        self._homes = homes
 
     async def list(
         self,
@@ -28,12 +28,11 @@ class Delayed:
     ) -> DelayedPage:
         """Return delayed messages, due soonest first; `after` is the `next` of the page before.
 
-        `failed`: only messages that wait for a retry; `last_error` says why. `error_class`: only those whose last error
-        is of this class, with or without its module. `headers`: all of these must be equal. `bodies`: as in
-        `queue.dead.list`.
+        `failed`: only messages that wait for a retry; `last_error` says why. `error_class`: of the last error, with or
+        without its module. `headers`: all of these must be equal. `bodies`: as in `queue.dead.list`.
         """
         wanted = Selection(failed, error_class, dict(headers or {}))
-        return await self._store.run(delayed_of_queue(self._partitions, limit, after, wanted, bodies))
+        return await self._store.run(delayed_of_queue(self._homes, limit, after, wanted, bodies))
 
     async def run(
         self,
@@ -52,7 +51,7 @@ class Delayed:
         """
         wanted = Selection(failed, error_class, dict(headers or {}))
         if not ids:
-            return await self._store.run(run_selected(self._partitions, wanted, all, dry_run, progress))
+            return await self._store.run(run_selected(self._homes, wanted, all, dry_run, progress))
         if all or dry_run or not wanted.empty:
             raise InvalidSetting("run takes ids, or filters: not both")
-        return await self._store.run(run_by_id(self._partitions, ids))
+        return await self._store.run(run_by_id(self._homes, ids))

@@ -142,9 +142,9 @@ class Holding:
             await self._report(self.steps.lives.end(acks, moves, answer.codes))
         return answer.codes
 
-    async def _report(self, steps: ops.Steps[None]) -> None:
+    async def _report(self, steps: ops.Steps[Any]) -> Any:
         async with self._beside_lock:
-            await self._store.run(steps, self._beside)
+            return await self._store.run(steps, self._beside)
 
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""

@@ -30,12 +30,20 @@ async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
     return await asyncio.shield(task)
 
 
-async def brought(claim: Coroutine[Any, Any, list[T]], give_back: Callable[[list[T]], Awaitable[None]]) -> list[T]:
-    """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead."""
+async def brought(
+    claim: Coroutine[Any, Any, list[T]],
+    give_back: Callable[[list[T]], Awaitable[None]],
+    give_up: Callable[[], None] = lambda: None,
+) -> list[T]:
+    """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead.
+
+    `give_up` tells the claim so.
+    """
     task = asyncio.ensure_future(claim)
     try:
         return await finished(task)
     except asyncio.CancelledError:
+        give_up()
         await finished(_late(task, give_back))
         raise
 

@@ -13,8 +13,8 @@ def add_to(commands: Any) -> None:
         commands, "bench", bench, "measure throughput, latency and recovery on your Redis, in a queue of its own",
         json_too=True,
     )  # fmt: skip
-    one.add_argument("--messages", type=int, default=100_000, metavar="N", help="for the throughput (default 100000)")
-    one.add_argument("--samples", type=int, default=500, metavar="N", help="for the latency (default 500)")
+    one.add_argument("--messages", type=int, default=100_000, metavar="N", help="throughput messages (default 100000)")
+    one.add_argument("--samples", type=int, default=500, metavar="N", help="samples of the latency (default 500)")
     one.add_argument("--kills", type=int, default=3, metavar="N", help="workers that get SIGKILL (default 3)")
     one.add_argument("--time", type=float, default=120.0, metavar="SECONDS", help="time limit (default 120)")
     one.set_defaults(quiet=True, patient=True)

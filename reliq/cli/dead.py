@@ -32,7 +32,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--rate", type=float, metavar="N", help="at most N per second")
     one.add_argument("--limit", type=int, metavar="N", help="at most N in total")
-    one.add_argument("--dry-run", action="store_true", help="only say how many")
+    one.add_argument("--dry-run", action="store_true", help="only count them")
     one.add_argument("--keep-failures", action="store_true", help="do not reset their count of failures")
     one.add_argument(
         "--stop-above",
@@ -52,8 +52,8 @@ def _dead_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
     parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
     parser.add_argument("--error-text", metavar="TEXT", help="only those whose last error says this in its first line")
-    parser.add_argument("--older-than", metavar="TIME", help="only those dead for longer, e.g. 1h")
-    parser.add_argument("--newer-than", metavar="TIME", help="only those dead for less")
+    parser.add_argument("--older-than", metavar="TIME", help="only those that died longer ago, e.g. 1h")
+    parser.add_argument("--newer-than", metavar="TIME", help="only those that died more recently")
     header(parser, "only those with this header")
 
 

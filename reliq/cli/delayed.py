@@ -22,7 +22,7 @@ def add_to(commands: Any) -> None:
     )
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--all", action="store_true", help="all delayed messages")
-    one.add_argument("--dry-run", action="store_true", help="only say how many")
+    one.add_argument("--dry-run", action="store_true", help="only count them")
     _filters_of(one)
 
 

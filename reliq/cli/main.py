@@ -19,10 +19,9 @@ from reliq.cli import (
     insight,
     messages,
     new,
-    partitions,
     queues,
     services,
-    topics,
+    spread,
     worker,
     workers,
 )
@@ -31,6 +30,8 @@ from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
 from reliq.features.schedules import command as schedules
+from reliq.features.steps import command as durable
+from reliq.features.topics import command as topics
 from reliq.features.tracking import command as life
 from reliq.runtime import logging as logs
 from reliq.runtime import startup
@@ -125,8 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         new,
         messages,
         life,
+        durable,
         batches,
-        partitions,
+        spread,
         queues,
         topics,
         schedules,
@@ -138,8 +140,9 @@ def _parser() -> argparse.ArgumentParser:
     ):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="write data into queues and export dead letters, with Spark"))
-    add_api(commands, command, beside_options)
-    add_sqs(commands, command)
+    add_api(commands, command, (beside_options,))
+    for add_to in (add_sqs,):
+        add_to(commands, command)
     completion.add_to(commands, parser)
     commands.name_verbs()
     return parser

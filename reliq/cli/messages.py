@@ -54,7 +54,7 @@ def add_to(commands: Any) -> None:
         nargs="?",
         const=2.0,
         metavar="SECONDS",
-        help="again and again, until Ctrl-C (default: 2)",
+        help="repeat until Ctrl-C (default: 2)",
     )
 
     one = command(commands, "queue config", config, "show a queue's policy, or change it", queue=True, json_too=True)
@@ -65,12 +65,12 @@ def add_to(commands: Any) -> None:
         help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
     )
 
-    command(commands, "queue pause", pause, "stop starting messages of a queue; sends go on", queue=True, json_too=True)
-    command(commands, "queue resume", resume, "end a pause", queue=True, json_too=True)
+    command(commands, "queue pause", pause, "pause a queue: no message starts", queue=True, json_too=True)
+    command(commands, "queue resume", resume, "resume a paused queue", queue=True, json_too=True)
     one = command(
         commands, "queue breaker", breaker, "open or close a queue's circuit breaker", queue=True, json_too=True
     )
-    one.add_argument("change", choices=("open", "close"), help="open: give out nothing for a time; close: go on")
+    one.add_argument("change", choices=("open", "close"), help="open: start no message; close: start messages again")
     one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
     one = command(
         commands, "queue purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True
@@ -161,7 +161,8 @@ def _stats_row(one: Stats) -> tuple[object, ...]:
     age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
     prepared = f"  {one.prepared} prepared" if one.prepared else ""
     limited = f"  limited by {one.limited_by}" if one.limited_by else ""
-    notes = f" {one.consumers}{paused}{limited}{prepared}"
+    parked = f"  {one.parked} parked" if one.parked else ""
+    notes = f" {one.consumers}{paused}{limited}{prepared}{parked}"
     return one.queue, one.ready, one.processing, one.delayed, one.dead, age, notes
 
 
@@ -187,7 +188,7 @@ def _setting(name: str, text: str) -> int | str | None:
 
 def pause(options: argparse.Namespace) -> int:
     queue_of(options).pause()
-    return say(options, f"{options.queue} is paused: nothing is started, sends go on", paused=True)
+    return say(options, f"{options.queue} is paused: no message starts, sends continue", paused=True)
 
 
 def resume(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ def add_to(commands: Any) -> None:
     what = "write a starting project: an application, its tests, a compose file"
     one = commands.add_parser("new", help=what, description=what[0].upper() + what[1:] + ".")
     one.set_defaults(run=new)
-    one.add_argument("name", help="of the folder and of its module, e.g. shop")
+    one.add_argument("name", help="name of the folder and its module, e.g. shop")
 
 
 def new(options: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def new(options: argparse.Namespace) -> int:
     try:
         folder.mkdir()
     except OSError as error:
-        raise InvalidSetting(f"the folder {name} cannot be made: {error.strerror}") from None
+        raise InvalidSetting(f"the folder {name} cannot be created: {error.strerror}") from None
     for template in sorted(_TEMPLATES.iterdir()):
         (folder / _file_name(template.name, name)).write_text(_filled_in(template, name), encoding="utf-8")
     print(f"{name}/ has an application, its tests and a compose file; its README says how to go on:\n")

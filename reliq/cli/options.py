@@ -96,7 +96,7 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
         "--metrics-host",
         default="127.0.0.1",
         metavar="HOST",
-        help="the address for it (default 127.0.0.1; 0.0.0.0 = all)",
+        help="the address of the metrics (default 127.0.0.1; 0.0.0.0 = all)",
     )
 
 
@@ -105,8 +105,8 @@ def grace_option(one: argparse.ArgumentParser) -> None:
         "--reconnect-grace",
         default=os.environ.get("RELIQ_RECONNECT_GRACE") or values.RECONNECT_GRACE,
         metavar="TIME",
-        help="how long a worker may be without its connection before the monitor considers it dead, sooner than its "
-        "lease (default 5s, or RELIQ_RECONNECT_GRACE)",
+        help="how long a worker may be disconnected before the monitor returns its messages (default 5s, or "
+        "RELIQ_RECONNECT_GRACE)",
     )
 
 
@@ -171,7 +171,7 @@ def confirmed(options: argparse.Namespace, what: str) -> None:
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise reliq.InvalidSetting(f"this would {what}: say --yes")
+        raise reliq.InvalidSetting(f"this would {what}: confirm with --yes")
     if input(f"This will {what}. Type yes to go on: ").strip() != "yes":
         raise SystemExit("nothing was done")
 

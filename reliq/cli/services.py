@@ -12,19 +12,17 @@ from reliq.observability.histograms import Measurements
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "monitor", monitor, "return messages of vanished workers, make delayed messages ready")
+    one = command(commands, "monitor", monitor, "return messages of dead workers, promote delayed messages")
     one.add_argument(
         "--interval",
         type=float,
         default=values.SCAN_INTERVAL,
         metavar="SECONDS",
-        help="between two scans (default 0.5)",
+        help="time between scans (default 0.5)",
     )
     grace_option(one)
     metrics_options(one)
-    one.add_argument(
-        "--metrics-partitions", action="store_true", help="also metrics of each partition of queues that have several"
-    )
+    one.add_argument("--metrics-partitions", action="store_true", help="also export metrics of each partition")
     logging_options(one)
     one.set_defaults(patient=True)
 

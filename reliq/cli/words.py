@@ -10,6 +10,7 @@ NOUNS = {
     "worker": "workers",
     "dead": "dead letters",
     "delayed": "delayed messages",
+    "parked": "messages that wait for a signal",
     "schedule": "messages at the times of cron expressions, or at intervals",
     "topic": "bindings of queues to routing keys",
     "batch": "batches of messages",

@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(commands, "worker run", worker, "run the handlers of an application")
     one.set_defaults(patient=True)
-    one.add_argument("app", metavar="MODULE:APP", help="where the reliq.Reliq object is, e.g. shop.tasks:app")
+    one.add_argument("app", metavar="MODULE:APP", help="the reliq.Reliq object, e.g. shop.tasks:app")
     one.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes (default 1)")
     one.add_argument(
         "--threads", type=int, default=1, metavar="N", help="def handlers at once, per process (default 1)"
@@ -41,7 +41,7 @@ def add_to(commands: Any) -> None:
         "--lease",
         default=values.LEASE,
         metavar="TIME",
-        help="silence after which a worker counts as dead (default 15s)",
+        help="how long a worker keeps its messages without a heartbeat (default 15s)",
     )
     one.add_argument(
         "--grace",
@@ -56,7 +56,7 @@ def add_to(commands: Any) -> None:
     metrics_options(one)
     grace_option(one)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
-    one.add_argument("--tracebacks", action="store_true", help="log a failure that is tried again with its traceback")
+    one.add_argument("--tracebacks", action="store_true", help="log retried failures with their tracebacks")
     logging_options(one)
     if (child := ChildSettings.read()) is not None:
         one.set_defaults(**child.options)

@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
     command(commands, "worker list", workers, "list the processes that consume, and what they run", json_too=True)
 
     for verb, text in (
-        (Instruction.PAUSE, "let a worker finish what runs, and claim nothing until it is resumed"),
+        (Instruction.PAUSE, "pause a worker: it finishes what runs, and claims nothing"),
         (Instruction.RESUME, "let a paused worker claim messages again"),
         (Instruction.STOP, "shut a worker down cleanly, as SIGTERM does"),
     ):
@@ -42,6 +42,11 @@ def instruct_worker(options: argparse.Namespace) -> int:
     """Tell a worker to pause, to resume or to stop."""
     store, verb = store_of(options), options.instruction
     one = store.run(find_worker(options.id))
+    if one is not None and not one.follows:
+        raise UnknownWorker(
+            f"{one.id} is no worker, but a consumer by hand, a lease over HTTP or a batch of Spark, which follows no "
+            "instructions: stop its program"
+        )
     if one is None or not store.run(instruct(one, verb)):
         raise UnknownWorker(f"there is no worker {options.id!r}: `reliq worker list` shows all of them")
     text = f"told worker {one.id} to {verb}: it does so with its next heartbeat, within a third of its lease"

@@ -2,35 +2,32 @@
 """The application: queues, topics and handlers of one Redis."""
 
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self
 
 from reliq.client.queue import Queue
-from reliq.client.topics import Topics
 from reliq.contract import values
-from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import Duration, Size
 from reliq.features.batches.client import BatchCalls
-from reliq.features.prepared.client import CheckCalls
+from reliq.features.prepared.decorator import Check
 from reliq.features.schedules.client import ScheduleCalls
+from reliq.features.steps.client import SignalEvery
+from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.client import FindCalls
 from reliq.model.keys import check_name, instance_of
-from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.seen import every_queue
-from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, Application):
+class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or
     redis+cluster://host:port,host:port; or a reference to it, env:NAME or file:/path; default RELIQ_URL, else
     redis://localhost:6379/0. `allow_eviction`: work with a Redis that may evict keys, that is lose queues. `max_body`:
-    the size a body may have when it is sent, in bytes or as a text such as "8MiB", at most 64 MiB; default
-    RELIQ_MAX_BODY, else 1 MiB. Nothing connects before the first call that needs Redis; that call raises
-    RedisUnavailable or RedisUnsuitable. As a context it closes at its end. Any number of threads may use one
-    reliq.Reliq; a reliq.aio.Reliq is for the tasks of one event loop.
+    of a body that is sent, in bytes or such as "8MiB", at most 64 MiB; default RELIQ_MAX_BODY, else 1 MiB. The first
+    call that needs Redis connects, and raises RedisUnavailable or RedisUnsuitable. As a context it closes at its end.
+    Any number of threads may use one reliq.Reliq; a reliq.aio.Reliq is for the tasks of one event loop.
     """
 
     def __init__(
@@ -48,7 +45,6 @@ class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, Application):
         self._pool.sharded = self.store.sharded
         self._queues: dict[str, Queue] = {}
         self._known: list[str] = []  #: queues, as last read
-        self.topics = Topics(self.store, self._topics)
 
     def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:
         """Return the queue of this name; it exists from its first message on. Raises InvalidName.
@@ -61,40 +57,6 @@ class Reliq(BatchCalls, CheckCalls, FindCalls, ScheduleCalls, Application):
             if instance_of(name) is None:
                 self._queues[name] = queue
         return queue
-
-    def publish(
-        self,
-        routing_key: str,
-        body: Body | NewMessage,
-        *,
-        mandatory: bool = False,
-        durability: str | None = None,
-        repeats: int | None = None,
-        retries: int | None = None,
-        **options: Unpack[PublishOptions],
-    ) -> dict[str, str]:
-        """Enqueue a copy into every queue that subscribes to the routing key, in one atomic step; return id by queue.
-
-        Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
-        or is counted and dropped. The other options are those of PublishOptions and of `Queue.send`. All queues get it
-        or none: QueueFull names the full one. Raises as `Queue.send`, and InvalidName for a routing key with blanks
-        or wildcards.
-        """
-        message = self._topics.prepared(body, options)
-        most = renamed(repeats, retries)
-        return self.store.run(self._topics.publish(routing_key, message, mandatory, durability, most))
-
-    def subscribe(self, queue: str, *patterns: str) -> bool:
-        """Let the queue receive what is published under matching keys: `*` is one word, `#` any number of words.
-
-        Subscriptions live in Redis until `unsubscribe`; producers follow within a second. The queue is the consumer
-        group: its workers compete, and its retries and dead letters are its own. Return whether a pattern is new.
-        """
-        return self.store.run(self._topics.bind(queue, *patterns))
-
-    def unsubscribe(self, queue: str, *patterns: str) -> bool:
-        """End subscriptions, and return whether there was one; the queue keeps the messages it has."""
-        return self.store.run(self._topics.unbind(queue, *patterns))
 
     def queues(self, *, of_broadcasts: bool = False) -> list[str]:
         """Return the names of all queues this server has seen; those of running instances only with `of_broadcasts`."""

@@ -19,8 +19,8 @@ from reliq.model.partitions import Layout
 from reliq.ops import Move
 from reliq.protocol.claiming import PATIENCE, Round, pause, rotated
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import buried, failure_now, released, retried
-from reliq.protocol.partitions import Partitions
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
 from reliq.transport.store import Store
@@ -38,19 +38,18 @@ class Consumer:
             for message in consumer.claim(limit=10, wait=5):
                 consumer.ack(message)
 
-    While the context lasts, the lease is renewed beside: the messages stay with this consumer, however long the work
-    takes. Without the context the lease is not renewed. Settling a message again is no error and changes nothing.
-    One thread or task claims at a time.
+    Within the context a thread or task renews the lease, however long the work takes. Settling a message again is no
+    error and changes nothing. One thread or task claims at a time.
     """
 
-    def __init__(self, store: Store, partitions: Partitions, lease: Duration = values.LEASE) -> None:
+    def __init__(self, store: Store, homes: QueueHomes, lease: Duration = values.LEASE) -> None:
         self.lease = checked_lease(lease)  #: seconds
         self._store = store
-        self._partitions = partitions
+        self._homes = homes
         self._layout: Layout | None = None  #: by which its places were found
         self._owner = new_owner()
-        self._first = Holding(store, partitions.first.keys, self.lease, self._owner)
-        self._parts = {partitions.queue: self._first}  #: one for each place of the queue
+        self._first = Holding(store, homes.first.keys, self.lease, self._owner)
+        self._parts = {homes.queue: self._first}  #: one for each place of the queue
         self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of places that are not there any more
         self._lives: dict[str, str] = {}  #: the id that follows in such a place, should it come back
         self._turn = 0
@@ -85,19 +84,19 @@ class Consumer:
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
-        With partitions: one that fails stops no other; raises its error only if all of them fail.
+        With several homes: one that fails stops no other; raises its error only if all of them fail.
         """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `with` block: make a new one")
         if not self._entered:
             advise(
-                f"a consumer of {self._partitions.queue!r} claims outside of its context: its lease is not renewed, "
+                f"a consumer of {self._homes.queue!r} claims outside of its context: its lease is not renewed, "
                 f"so other consumers get its messages after {self.lease:g} s; write with queue.consumer() as "
                 "consumer"
             )
         whole(limit, "limit", 1, values.MAX_BATCH)
         until = time.monotonic() + seconds(wait, "wait")
-        if self._layout is not self._partitions.layout or not self._partitions.fresh:
+        if self._layout is not self._homes.layout or not self._homes.fresh:
             self._follow()
         if len(self._parts) == 1:
             return self._claim_alone(limit, until)
@@ -115,8 +114,8 @@ class Consumer:
 
     def _follow(self) -> None:
         """Hold messages of the places that are new, and leave those that are not there any more."""
-        every = self._store.run(self._partitions.known())
-        self._layout = self._partitions.layout
+        every = self._store.run(self._homes.known())
+        self._layout = self._homes.layout
         for keys in every:
             if keys.queue not in self._parts:
                 identity = self._lives.get(keys.queue, self._owner)
@@ -142,7 +141,7 @@ class Consumer:
     def _claim(self, limit: int) -> list[Message]:
         """Claim from those places that have messages, another one first each time; raises if all fail."""
         self._turn += 1
-        look = Round([part.keys for part in self._parts.values()], self._partitions.failing)
+        look = Round([part.keys for part in self._parts.values()], self._homes.failing)
         self._store.run(look.begin(self._turn, self._owes, self._store.node_of))
         messages: list[Message] = []
         try:
@@ -164,13 +163,13 @@ class Consumer:
         """Wait a while for a message of one of the places, another one each time."""
         if left <= _ENOUGH:
             return []
-        parts = [part for name, part in self._parts.items() if name not in self._partitions.failing]
+        parts = [part for name, part in self._parts.items() if name not in self._homes.failing]
         if not parts:
             self._store.run(pause(min(left, _WAIT)))
             return []
         self._turn += 1
         part = rotated(parts, self._turn)[0]
-        with Round([part.keys], self._partitions.failing).trying(part.keys):
+        with Round([part.keys], self._homes.failing).trying(part.keys):
             return part.claim(limit, min(left, _WAIT), PATIENCE)
         return []
 
@@ -181,7 +180,7 @@ class Consumer:
                 part.give_back(some)
 
     def ack(self, *messages: Message) -> None:
-        """Remove handled messages for good. Raises LeaseLost if the monitor has returned one of them to the queue."""
+        """Remove handled messages. Raises LeaseLost if the monitor has returned one of them to the queue."""
         self._settle(messages)
 
     def retry(self, message: Message, delay: Duration = 0, error: str = "retried by its consumer") -> None:
@@ -195,11 +194,11 @@ class Consumer:
         self._settle((message,), lambda one: buried(one, failure, "rejected"))
 
     def release(self, *messages: Message) -> None:
-        """Hand messages back unstarted: they are claimed next, and nothing is counted."""
+        """Hand messages back unstarted: they are claimed next, and are not charged."""
         self._settle(messages, released)
 
     def heartbeat(self) -> bool:
-        """Renew the lease now; False when it is lost. The context does it anyway."""
+        """Renew the lease now; False when it is lost. The context does this by itself."""
         alive, failure = False, None
         for part in self._parts.values():
             try:

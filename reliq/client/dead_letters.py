@@ -6,7 +6,7 @@ from typing import Unpack
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keywords import DeadLetterFilters
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, Redriven, RedriveOptions
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.progress import Progress, unwatched
 from reliq.transport.store import Store
 
@@ -14,9 +14,9 @@ from reliq.transport.store import Store
 class DeadLetters:
     """The dead letters of one queue: `queue.dead`."""
 
-    def __init__(self, store: Store, partitions: Partitions) -> None:
+    def __init__(self, store: Store, homes: QueueHomes) -> None:
         self._store = store
-        self._steps = DeadLetterQueue(partitions)
+        self._steps = DeadLetterQueue(homes)
 
     def list(
         self, *, limit: int = 50, after: str | None = None, bodies: bool = True, **filters: Unpack[DeadLetterFilters]
@@ -25,9 +25,8 @@ class DeadLetters:
 
         A page has up to `limit` letters, and up to 64 MiB of bodies. `bodies=False`: large bodies stay in Redis;
         `size` is known of each, and `get` reads one.
-        Filters, here and below, are those of DeadLetterFilters: `ids`, `reason`, `error_class` (of the last error, with
-        or without its module), `error_text` (a part of its first line), `older_than`, `newer_than` (since death),
-        `headers` (a mapping; all must be equal).
+        Filters, here and below, are those of DeadLetterFilters: `ids`, `reason`, `error_class`, `error_text`,
+        `older_than`, `newer_than`, `headers`.
         """
         return self._store.run(self._steps.page(Filter.of(filters), limit, after, bodies))
 
@@ -50,11 +49,11 @@ class DeadLetters:
 
         `rate`: messages a second. `dry_run`: only count. `keep_failures`: do not reset the count of failures.
         `stop_above`: with a rate, stop when more than this share of the redriven letters has died again.
-        Safe to interrupt anywhere: every letter is at any instant either dead or back.
+        You may interrupt it anywhere: each letter is either dead or back.
         """
         options = RedriveOptions(rate, limit, dry_run, keep_failures, stop_above, progress)
         return self._store.run(self._steps.redrive(Filter.of(filters), options))
 
     def purge(self, *, all: bool = False, **filters: Unpack[DeadLetterFilters]) -> int:
-        """Remove letters for good, those that match the filters or with all=True every one; return how many."""
+        """Delete the letters that match the filters, or all with all=True; return how many."""
         return self._store.run(self._steps.purge(Filter.of(filters), all))

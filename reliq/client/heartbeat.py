@@ -104,7 +104,7 @@ class Heartbeat(threading.Thread):
                 self._outage.failed(error)
                 self._stopping.wait(values.RECONNECT_PAUSE)
             except Exception:
-                log.exception("a heartbeat failed; the next one follows")  # its thread must outlive everything
+                log.exception("a heartbeat failed; retrying with the next one")  # its thread must outlive everything
                 self._connection.close()
                 self._stopping.wait(values.RECONNECT_PAUSE)
             else:

@@ -143,9 +143,9 @@ class Holding:
             self._report(self.steps.lives.end(acks, moves, answer.codes))
         return answer.codes
 
-    def _report(self, steps: ops.Steps[None]) -> None:
+    def _report(self, steps: ops.Steps[Any]) -> Any:
         with self._beside_lock:
-            self._store.run(steps, self._beside)
+            return self._store.run(steps, self._beside)
 
     def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""

@@ -14,6 +14,7 @@ from reliq.features.cycle.client import CycleCalls
 from reliq.features.prepared.client import PreparedCalls
 from reliq.features.receipts.client import ReceiveCalls
 from reliq.features.results.client import ResultCalls
+from reliq.features.steps.client import SignalCalls
 from reliq.features.tracking.client import TrackingCalls
 from reliq.model.outgoing import Body, NewMessage
 from reliq.model.stats import Stats
@@ -23,15 +24,15 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls):
+class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:
         self._store = store
         self._steps = steps
         self.name = steps.keys.queue
-        self.dead = DeadLetters(store, steps.partitions)
-        self.delayed = Delayed(store, steps.partitions)
+        self.dead = DeadLetters(store, steps.homes)
+        self.delayed = Delayed(store, steps.homes)
 
     def send(
         self,
@@ -44,11 +45,10 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
     ) -> str:
         """Enqueue one message and return its id; the other options are those of MessageOptions.
 
-        `durability`: "memory", "fsync" (on the server's disk) or "replicas=1" (or more) before this returns; where it
-        is not reached: OutcomeUnknown; where the server has no such thing: DurabilityUnavailable. None = the queue's.
-        reliq repeats a call whose answer is lost, for 5 seconds (`send_timeout`) and at most `repeats` times
-        (None = as often as fits), and enqueues once: the script knows the producer's sequence. `retries` is the former
-        name of `repeats`. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
+        `durability`: "memory", "fsync" (the server's disk) or "replicas=1" (or more) before this returns; None = the
+        queue's. If it is not reached: OutcomeUnknown; if the server has no such level: DurabilityUnavailable. reliq
+        repeats a call without a reply for 5 seconds (`send_timeout`) and at most `repeats` times (formerly `retries`),
+        and enqueues once. Raises InvalidMessage, InvalidName, QueueFull, RedisUnavailable (not enqueued), and
         OutcomeUnknown (it may be).
         """
         message = self._steps.prepared(body, options)
@@ -67,8 +67,8 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
         """Enqueue many, 1,000 a round trip, and return their ids. Bodies, or NewMessages with options of their own.
 
         The other options are those of BatchOptions, for all bodies of the call.
-        All are checked before the first is sent: InvalidMessage names the index, and nothing of the call is enqueued.
-        Otherwise raises as `send`; the error's `sent` has the ids of the batches that were enqueued before it.
+        All are checked before the first is sent: InvalidMessage names the index. Otherwise raises as `send`; the
+        error's `sent` has the ids of the batches that were enqueued.
         """
         messages = self._steps.prepared_many(bodies, options)
         return self._store.run(self._steps.send_many(messages, durability, renamed(repeats, retries)))
@@ -89,17 +89,17 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
         return self._store.run(self._steps.configure(changes))
 
     def pause(self) -> None:
-        """Let no worker start a message of this queue from now on; sends go on, and running handlers finish."""
+        """Let no worker start a message of this queue; sends continue, and running handlers finish."""
         self._store.run(self._steps.pause())
 
     def resume(self) -> None:
-        """End a pause."""
+        """Resume a paused queue."""
         self._store.run(self._steps.resume())
 
     def open_breaker(self, duration: Duration = "1h") -> None:
         """Open the circuit breaker by hand: no worker gets a message for `duration`, then one message is tried.
 
-        Without a handler that has a breaker, the queue goes on after that time.
+        Without a handler that has a breaker, the queue continues after that time.
         """
         self._store.run(self._steps.open_breaker(duration))
 
@@ -108,16 +108,16 @@ class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, TrackingCalls)
         return self._store.run(self._steps.close_breaker())
 
     def partitions(self) -> PartitionProgress:
-        """Return the partitions of the queue, and how far a change of their number is (`configure(partitions=)`)."""
-        return self._store.run(progress(self._steps.partitions))
+        """Return the partitions of the queue, and the progress of a change of their number."""
+        return self._store.run(progress(self._steps.homes))
 
     def purge(self) -> int:
-        """Remove the ready, delayed and prepared messages for good; return how many."""
+        """Delete the ready, delayed and prepared messages; return how many."""
         return self._store.run(self._steps.purge())
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:
         """Return a consumer to claim and settle by hand, as a context."""
-        return Consumer(self._store, self._steps.partitions, lease)
+        return Consumer(self._store, self._steps.homes, lease)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name} at {self._store.where}>"

@@ -17,5 +17,5 @@ def finished(result: T) -> T:
     return result
 
 
-def brought(messages: T, give_back: object) -> T:
+def brought(messages: T, give_back: object, give_up: object = None) -> T:
     return messages

@@ -21,7 +21,7 @@ class Counter:
     metric: str = ""  #: its name for Prometheus, without `_total`
     left_out: str = ""  #: why it is no metric
     enters: int = 0  #: in the audit: 1 for messages that came in, -1 for those that have left for good
-    of_places: bool = False  #: whether it is of places in the lists of a partition, and goes with them
+    of_places: bool = False  #: whether it is of places in the lists of a home, and goes with them
     event: str = ""  #: whether the history of a message notes it: STAYS or ENDS
     see: str = ""  #: a link from docs/operations to the page that says more
 
@@ -41,7 +41,7 @@ def _listed(names: Iterable[str]) -> str:
 
 COUNTERS: Final = (
     Counter(
-        "enqueued", "messages accepted, also delayed and prepared ones; a duplicate is not", "reliq_messages_enqueued",
+        "enqueued", "messages accepted, also delayed and prepared ones, but not duplicates", "reliq_messages_enqueued",
         enters=1, event=STAYS,
     ),
     Counter("deduplicated", "sends answered with the id of an earlier message", "reliq_messages_deduplicated"),
@@ -58,24 +58,33 @@ COUNTERS: Final = (
         left_out="it tells how programs send, not what happens to their messages",
     ),
     Counter(
-        "claimed", "messages claimed by consumers; one that comes back is counted again", "reliq_messages_claimed",
+        "claimed", "messages claimed by consumers, each time", "reliq_messages_claimed",
         event=STAYS,
     ),
-    Counter("acked", "messages handled: gone for good", "reliq_messages_acked", enters=-1, event=ENDS),
-    Counter("retried", "failures that are tried again", "reliq_messages_retried", event=STAYS),
+    Counter("acked", "messages handled", "reliq_messages_acked", enters=-1, event=ENDS),
+    Counter("retried", "failures that are retried", "reliq_messages_retried", event=STAYS),
     Counter(
         "requeued", "messages put back because their handler returned Again", "reliq_messages_requeued", event=STAYS
     ),
     Counter(
-        "released", "messages handed back untouched by consumers that could not start them", "reliq_messages_released",
+        "released", "messages that consumers handed back unstarted", "reliq_messages_released",
         event=STAYS,
     ),
     Counter(
-        "reclaimed", "messages taken back from consumers that vanished", "reliq_messages_reclaimed", event=STAYS
+        "reclaimed", "messages returned from dead consumers", "reliq_messages_reclaimed", event=STAYS
     ),
     Counter(
         "returned", "messages in flight that became visible again before they were deleted",
         "reliq_messages_returned", event=STAYS, see="[receive](../how-to/receive.md)",
+    ),
+    Counter(
+        "slept", "messages delayed because their handlers sleep", "reliq_messages_slept", event=STAYS,
+        see="[durable handlers](../how-to/durable.md)",
+    ),
+    Counter("parked", "messages put aside until they get a signal", "reliq_messages_parked", event=STAYS),
+    Counter("signalled", "signals that messages were given", "reliq_messages_signalled", event=STAYS),
+    Counter(
+        "timed_out", "parked messages that got no signal in time", "reliq_messages_timed_out", event=STAYS
     ),
     Counter("promoted", "delayed messages that became ready", "reliq_messages_promoted"),
     Counter(
@@ -116,7 +125,7 @@ COUNTERS: Final = (
         enters=-1, event=ENDS, see="[latest wins](../how-to/flow.md#latest-wins)",
     ),
     Counter(
-        "sent_home", "messages that a monitor took to the partition that is the home of their key", enters=-1,
+        "sent_home", "messages that a monitor took to the home of their key", enters=-1,
         event=STAYS,
         left_out="such a message stays in its queue",
     ),

@@ -4,7 +4,7 @@
 class JobKeys:
     """The keys of staged jobs: those of a queue or, for jobs of several queues, those under the tag `@several`."""
 
-    __slots__ = ("_prefix", "epochs", "jobs", "place")
+    __slots__ = ("_prefix", "ended", "epochs", "jobs", "place", "versions")
 
     def __init__(self, place: str) -> None:
         self.place = place  #: the hash tag
@@ -13,6 +13,14 @@ class JobKeys:
         self.jobs = prefix + "jobs"
         #: hash: stream -> the last epoch it committed, and when
         self.epochs = prefix + "epochs"
+        #: list: the latest jobs that were committed and have ended, and what each has written, JSON
+        self.ended = prefix + "ended"
+        #: hash: application -> the last version that it has committed, and when
+        self.versions = prefix + "versions"
+
+    def latest_write(self, session: str) -> str:
+        """Return the key `write:<session>`; string: the latest write of a Spark session, JSON."""
+        return f"{self._prefix}write:{session}"
 
     def job(self, job: str) -> str:
         """Return the key `job:<job>`; hash: of a staged job: its state, its run and, once committed, its manifest."""
@@ -28,10 +36,10 @@ class NamedKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "flow", "followed", "freed", "high", "history", "index", "low", "messages",
-        "next_round", "outcomes", "places", "prepared", "producers", "questions", "receipts", "received", "results",
-        "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told", "trying", "waiting",
-        "workers",
+        "delayed", "earlier_results", "early", "flow", "followed", "freed", "high", "history", "index", "low",
+        "messages", "next_round", "outcomes", "parked", "places", "prepared", "producers", "questions", "receipts",
+        "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told",
+        "trying", "waiting", "waits", "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -59,7 +67,8 @@ class NamedKeys(JobKeys):
         self.config = prefix + "config"
         #: hash: reference -> body, of the messages whose element has no body
         self.bodies = prefix + "bodies"
-        #: hash: id -> where it entered the queue; " batch" -> its counts
+        #: hash: id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records of messages,
+        #: what their steps have returned and the signals they had
         self.followed = prefix + "followed"
         #: stream: the transitions of messages
         self.history = prefix + "history"
@@ -90,6 +99,13 @@ class NamedKeys(JobKeys):
         self.received = prefix + "received"
         #: hash: id -> the message in flight, behind its turn in the line of its key
         self.receipts = prefix + "receipts"
+        #: set: groups in flight with a visible message that comes before those in flight
+        self.early = prefix + "early"
+        #: hash: id -> the message that waits for a signal, behind until when, since when, and for which
+        self.parked = prefix + "parked"
+        #: zset: ids of parked messages by the ms at which they stop waiting; of early signals, behind a line feed, by
+        #: the ms at which they are forgotten
+        self.waits = prefix + "waits"
         #: hash: producer -> its last sequence number, and when
         self.producers = prefix + "producers"
         #: hash: the state of the queue's limits and of its circuit breaker
@@ -112,7 +128,7 @@ class NamedKeys(JobKeys):
         self.runs = prefix + "runs"
         #: hash: what the SQS endpoint knows of the queue: attributes, tags, times
         self.sqs = prefix + "sqs"
-        #: zset: processes that share the partitions, by ms of their latest word
+        #: zset: processes that serve the queue together, by ms of their latest word
         self.servers = prefix + "servers"
         #: What scripts call `places`: the keys of ready messages, and those that decide which one is next. The order is
         #: that of their KEYS.

@@ -66,7 +66,10 @@ QUEUE_KEYS: Final = (
     Key(
         "bodies", "hash", "reference -> body, of the messages whose element has no body", group=PLACES, reclaimed=True
     ),
-    Key("followed", "hash", 'id -> where it entered the queue; " batch" -> its counts', group=PLACES),
+    Key(
+        "followed", "hash", 'id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records '
+        "of messages, what their steps have returned and the signals they had", group=PLACES,
+    ),
     Key(
         "history", "stream", "the transitions of messages", group=PLACES,
         expires="a minute after the latest is older than `history`",
@@ -116,9 +119,15 @@ QUEUE_KEYS: Final = (
     ),
     Key("received", "zset", "ids of messages in flight, by the ms at which they become visible again"),
     Key("receipts", "hash", "id -> the message in flight, behind its turn in the line of its key"),
+    Key("early", "set", "groups in flight with a visible message that comes before those in flight"),
     Key(
         "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
         expires="after five minutes", searched=True,
+    ),
+    Key("parked", "hash", "id -> the message that waits for a signal, behind until when, since when, and for which"),
+    Key(
+        "waits", "zset", "ids of parked messages by the ms at which they stop waiting; of early signals, behind a line "
+        "feed, by the ms at which they are forgotten"
     ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),
     Key(
@@ -149,9 +158,18 @@ QUEUE_KEYS: Final = (
     Key("ticks", "zset", "names of schedules, by the ms at which a monitor sends their next tick"),
     Key("runs", "hash", "name -> ms of its latest run, and what was sent, JSON"),
     Key("sqs", "hash", "what the SQS endpoint knows of the queue: attributes, tags, times"),
-    Key("servers", "zset", "processes that share the partitions, by ms of their latest word"),
+    Key("servers", "zset", "processes that serve the queue together, by ms of their latest word"),
     Key("jobs", "zset", "unfinished staged jobs, by the ms at which to look at them", several=True),
     Key("epochs", "hash", "stream -> the last epoch it committed, and when", several=True),
+    Key(
+        "ended", "list", "the latest jobs that were committed and have ended, and what each has written, JSON",
+        several=True,
+    ),
+    Key(
+        "write", "string", "the latest write of a Spark session, JSON", of=("session",), attribute="latest_write",
+        expires="seven days after it", several=True,
+    ),
+    Key("versions", "hash", "application -> the last version that it has committed, and when", several=True),
     Key(
         "job", "hash", "of a staged job: its state, its run and, once committed, its manifest", of=("job",),
         expires="a while after it has ended", searched=True, several=True,

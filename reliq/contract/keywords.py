@@ -11,13 +11,12 @@ class BatchOptions(TypedDict, total=False):
     """Options that all messages of one call can share, as in `send_many`.
 
     - `delay`: how long the message stays invisible, such as '10s'.
-    - `headers`: texts by name that are kept with the message, at most 16 KiB.
+    - `headers`: texts by name, stored with the message, at most 16 KiB.
     - `ttl`: how long after sending it may still be started; later it becomes a dead letter (`expired`), such as '1h'.
-    - `key`: messages of a queue with the same key are handled one at a time and in order; a delayed one joins the
-      order when it is due, and a failing one holds back only its own key, such as 'customer-7'.
-    - `limit_key`: the key whose limits and fair share of the queue the message has, such as a tenant; a message with
-      an ordering `key` has those of that key, such as 'tenant-7'.
-    - `priority`: with messages of all three priorities, 16 : 4 : 1 are taken; 'normal' by default.
+    - `key`: messages with the same key run one at a time and in order; a delayed one joins when it is due, and a
+      failing one delays only its own key, such as 'customer-7'.
+    - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key`, such as 'tenant-7'.
+    - `priority`: workers claim 16 high, 4 normal and 1 low while all three wait; 'normal' by default.
     """
 
     delay: Duration
@@ -40,13 +39,13 @@ class PublishOptions(BatchOptions, total=False):
 class MessageOptions(PublishOptions, total=False):
     """Options of a message for one queue. To those of PublishOptions it adds:
 
-    - `dedup_key`: within `window`, a second message with this key is not enqueued, and the call answers the id of the
+    - `dedup_key`: within `window`, a second message with this key is not enqueued, and the call returns the id of the
       first, such as 'order-1'.
-    - `window`: how long `dedup_key` is remembered, such as '1h'; '10m' by default.
-    - `replace`: instead, the new message replaces the one with this `dedup_key` that waits (the latest wins);
-      `window` has no meaning then.
+    - `window`: how long `dedup_key` holds, such as '1h'; '10m' by default.
+    - `replace`: instead, the new message replaces the waiting one with this `dedup_key` (the latest wins); `window`
+      has no effect then.
     - `debounce`: with `replace`: how long the message is delayed while no newer one comes, such as '5s'.
-    - `at_most`: with `debounce`: how long after the first message the newest is due in any case, such as '1m'.
+    - `at_most`: with `debounce`: the longest delay after the first message, such as '1m'.
     """
 
     dedup_key: str | None
@@ -59,13 +58,12 @@ class MessageOptions(PublishOptions, total=False):
 class ScheduledOptions(TypedDict, total=False):
     """Options of the messages of a schedule.
 
-    - `headers`: texts by name that are kept with the message, at most 16 KiB.
+    - `headers`: texts by name, stored with the message, at most 16 KiB.
     - `ttl`: how long after sending it may still be started; later it becomes a dead letter (`expired`), such as '1h'.
-    - `key`: messages of a queue with the same key are handled one at a time and in order; a delayed one joins the
-      order when it is due, and a failing one holds back only its own key, such as 'customer-7'.
-    - `limit_key`: the key whose limits and fair share of the queue the message has, such as a tenant; a message with
-      an ordering `key` has those of that key, such as 'tenant-7'.
-    - `priority`: with messages of all three priorities, 16 : 4 : 1 are taken; 'normal' by default.
+    - `key`: messages with the same key run one at a time and in order; a delayed one joins when it is due, and a
+      failing one delays only its own key, such as 'customer-7'.
+    - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key`, such as 'tenant-7'.
+    - `priority`: workers claim 16 high, 4 normal and 1 low while all three wait; 'normal' by default.
     """
 
     headers: Mapping[str, str] | None
@@ -78,25 +76,25 @@ class ScheduledOptions(TypedDict, total=False):
 class ConfigChanges(TypedDict, total=False):
     """Changes of a queue's policy; None resets a setting to its default.
 
-    - `max_length`: messages ready and delayed, above which sends raise QueueFull.
-    - `max_bytes`: bytes of Redis' memory for these messages, above which sends raise QueueFull.
+    - `max_length`: ready and delayed messages, above which sends raise QueueFull.
+    - `max_bytes`: memory in Redis of these messages, in bytes, above which sends raise QueueFull.
     - `max_deliveries`: consumers that may die with a message before it becomes a dead letter.
     - `dead_max_age`: how long dead letters are kept, such as '30d'.
-    - `dead_max_count`: how many dead letters are kept, the latest ones.
-    - `dead_to`: the queue that its dead letters are sent to, but for those that expired, do not decode, or were never
+    - `dead_max_count`: how many of the latest dead letters are kept.
+    - `dead_to`: the queue that gets its dead letters, except those that expired, do not decode, or were never
       committed, such as 'orders-dead'.
-    - `durability`: where a message must be stored before its send returns, unless the send says so: "memory", "fsync"
-      or "replicas=1"; a change takes effect within a minute, such as 'fsync'.
-    - `rate`: how many messages consumers may get, by the server's clock, such as '100/s'.
-    - `burst`: how many messages consumers may get at once after a pause, with `rate`.
+    - `durability`: where a message must be stored before its send returns, by default: "memory", "fsync" or
+      "replicas=1"; a change takes effect within a minute, such as 'fsync'.
+    - `rate`: how many messages all consumers together may start, such as '100/s'.
+    - `burst`: with `rate`: how many messages may start at once after a pause.
     - `concurrency`: how many messages may be in processing at once, over all consumers.
-    - `key_rate`: how many messages of one limit key consumers may get, such as '5/s'.
+    - `key_rate`: how many messages of one limit key may start, such as '5/s'.
     - `key_concurrency`: how many messages of one limit key may be ready or in processing at once.
     - `fair`: whether limit keys take turns.
-    - `weights`: how many messages of a limit key run in its turn, with `fair`, such as 'gold:4,silver:2'.
+    - `weights`: with `fair`: how many messages of a limit key run in its turn, such as 'gold:4,silver:2'.
     - `track`: whether to index all messages, so that `find` is quick.
     - `history`: how long to keep the transitions of messages, such as '1h'.
-    - `partitions`: how many partitions the queue has, for a stream that one Redis node cannot carry.
+    - `partitions`: how many partitions the queue has, to spread it over the nodes of a Redis Cluster.
     """
 
     max_length: int | None
@@ -122,40 +120,40 @@ class ConfigChanges(TypedDict, total=False):
 class Config:
     """The policy of a queue. It is in Redis, so all producers, workers and monitors follow the same one."""
 
-    #: messages ready and delayed, above which sends raise QueueFull
+    #: ready and delayed messages, above which sends raise QueueFull
     max_length: int | None = None
-    #: bytes of Redis' memory for these messages, above which sends raise QueueFull
+    #: memory in Redis of these messages, in bytes, above which sends raise QueueFull
     max_bytes: int | None = None
     #: consumers that may die with a message before it becomes a dead letter
     max_deliveries: int = 5
     #: how long dead letters are kept, in seconds
     dead_max_age: float | None = None
-    #: how many dead letters are kept, the latest ones
+    #: how many of the latest dead letters are kept
     dead_max_count: int | None = None
-    #: the queue that its dead letters are sent to, but for those that expired, do not decode, or were never committed
+    #: the queue that gets its dead letters, except those that expired, do not decode, or were never committed
     dead_to: str | None = None
-    #: where a message must be stored before its send returns, unless the send says so: "memory", "fsync" or
-    #: "replicas=1"; a change takes effect within a minute
+    #: where a message must be stored before its send returns, by default: "memory", "fsync" or "replicas=1"; a change
+    #: takes effect within a minute
     durability: str = "memory"
-    #: how many messages consumers may get, by the server's clock
+    #: how many messages all consumers together may start
     rate: str | None = None
-    #: how many messages consumers may get at once after a pause, with `rate`
+    #: with `rate`: how many messages may start at once after a pause
     burst: int | None = None
     #: how many messages may be in processing at once, over all consumers
     concurrency: int | None = None
-    #: how many messages of one limit key consumers may get
+    #: how many messages of one limit key may start
     key_rate: str | None = None
     #: how many messages of one limit key may be ready or in processing at once
     key_concurrency: int | None = None
     #: whether limit keys take turns
     fair: bool = False
-    #: how many messages of a limit key run in its turn, with `fair`
+    #: with `fair`: how many messages of a limit key run in its turn
     weights: dict[str, int] = field(default_factory=dict)
     #: whether to index all messages, so that `find` is quick
     track: bool = False
     #: how long to keep the transitions of messages, in seconds
     history: float | None = None
-    #: how many partitions the queue has, for a stream that one Redis node cannot carry
+    #: how many partitions the queue has, to spread it over the nodes of a Redis Cluster
     partitions: int = 1
     #: whether workers start no message: `pause` and `resume` change it
     paused: bool = False

@@ -53,7 +53,7 @@ _NO_AMQP = "AMQP's messages have nothing of the kind"
 _DEDUP = {
     SEND_MANY: _PER_MESSAGE, PUBLISH: _ONE_QUEUE, SCHEDULE: _TICK_ONCE, OUTBOX: _ROW_ONCE, KOMBU: _NO_AMQP,
 }  # fmt: skip
-_LATEST = {**_DEDUP, SPARK: "rows of one job that replace each other would depend on the order of the partitions"}
+_LATEST = {**_DEDUP, SPARK: "rows of one job that replace each other would depend on the order of its tasks"}
 
 _CLOCK = Duration(shortest=0.001)
 
@@ -62,24 +62,23 @@ OPTIONS: Final = (
         "delay", Duration(), "how long the message stays invisible", 0, "10s", "Delay", nullable=False,
         left_out={SCHEDULE: "a tick has a time of its own"},
     ),
-    Option("headers", Headers(), "texts by name that are kept with the message, at most 16 KiB", label="Headers"),
+    Option("headers", Headers(), "texts by name, stored with the message, at most 16 KiB", label="Headers"),
     Option(
         "ttl", _CLOCK, "how long after sending it may still be started; later it becomes a dead letter (`expired`)",
         example="1h", label="Time to live",
     ),
     Option(
-        "key", Text(), "messages of a queue with the same key are handled one at a time and in order; a delayed one "
-        "joins the order when it is due, and a failing one holds back only its own key",
+        "key", Text(), "messages with the same key run one at a time and in order; a delayed one joins when it is "
+        "due, and a failing one delays only its own key",
         example="customer-7", label="Key", left_out={KOMBU: _NO_AMQP},
     ),
     Option(
-        "limit_key", Text(), "the key whose limits and fair share of the queue the message has, such as a tenant; a "
-        "message with an ordering `key` has those of that key",
+        "limit_key", Text(), "the tenant, account or host whose limits apply; by default the ordering `key`",
         example="tenant-7", label="Limit key",
         left_out={KOMBU: _NO_AMQP, SPARK: "the encoder of rows has no lane for it yet: `key` has limits too"},
     ),
     Option(
-        "priority", Choice(PRIORITIES), "with messages of all three priorities, 16 : 4 : 1 are taken", "normal",
+        "priority", Choice(PRIORITIES), "workers claim 16 high, 4 normal and 1 low while all three wait", "normal",
         label="Priority", nullable=False,
     ),
     Option(
@@ -88,22 +87,22 @@ OPTIONS: Final = (
     ),
     Option(
         "dedup_key", Text(longest=None), "within `window`, a second message with this key is not enqueued, and the "
-        "call answers the id of the first", example="order-1", label="Deduplication key", left_out=_DEDUP,
+        "call returns the id of the first", example="order-1", label="Deduplication key", left_out=_DEDUP,
     ),
     Option(
-        "window", _CLOCK, "how long `dedup_key` is remembered", "10m", "1h", "Deduplicated for", nullable=False,
+        "window", _CLOCK, "how long `dedup_key` holds", "10m", "1h", "Deduplicated for", nullable=False,
         left_out={**_DEDUP, SPARK: "an option of the job, `dedupWindow`"},
     ),
     Option(
-        "replace", Flag(), "instead, the new message replaces the one with this `dedup_key` that waits (the latest "
-        "wins); `window` has no meaning then", default=False, label="Replace", nullable=False, left_out=_LATEST,
+        "replace", Flag(), "instead, the new message replaces the waiting one with this `dedup_key` (the latest wins); "
+        "`window` has no effect then", default=False, label="Replace", nullable=False, left_out=_LATEST,
     ),
     Option(
         "debounce", _CLOCK, "with `replace`: how long the message is delayed while no newer one comes",
         example="5s", label="Debounce", left_out=_LATEST,
     ),
     Option(
-        "at_most", _CLOCK, "with `debounce`: how long after the first message the newest is due in any case",
+        "at_most", _CLOCK, "with `debounce`: the longest delay after the first message",
         example="1m", label="Debounce at most", left_out=_LATEST,
     ),
 )  # fmt: skip

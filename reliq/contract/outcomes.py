@@ -97,13 +97,13 @@ _D = Destination
 
 OUTCOMES: Final = (
     Outcome("acked", "it was handled", (_D.DONE, _D.GONE), PASSED, verb="ack"),
-    Outcome("retried", "its handler failed, and it is tried again", (_D.HEAD, _D.DELAYED), FAILED, verb="retry"),
+    Outcome("retried", "its handler failed, and it is retried", (_D.HEAD, _D.DELAYED), FAILED, verb="retry"),
     Outcome(
         "requeued", "its handler returned `Again`", (_D.HEAD, _D.DELAYED, _D.ROUND, _D.REST), PASSED,
         no_verb="a consumer over HTTP sends a new message",
     ),
     Outcome(
-        "released", "its consumer could not start it: nothing is counted against it", (_D.TAIL, _D.DELAYED, _D.HEAD),
+        "released", "its consumer could not start it; it is not charged", (_D.TAIL, _D.DELAYED, _D.HEAD),
         verb="release",
     ),
     Outcome(
@@ -111,8 +111,8 @@ OUTCOMES: Final = (
         no_verb="the service decides it by itself",
     ),
     Outcome(
-        "blanks_passed", "it is the place of a message that was cancelled while it was ready", (_D.GONE,),
-        no_verb="such a place is never given out",
+        "blanks_passed", "it is what remains of a message that was cancelled while it was ready", (_D.GONE,),
+        no_verb="no consumer gets it",
     ),
     Outcome(DEAD_LETTERED, "for one of the reasons below", (_D.DEAD,), verb="dead"),
 )  # fmt: skip
@@ -121,9 +121,9 @@ _CONSUMER, _MONITOR = "its consumer", "a monitor"
 
 DEATHS: Final = (
     Reason("max_failures", "its handler failed too often", _CONSUMER, FAILED),
-    Reason("max_deliveries", "consumers vanished with it too often", _MONITOR),
-    Reason("expired", "it was not started in time, its ttl", _CONSUMER),
-    Reason("rejected", "its handler or its consumer gave it up", _CONSUMER, PASSED),
+    Reason("max_deliveries", "too many consumers died with it", _MONITOR),
+    Reason("expired", "it was not started within its ttl", _CONSUMER),
+    Reason("rejected", "its handler or its consumer rejected it", _CONSUMER, PASSED),
     Reason("decode", "its bytes are not a valid message", f"{_CONSUMER}, or {_MONITOR}"),
     Reason("undecided", "it was prepared, and never committed or rolled back", _MONITOR),
     Reason(

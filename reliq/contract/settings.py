@@ -33,51 +33,51 @@ class Setting:
 
 SETTINGS: Final = (
     Setting(
-        "max_length", Whole(1, _MANY), "messages ready and delayed, above which sends raise QueueFull",
-        "Most messages, ready and delayed", "no limit", shared=True, group="Size",
+        "max_length", Whole(1, _MANY), "ready and delayed messages, above which sends raise QueueFull",
+        "Limit of ready and delayed messages", "no limit", shared=True, group="Size",
     ),
     Setting(
         "max_bytes", Whole(MIN_QUOTA_BYTES, 10**15),
-        "bytes of Redis' memory for these messages, above which sends raise QueueFull",
-        "Most bytes of Redis' memory for them", "no limit", shared=True, group="Size",
+        "memory in Redis of these messages, in bytes, above which sends raise QueueFull",
+        "Limit of their memory in Redis, in bytes", "no limit", shared=True, group="Size",
     ),
     Setting(
         "max_deliveries", Whole(1, 10_000), "consumers that may die with a message before it becomes a dead letter",
-        "Deliveries before a message is dead", f"{MAX_DELIVERIES}", default=MAX_DELIVERIES, group="Dead letters",
+        "Worker deaths before a message is dead", f"{MAX_DELIVERIES}", default=MAX_DELIVERIES, group="Dead letters",
     ),
     Setting(
         "dead_max_age", Duration(shortest=1.0), "how long dead letters are kept", "Keep dead letters for",
-        "for good", example="30d", group="Dead letters",
+        "until purged", example="30d", group="Dead letters",
     ),
     Setting(
-        "dead_max_count", Whole(1, _MANY), "how many dead letters are kept, the latest ones",
+        "dead_max_count", Whole(1, _MANY), "how many of the latest dead letters are kept",
         "Keep at most this many dead letters", "all of them", shared=True, group="Dead letters",
     ),
     Setting(
-        "dead_to", Text(longest=128), "the queue that its dead letters are sent to, but for those that expired, do not "
-        "decode, or were never committed", "Send dead letters to the queue", "they stay here", example="orders-dead",
+        "dead_to", Text(longest=128), "the queue that gets its dead letters, except those that expired, do not "
+        "decode, or were never committed", "Send dead letters to the queue", "none", example="orders-dead",
         see="[dead letters](../how-to/retries.md#dead-letters)", group="Dead letters",
     ),
     Setting(
-        "durability", Durability(), "where a message must be stored before its send returns, unless the send says so: "
+        "durability", Durability(), "where a message must be stored before its send returns, by default: "
         '"memory", "fsync" or "replicas=1"; a change takes effect within a minute',
-        "A send returns when the message is in", "memory", default="memory", example="fsync",
-        see="[how sure a send is](../concepts/guarantees.md#how-sure-a-send-is)", group="Durability",
+        "Durability of sends", "memory", default="memory", example="fsync",
+        see="[durability](../concepts/guarantees.md#durability)", group="Durability",
     ),
     Setting(
-        "rate", Rate(), "how many messages consumers may get, by the server's clock", "Rate", "no limit",
+        "rate", Rate(), "how many messages all consumers together may start", "Rate", "no limit",
         shared=True, limits_claims=True, example="100/s", see="[limits](../how-to/flow.md)", group="Limits",
     ),
     Setting(
-        "burst", Whole(1, 1_000_000), "how many messages consumers may get at once after a pause, with `rate`", "Burst",
-        "those of a tenth of a second", shared=True, group="Limits",
+        "burst", Whole(1, 1_000_000), "with `rate`: how many messages may start at once after a pause", "Burst",
+        "a tenth of a second of the rate", shared=True, group="Limits",
     ),
     Setting(
         "concurrency", Whole(1, 1_000_000), "how many messages may be in processing at once, over all consumers",
         "Concurrency", "no limit", shared=True, limits_claims=True, group="Limits",
     ),
     Setting(
-        "key_rate", Rate(), "how many messages of one limit key consumers may get", "Rate of each limit key",
+        "key_rate", Rate(), "how many messages of one limit key may start", "Rate of each limit key",
         "no limit", limits_claims=True, example="5/s", group="Limits of each key",
     ),
     Setting(
@@ -89,7 +89,7 @@ SETTINGS: Final = (
         "Limit keys take turns", "false", default=False, limits_claims=True, group="Limits of each key",
     ),
     Setting(
-        "weights", Weights(), "how many messages of a limit key run in its turn, with `fair`",
+        "weights", Weights(), "with `fair`: how many messages of a limit key run in its turn",
         "Weights of limit keys", "1 for each", default={}, example="gold:4,silver:2", group="Limits of each key",
     ),
     Setting(
@@ -101,8 +101,8 @@ SETTINGS: Final = (
         "Keep the history of messages for", "none", example="1h", group="Records",
     ),
     Setting(
-        "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, for a stream that one Redis node "
-        "cannot carry", "Partitions, on the nodes of a cluster", "1", default=1,
+        "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, to spread it over the nodes of a "
+        "Redis Cluster", "Partitions", "1", default=1,
         see="[partitions](../how-to/partitions.md)", group="Partitions",
     ),
 )  # fmt: skip

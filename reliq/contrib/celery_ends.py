@@ -61,7 +61,7 @@ class EndStorer(threading.Thread):
             except ReliqError as error:
                 self._outage.failed(error)
             except Exception:
-                log.exception("reading dead letters failed; it is tried again")
+                log.exception("reading dead letters failed; retrying")
             if self._stopping.wait(_EVERY):
                 return
 

@@ -24,8 +24,10 @@ for at = LETTERS, #ARGV, LETTERS_STEP do
     if member ~= '' and redis.call('HEXISTS', q.cycle, group) == 1 then
       replaced = replaced + 1
       drop_body(q, element)
+      are_discarded(q, {id})
     elseif group and is_latest(group) and redis.call('HEXISTS', q.active, group) == 1 then
       drop_body(q, element) -- it stays counted as dead where a batch counts it
+      are_discarded(q, {id})
       redis.call('HINCRBY', q.counters, 'replaced', 1)
     else
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end

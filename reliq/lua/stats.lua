@@ -1,18 +1,18 @@
 -- stats: the state of a queue at one instant. A script, because a full Redis refuses even reads inside a MULTI.
 --
--- KEYS  places, delayed, dead, prepared, flow, ticks, consumers, received, lists...
+-- KEYS  places, delayed, dead, prepared, flow, ticks, consumers, received, parked, lists...
 --       lists: processing lists
 -- ARGV  none
--- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, paused
---         (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
+-- Returns {now, ready, waiting (ready messages that wait for their key), delayed, dead, processing, prepared, parked,
+--         paused (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
 --         the first of these ticks is due, max_length (nil without one), the consumers that there are, counter, value ...}
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, dead, prepared, flow, ticks, consumers = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local received = KEYS[20]
-local PLACES, LISTS = 1, 21
+local received, parked = KEYS[20], KEYS[21]
+local PLACES, LISTS = 1, 22
 -- end of the names
 local BLANKS = 200 -- places of cancelled messages that are looked at
 local q = places(PLACES)
@@ -66,6 +66,7 @@ return {
   redis.call('ZCARD', dead),
   processing,
   redis.call('ZCARD', prepared),
+  redis.call('HLEN', parked),
   redis.call('HEXISTS', q.config, 'paused'),
   high,
   low,

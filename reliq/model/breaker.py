@@ -11,8 +11,8 @@ class Breaker:
     """Opens when `threshold` of the runs within `window` have failed, if there were at least `minimum` runs.
 
     While it is open no worker gets a message of the queue. After `open_for` one message is tried: if it passes the
-    breaker closes, else the message goes back uncharged and the breaker is open for as long again. Its state is in
-    Redis, so all workers of the queue share it. Raises InvalidSetting.
+    breaker closes, else the message goes back uncharged and the breaker stays open for as long again. All workers
+    share its state. Raises InvalidSetting.
     """
 
     threshold: float = 0.5

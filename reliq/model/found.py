@@ -12,6 +12,7 @@ class Place(StrEnum):
     WAITING = "waiting"  #: for its key, which another message holds
     PROCESSING = "processing"
     DELAYED = "delayed"
+    PARKED = "parked"  #: waits for a signal
     PREPARED = "prepared"  #: its producer has not decided about it
     DEAD = "dead"
     DONE = "done"  #: it has left the queue; known while its result or its history is kept

@@ -1,6 +1,5 @@
 """The handlers of an application: their registration, their checks and their policies."""
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,11 +8,10 @@ from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler
 from reliq.model.backoff import Backoff, backoff_of
 from reliq.model.breaker import Breaker
-from reliq.model.keys import check_name, instance_queue
+from reliq.model.keys import check_name
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.policy import Errors, Policy, error_classes
-from reliq.model.routing import check_pattern
 from reliq.model.signatures import (
     HandlerFunction,
     TypedCall,
@@ -47,27 +45,6 @@ class Handler:
     typed: TypedCall | None = None  #: how the function takes a typed body; None: it takes the message
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast:
-    """A function that every running instance calls for each message with a matching routing key."""
-
-    name: str
-    pattern: str
-    function: HandlerFunction
-    time_limit: float | None
-    is_async: bool
-    typed: TypedCall | None = None
-
-    def of(self, owner: str) -> Handler:
-        """Return the handler of one instance; a message that fails there is not retried."""
-        queue = instance_queue(self.name, owner)
-        policy = Policy(self._give_up)
-        return Handler(queue, self.function, policy, self.time_limit, self.is_async, measured=False, typed=self.typed)
-
-    def _give_up(self, failures: int, error: BaseException) -> None:
-        """Return None: no retry."""
-
-
 class Handlers:
     """The handlers of one application, one per queue, what features let it declare, and the hooks for dead letters."""
 
@@ -75,9 +52,9 @@ class Handlers:
         self._by_queue: dict[str, Handler] = {}
         self._upgrades: dict[str, Upgrades] = {}
         self.versions: dict[str, int] = {}  #: by queue: the version of its bodies, where it has upgrades
-        self.broadcasts: list[Broadcast] = []
         self.dead_hooks: list[tuple[str | None, DeadHook]] = []
         self._declared: list[tuple[str | None, object]] = []  #: by features, such as schedules
+        self._needs_worker = False  #: something is declared that is no queue's, and that workers run
         self.around_runs: list[Middleware[Message]] = []  #: the first is the outermost
         self.around_sends: list[Middleware[Sending]] = []  #: likewise
 
@@ -126,21 +103,14 @@ class Handlers:
         self._by_queue[queue] = handler
         return handler
 
-    def add_broadcast(self, pattern: str, function: HandlerFunction, time_limit: Duration | None) -> None:
-        """Register a broadcast; raises InvalidHandler if `function` is not a function."""
-        typed = checked_function(function, f"the handler of broadcast {pattern!r}")
-        limit = None if time_limit is None else seconds(time_limit, "time_limit", shortest=0.001)
-        # The name becomes part of a queue name. The number distinguishes two functions of the same name.
-        name = re.sub(r"[^A-Za-z0-9]+", "-", name_of(function)).strip("-")[-60:].strip("-")
-        name = f"{name or 'broadcast'}.{len(self.broadcasts) + 1}"
-        self.broadcasts.append(Broadcast(name, check_pattern(pattern), function, limit, is_async(function), typed))
-
-    def declare(self, one: object, *, serves: str | None = None) -> None:
+    def declare(self, one: object, *, serves: str | None = None, needs_worker: bool = False) -> None:
         """Note what a feature lets an application declare, for the feature's companion in the workers.
 
-        `serves`: the queue that a worker serves with it, as it does with a handler.
+        `serves`: the queue that a worker serves with it, as it does with a handler. `needs_worker`: it serves none,
+        and workers have something to do by it alone.
         """
         self._declared.append((serves, one))
+        self._needs_worker = self._needs_worker or needs_worker
 
     def declared(self, kind: type[T]) -> list[T]:
         """Return what was declared of this kind."""
@@ -170,11 +140,11 @@ class Handlers:
 
     @property
     def empty(self) -> bool:
-        """Whether the application has no handlers, broadcasts or check-backs: a worker would have nothing to do."""
-        return not (self._by_queue or self.broadcasts or any(queue for queue, _ in self._declared))
+        """Whether the application has no handlers, and nothing else for a worker to do."""
+        return not (self._by_queue or self._needs_worker or any(queue for queue, _ in self._declared))
 
     def leave_out(self, queues: Collection[str]) -> None:
-        """Forget the handlers and check-backs of these queues; broadcasts, hooks and what is declared stay."""
+        """Forget the handlers of these queues, and what serves them; hooks and all else that is declared stay."""
         for queue in queues:
             self._by_queue.pop(queue, None)
         self._declared = [(serves, one) for serves, one in self._declared if serves not in queues]

@@ -191,7 +191,8 @@ def instance_of(queue: str) -> str | None:
     return match[1] if match else None
 
 
-_PARTITION = re.compile(r"(.+)@partition\.([0-9]{1,3}[a-z]{0,4})")
+FURTHER_HOME = r"@partition\.[0-9]{1,3}[a-z]{0,4}"  #: how the name of a home ends that is not the first one
+_PARTITION = re.compile(f"(.+){FURTHER_HOME}")
 
 
 def partition_queue(queue: str, name: str) -> str:

@@ -17,13 +17,14 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().d
 class Life:
     """What is known of one held message."""
 
-    __slots__ = ("cancelled", "reported_at", "state", "stored")
+    __slots__ = ("book", "cancelled", "reported_at", "state", "stored")
 
     def __init__(self, state: bytes | None = None, stored: bool = False) -> None:
         self.cancelled = False
         self.state = state  #: the latest checkpoint, MessagePack
         self.stored = stored  #: whether Redis has a report of the message
         self.reported_at = float("-inf")  #: by time.monotonic()
+        self.book: Any = None  #: what a feature knows of the record of the message
 
 
 class Report:
@@ -51,6 +52,9 @@ class Holder(Protocol):
 
     def report(self, message: Any, report: Report) -> Awaitable[None]:
         """Store a report; raises LeaseLost if the message is not this consumer's any more."""
+
+    def act(self, message: Any, asked: Any) -> Any:
+        """Do what a handler asks of a feature; to be awaited in async handlers."""
 
 
 def checked_progress(fraction: object, text: object) -> Report:

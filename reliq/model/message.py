@@ -9,6 +9,7 @@ import msgspec
 from reliq.contract import values
 from reliq.contract.values import cut, is_id
 from reliq.errors import InvalidMessage, ReliqError
+from reliq.features.steps.model import DurableCalls
 from reliq.model.element import (
     APART,
     BODY_REFERENCE,
@@ -33,7 +34,7 @@ _MAX_ELEMENT_BYTES = values.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
-class Message:
+class Message(DurableCalls):
     """A message as a handler or a consumer holds it."""
 
     __slots__ = ("_body", "_envelope", "_headers", "element", "holder", "lost", "queue", "reference")
@@ -193,18 +194,18 @@ class Message:
 
     @property
     def cancelled(self) -> bool:
-        """Whether someone has cancelled the message while it is in processing. A handler may look at it and return."""
+        """Whether the message was cancelled while in processing: a handler may check it and return."""
         life = self._life
         return life is not None and life.cancelled
 
     @property
     def state(self) -> Any:
-        """The latest checkpoint of the message, by this handler or by one before it that failed or was killed."""
+        """The latest checkpoint, of this run or an earlier one."""
         life = self._life
         return None if life is None else read_state(life.state)
 
     def progress(self, fraction: float, text: str = "") -> Awaitable[None]:
-        """Report how far the handler is, from 0 to 1; to be awaited in async handlers. `text`: up to 1,000 bytes.
+        """Report the handler's progress, from 0 to 1; await it in async handlers. `text`: up to 1,000 bytes.
 
         Operators see it, and the message is not charged with a delivery if its worker dies now. At most ten reports a
         second are sent. Raises LeaseLost if this consumer no longer holds the message, and InvalidMessage.
@@ -212,7 +213,7 @@ class Message:
         return self._holder().report(self, checked_progress(fraction, text))
 
     def checkpoint(self, state: Any) -> Awaitable[None]:
-        """Store what the next handler of this message can go on from, as `message.state`; await it in async handlers.
+        """Store a state for the next run of this message, as `message.state`; await it in async handlers.
 
         `state`: dicts, lists, texts, numbers, bytes, None; up to 1 MiB. It is deleted with the message, or a week after
         the latest report. Raises LeaseLost if this consumer no longer holds the message (then nothing is stored),
@@ -239,7 +240,7 @@ class Message:
     def again(self, **changes: Any) -> bytes:
         """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
         life = self._life
-        if life is not None and life.stored:
+        if life is not None and (life.stored or life.book is not None):
             extra = changes.get("extra") or self._envelope.extra or NO_EXTRA
             changes["extra"] = msgspec.structs.replace(extra, reported=True)
         return encode_envelope(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))

@@ -28,8 +28,8 @@ class Sending:
 class Middleware(Protocol[S_contra]):
     """Code around runs (`Middleware[reliq.Message]`) or sends (`Middleware[reliq.Sending]`): override what you need.
 
-    Each hook is a `def`, or an `async def` where the handler, or the application that sends, is asynchronous. All three
-    see the same context variables, which one `before` sets; so does the handler. What it raises instead of the others:
+    Each hook is a `def`, or an `async def` where the handler, or the application that sends, is asynchronous. The
+    three hooks and the handler share their context variables. Errors:
 
     - `before` and `after` may raise: then the run has failed, or the send raises that error. `reliq.Retry` and
       `reliq.Dead` decide about a message as in a handler.

@@ -13,9 +13,8 @@ Errors = tuple[type[BaseException], ...]
 class Retry(Exception):
     """Raise it to fail on purpose: the message is tried again after `delay` or, without one, as its policy says.
 
-    It counts as a failure, so the policy's limit still applies. `scope="queue"`: no worker gets a message of the queue
-    before `delay` is over, as when a service answers 429 with a time; `scope="key"`: the same for the messages with the
-    limit key of this one. The other messages do not fail by it.
+    It counts as a failure. `scope="queue"`: no worker gets a message of the queue before `delay` is over, as when a
+    service answers 429; `scope="key"`: the same for the limit key of this message. Other messages are not charged.
     """
 
     __module__ = "reliq"  # the name that users know is the one in the history of a message
@@ -42,6 +41,10 @@ class Dead(Exception):
     """Raise it to make the message a dead letter at once, with reason `rejected`."""
 
     __module__ = "reliq"
+
+
+class RunOver(BaseException):
+    """Ends the run of a handler whose message is not here any more. Not an Exception, which handlers catch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from reliq.model.element import Undecodable
 from reliq.model.message import Message
 
 #: Where the messages of a queue are.
-STATES = ("prepared", "ready", "processing", "delayed", "dead")
+STATES = ("prepared", "ready", "processing", "delayed", "parked", "dead")
 
 
 def _first(values: Sequence[Any]) -> Any:
@@ -57,6 +57,7 @@ class Stats:
         default_factory=dict, metadata=_told("since the queue exists: enqueued, acked, retried, ...", _added)
     )
     prepared: int = field(default=0, metadata=_told("invisible until their producers decide"))
+    parked: int = field(default=0, metadata=_told("messages that wait for a signal"))
     limited_by: str = field(
         default="",
         metadata=_told("the limit that gives out nothing now: held, breaker, rate, concurrency", _first_except("")),
@@ -90,7 +91,7 @@ class Stats:
 
     @property
     def missing(self) -> int:
-        """Enqueued messages that are nowhere: not prepared, ready, processing, delayed, dead or counted as gone.
+        """Enqueued messages that are nowhere: in no state, and not counted as gone.
 
         0 is what reliq promises. Below 0: messages that were never enqueued, such as a second copy or one pushed
         without the enqueue script.

@@ -52,7 +52,8 @@ class Consuming:
     processing: int = 0
     process: Process | None = None
     doing: Doing = Doing()
-    partition: str = ""  #: the queue itself, or the one of its partitions from which it consumes
+    follows: bool = False  #: whether it can be told to pause, to resume and to stop
+    home: str = ""  #: the queue that it consumes from: the same, or one of its homes
 
 
 @dataclass(slots=True)
@@ -86,6 +87,11 @@ class WorkerProcess:
         return any(one.doing.paused for one in self.consumers)
 
     @property
+    def follows(self) -> bool:
+        """Whether it can be told to pause, to resume and to stop: a consumer by hand and a lease over HTTP cannot."""
+        return any(one.follows for one in self.consumers)
+
+    @property
     def running(self) -> Consuming | None:
         """The consumer with the message that has run for longest."""
         return min((one for one in self.consumers if one.doing.running), key=lambda one: one.doing.since, default=None)
@@ -107,7 +113,7 @@ class WorkerProcess:
 
 
 def encoded(process: Process, lease: float, doing: Doing | None = None) -> bytes:
-    """Return the text about a consumer."""
+    """Return the text about a consumer; `doing`: of a worker, which follows instructions."""
     about: dict[str, Any] = {
         "host": cut(process.host, _MOST_BYTES), "pid": process.pid, "title": cut(process.title, _MOST_BYTES),
         "started": process.started, "version": process.version, "lease": round(lease * 1000),
@@ -118,14 +124,14 @@ def encoded(process: Process, lease: float, doing: Doing | None = None) -> bytes
 
 
 def read(
-    queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int, partition: str = ""
+    queue: str, consumer: str, text: bytes | None, lease_ends: int | None, processing: int, home: str = ""
 ) -> Consuming:
     """Return a consumer with what its text says; a text that reliq did not write says nothing."""
     about: Any = None
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         about = msgspec.json.decode(text or b"null")
     if not isinstance(about, Mapping):
-        return Consuming(queue, consumer, lease_ends, None, processing, partition=partition)
+        return Consuming(queue, consumer, lease_ends, None, processing, home=home)
     lease = _number(about.get("lease"))
     process = Process(
         _text(about.get("host")), int(_number(about.get("pid"))), _text(about.get("title")),
@@ -136,7 +142,7 @@ def read(
         int(_number(about.get("since"))), about.get("paused") is True,
     )  # fmt: skip
     beat = None if lease_ends is None else lease_ends - int(lease)
-    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, partition)
+    return Consuming(queue, consumer, lease_ends, beat, processing, process, doing, "handled" in about, home)
 
 
 def _text(value: object) -> str:

@@ -158,7 +158,7 @@ def unreachable(error: ReliqError) -> Report:
 def _nodes(facts: Facts) -> Iterator[Finding]:
     if facts.away:
         yield Finding("failure", NODES, f"{len(facts.away)} of {facts.nodes} do not answer: {', '.join(facts.away)}",
-                      "Messages of the queues and partitions there cannot be sent or handled; all others can.",
+                      "Messages of queues, or parts of queues, there cannot be sent or handled; all others can.",
                       "Start these nodes, or give each a replica that takes over.")  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class PartitionCollector(Collector):
     def _layouts(self, queues: Sequence[str]) -> Iterator[tuple[str, Layout]]:
         """Read the layouts in one round trip or, if one of them cannot be read, one by one."""
         try:
-            texts = self._store.call([ops.partitions(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
+            texts = self._store.call([ops.layout(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
             yield from [(queue, read_layout(text)) for queue, text in zip(queues, texts, strict=True)]
         except ReliqError:
             if len(queues) > 1:

@@ -17,14 +17,15 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
-from reliq.features.staging.metrics import staged_messages
+from reliq.features.staging.metrics import latest_job, staged_messages
+from reliq.features.topics.metrics import unroutable_messages
 from reliq.model.keys import instance_of, logical_name
 from reliq.model.stats import Stats
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.queue_metrics import of_queues, unreadable
 from reliq.ops import Steps
-from reliq.protocol.seen import every_queue, or_unseen
+from reliq.protocol.seen import every_queue
 from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import Missing, looking
 from reliq.transport.store import Store
@@ -33,7 +34,11 @@ MOST_QUEUES = 1000  #: queues that are exported; the number of all queues is exp
 _PATIENCE = 1.0  #: seconds for which a scrape tries to reach Redis
 
 #: What features export of queues; each gets what runs steps, with the patience of a scrape.
-OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Metric], ...] = (staged_messages,)
+OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Iterable[Metric]], ...] = (
+    staged_messages,
+    latest_job,
+    unroutable_messages,
+)
 
 _INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {
     "reliq_redis_memory_used_bytes": ("Memory Redis uses.", lambda info: float(info["used_memory"])),
@@ -125,7 +130,7 @@ class Exporter(Collector):
     def collect(self) -> Iterator[Metric]:
         """Collect all metrics. While Redis is away: reliq_redis_up is 0, with the metrics of this process only.
 
-        Without a part of a cluster: the metrics of the queues that answer with all of their partitions.
+        Without a part of a cluster: the metrics of the queues that answer as a whole.
         """
         series = totals(self._measurements)
         yield _gauge("reliq_build_info", "The version of reliq.", 1, version=__version__)
@@ -152,11 +157,8 @@ class Exporter(Collector):
         yield unreadable([*refused, *(name for name in names[:MOST_QUEUES] if name not in {*there, *refused})])
         yield from of_queues(readings)
         yield from self._desired(readings, series)
-        yield from (of_feature(self._run, [one.queue for one in readings]) for of_feature in OF_FEATURES)
-        unrouted = or_unseen("the count of unroutable messages", ops.one(ops.unroutable()), -1)
-        if (unroutable := self._store.run(unrouted, timeout=_PATIENCE)) >= 0:
-            text = "Messages published that no queue was bound for."
-            yield _counter("reliq_messages_unroutable", text, unroutable)
+        for of_feature in OF_FEATURES:
+            yield from of_feature(self._run, [one.queue for one in readings])
         yield from _of_redis(self._info())
         yield _nodes_away(missing.nodes)
 

@@ -306,28 +306,20 @@ def cycle_entries(keys: QueueKeys, groups: Sequence[str]) -> Op[list[bytes | Non
     return Op(("HMGET", keys.cycle, *groups))
 
 
-def forget(keys: QueueKeys, consumer: str, leaving: bool = False) -> Op[bool]:
+def forget(keys: QueueKeys, consumer: str, leaving: bool = False, settled_for: float | None = None) -> Op[bool]:
+    """Unregister a consumer without messages. `leaving`: although its lease is not over.
+
+    `settled_for`: the seconds for which it is remembered that an HTTP lease was settled.
+    """
     call = signatures.forget(
         consumers=keys.consumers,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
         trying=keys.trying,
         workers=keys.workers,
+        settled=None if settled_for is None else keys.settled(consumer),
         consumer=consumer,
         leaving=leaving,
-    )
-    return scripted(call, bool)
-
-
-def finish(keys: QueueKeys, lease: str, remembered: float) -> Op[bool]:
-    """End an HTTP lease without messages, and remember for `remembered` seconds that it was settled."""
-    call = signatures.finish(
-        consumers=keys.consumers,
-        processing=keys.processing(lease),
-        lease=keys.lease(lease),
-        settled=keys.settled(lease),
-        workers=keys.workers,
-        consumer=lease,
-        remembered=milliseconds(remembered),
+        remembered=milliseconds(settled_for or 0),
     )
     return scripted(call, bool)

@@ -39,6 +39,8 @@ def discard(
         counters=keys.counters,
         index=keys.index,
         bodies=keys.bodies,
+        followed=keys.followed,
+        config=keys.config,
         counter=counter,
         letters=[
             part

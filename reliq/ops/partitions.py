@@ -16,7 +16,7 @@ class Introduction:
     """What a producer learns about a queue that it announces."""
 
     durability: str | None  #: the default of sends; None = in memory
-    partitions: str | None  #: the layout of its partitions; None = it has only one, or this is not the first
+    layout: str | None  #: of its partitions; None = it has only one, or this is not the first
 
 
 def introduction(keys: QueueKeys) -> Op[Introduction]:
@@ -25,12 +25,12 @@ def introduction(keys: QueueKeys) -> Op[Introduction]:
     return Op(command, lambda reply: Introduction(optional_text(reply[0]), optional_text(reply[1])))
 
 
-def partitions(keys: QueueKeys) -> Op[str | None]:
+def layout(keys: QueueKeys) -> Op[str | None]:
     """Read the layout of the queue's partitions; None = it has only one."""
     return Op(("HGET", keys.config, Config.PARTITIONS), optional_text)
 
 
-def store_partitions(keys: QueueKeys, layout: str) -> Op[int]:
+def store_layout(keys: QueueKeys, layout: str) -> Op[int]:
     return Op(("HSET", keys.config, Config.PARTITIONS, layout))
 
 
@@ -70,7 +70,7 @@ def store_whole(keys: QueueKeys, settings: str | None) -> Op[int]:
 class Served:
     """Who serves the partitions of a queue."""
 
-    partitions: str | None  #: their layout; None = the queue has only one
+    layout: str | None  #: None = the queue has only one
     owners: list[str]  #: worker processes
 
 

@@ -1,13 +1,10 @@
 """Ops that read and write a queue's policy, the fields of its `config`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from reliq.model.keys import QueueKeys
 from reliq.ops.request import Op, optional_float, optional_int, optional_text
 from reliq.ops.schema import LIMITS, Config
-
-_DROP = "drop"
 
 
 def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> list[Op[int]]:
@@ -62,19 +59,6 @@ def read_retention(found: Sequence[bytes | None]) -> tuple[float | None, int | N
     """Convert the reply of `retention`; raises ValueError for a value that is not a number."""
     age, count = found
     return optional_float(age or None), optional_int(count or None)
-
-
-def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:
-    """Set the policy of a running instance's queue: messages published while it is full are dropped."""
-    policy: tuple[Any, ...] = (
-        Config.MAX_LENGTH, most, Config.OVERFLOW, _DROP, Config.DEAD_MAX_COUNT, dead_kept
-    )  # fmt: skip
-    return Op(("HSET", keys.config, *policy))
-
-
-def is_for_broadcasts(keys: QueueKeys) -> Op[bool]:
-    """Whether `keep_for_broadcasts` has set the queue's policy."""
-    return Op(("HGET", keys.config, Config.OVERFLOW), lambda reply: reply == _DROP.encode())
 
 
 def follows(keys: QueueKeys) -> Op[bool]:

@@ -1,7 +1,6 @@
-"""Ops for new messages: push, enqueue, publish, and bindings of topics."""
+"""Ops for new messages: push, enqueue, and the bodies that are stored before them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -9,19 +8,17 @@ import msgspec
 
 from reliq.model.keys import QUEUES, TOPICS, QueueKeys
 from reliq.ops import signatures
-from reliq.ops.commands import read_hash
-from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, optional_text, readable, scripted
+from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, readable, scripted
 from reliq.ops.schema import Topics
 
 NO_BATCHES: Mapping[str, int] = MappingProxyType({})
 NO_DUPLICATES: dict[int, str] = {}
-NO_PARTITIONS: Mapping[int, tuple[int, bool]] = MappingProxyType({})
 
 
 class Enqueued(msgspec.Struct, frozen=True):
     """The reply of the enqueue script. `first_ids` maps the position among the entries with options to the first id;
     at the positions in `conflicts`, that first message had another body. `moved`: the positions of entries that belong
-    to another partition; -1: the plain messages. `held`: those of them with an ordering key of which that partition
+    to another home; -1: the plain messages. `held`: those of them with an ordering key of which that home
     still has messages.
     """
 
@@ -121,7 +118,7 @@ def enqueue(
     """Enqueue messages. Repeatable only with a producer's sequence: the script then recognizes a repeated call.
 
     `batches`: how many of the plain ones are of each batch; the script looks for those of entries itself.
-    `version`: of the queue's layout, if it has partitions.
+    `version`: of the queue's layout, if it has several homes.
     """
     call = signatures.enqueue(
         places=keys.places,
@@ -169,95 +166,13 @@ def _read_enqueued(reply: Any) -> Enqueued:
     return Enqueued("repeated" if status == b"repeated" else "ok", now, firsts, conflicts=conflicts)
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The reply of the publish script; `refuser`: the position of the full queue. `moved`: the positions of partitions
-    that are not the home of the message's key.
-    """
-
-    status: Literal["ok", "repeated", "full", "moved"]
-    now: int
-    length: int = 0
-    max_length: int = 0
-    refuser: int = 0
-    unit: str = "messages"
-    moved: Sequence[int] = ()
-    held: Sequence[int] = ()  #: those of them that still have messages of the key
-
-
-def publish(
-    every: Sequence[QueueKeys],
-    identity: str,
-    element: bytes,
-    delay: float,
-    producer: str,
-    sequence: int,
-    partitions: Mapping[int, tuple[int, bool]] = NO_PARTITIONS,
-) -> Op[Published]:
-    """Enqueue one message in several queues, with equal bytes: an LREM searches the list of one queue only.
-
-    `partitions`: by the position of each partition the version of the layout that is known, and whether the message
-    waits there for its key, of which the former home still has messages.
-    """
-    call = signatures.publish(
-        producers=every[0].producers,
-        queues=[
-            key
-            for keys in every
-            for key in signatures.publish_queue(places=keys.places, delayed=keys.delayed, index=keys.index)
-        ],
-        producer=producer,
-        sequence=sequence,
-        id=identity,
-        element=element,
-        delay=milliseconds(delay),
-        partitions=[f"{place} {version} {int(held)}" for place, (version, held) in partitions.items()],
-    )
-    return scripted(call, _read_published)
-
-
-def _read_published(reply: Any) -> Published:
-    if reply[0] == b"moved":
-        return Published("moved", reply[1], moved=reply[2], held=reply[3])
-    return Published(*map(readable, reply))
-
-
-def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
-    """Add or remove bindings; the reply is how many changed."""
-    return scripted(signatures.bind(topics=TOPICS, verb=verb, bindings=bindings))
-
-
-def alternate(queue: str) -> Op[int]:
-    """Set the queue for unroutable messages."""
-    return scripted(signatures.bind(topics=TOPICS, verb=Topics.ALTERNATE, bindings=[queue]))
-
-
-def no_alternate() -> Op[int]:
-    return bind("unbind", [Topics.ALTERNATE])
-
-
 def last_sequence(keys: QueueKeys, producer: str) -> Op[int | None]:
     """Read the sequence of a producer's latest call, None if the server does not know the producer."""
     return Op(("HGET", keys.producers, producer), lambda reply: None if reply is None else int(reply.split()[0]))
 
 
-def bindings_version() -> Op[str | None]:
-    """Read the version of the bindings, which changes with them; None if there never were any."""
-    return Op(("HGET", TOPICS, Topics.VERSION), optional_text)
-
-
-def topics() -> Op[dict[str, str]]:
-    """Read the bindings, each a field "queue pattern", and the fields of `schema.Topics`."""
-    return read_hash(TOPICS)
-
-
 def count_unroutable(messages: int) -> Op[int]:
     return Op(("HINCRBY", TOPICS, Topics.UNROUTABLE, messages), repeatable=False)
-
-
-def unroutable() -> Op[int]:
-    """Read the number of messages that matched no queue."""
-    return Op(("HGET", TOPICS, Topics.UNROUTABLE), lambda reply: int(reply or 0))
 
 
 def announce(queue: str) -> Op[int]:

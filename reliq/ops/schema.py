@@ -35,6 +35,7 @@ class Config:
     TRACK: Final = "track"  #: present: `followed` has an index of all messages
     HISTORY: Final = "history"  #: seconds for which `history` keeps the transitions of messages
     BATCHED: Final = "batched"  #: how many open batches have messages in this queue
+    RECORDED: Final = "recorded"  #: how many fields of `followed` are of records of messages; see the slice `steps`
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home
@@ -84,6 +85,8 @@ class Job:
     OPENED: Final = "opened"  #: ms since the epoch
     STAGED: Final = "staged"  #: how many were staged, also by attempts that are not committed
     ROLLED: Final = "rolled"  #: how many became visible
+    #: How many were left out for their dedup key: a field for each queue, with its name behind a space.
+    DEDUPLICATED: Final = "deduplicated"
 
 
 class Batch:

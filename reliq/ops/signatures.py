@@ -27,10 +27,6 @@ def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts
     return "attend", (monitors_until, monitors_since), (monitor, lasts, most)
 
 
-def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
-    return "bind", (topics,), (verb, *bindings)
-
-
 def breaker(
     *,
     config: str,
@@ -111,9 +107,17 @@ def claim_limited(
 
 
 def discard(
-    *, dead: str, counters: str, index: str, bodies: str, counter: Argument, letters: Iterable[Argument]
+    *,
+    dead: str,
+    counters: str,
+    index: str,
+    bodies: str,
+    followed: str,
+    config: str,
+    counter: Argument,
+    letters: Iterable[Argument],
 ) -> Call:
-    return "discard", (dead, counters, index, bodies), (counter, *letters)
+    return "discard", (dead, counters, index, bodies, followed, config), (counter, *letters)
 
 
 def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> tuple[Argument, ...]:
@@ -159,16 +163,23 @@ def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most
     return "find", (zset, index), (id, skip, shown, most_bytes)
 
 
-def finish(
-    *, consumers: str, processing: str, lease: str, settled: str, workers: str, consumer: Argument, remembered: Argument
-) -> Call:
-    return "finish", (consumers, processing, lease, settled, workers), (consumer, remembered)
-
-
 def forget(
-    *, consumers: str, processing: str, lease: str, trying: str, workers: str, consumer: Argument, leaving: bool
+    *,
+    consumers: str,
+    processing: str,
+    lease: str,
+    trying: str,
+    workers: str,
+    consumer: Argument,
+    leaving: bool,
+    remembered: Argument,
+    settled: str | None = None,
 ) -> Call:
-    return "forget", (consumers, processing, lease, trying, workers), (consumer, int(leaving))
+    return (
+        "forget",
+        (consumers, processing, lease, trying, workers, *(() if settled is None else (settled,))),
+        (consumer, int(leaving), remembered),
+    )
 
 
 def hasten(*, delayed: str, index: str, ids: Iterable[Argument]) -> Call:
@@ -205,24 +216,6 @@ def newest(*, places: Sequence[str], processing: str, groups: Iterable[Argument]
 
 def promote(*, places: Sequence[str], delayed: str, index: str, limit: Argument) -> Call:
     return "promote", (*places, delayed, index), (limit,)
-
-
-def publish(
-    *,
-    producers: str,
-    queues: Iterable[str],
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    element: Argument,
-    delay: float,
-    partitions: Iterable[Argument],
-) -> Call:
-    return "publish", (producers, *queues), (producer, sequence, id, element, delay, *partitions)
-
-
-def publish_queue(*, places: Sequence[str], delayed: str, index: str) -> tuple[str, ...]:
-    return (*places, delayed, index)
 
 
 def purge(*, places: Sequence[str], delayed: str, index: str, limit: float) -> Call:
@@ -403,9 +396,10 @@ def stats(
     ticks: str,
     consumers: str,
     received: str,
+    parked: str,
     lists: Iterable[str],
 ) -> Call:
-    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, *lists), ()
+    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, parked, *lists), ()
 
 
 def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:

@@ -25,13 +25,14 @@ def stats(keys: QueueKeys, consumers: Collection[str]) -> Op[Stats]:
         ticks=keys.ticks,
         consumers=keys.consumers,
         received=keys.received,
+        parked=keys.parked,
         lists=map(keys.processing, consumers),
     )
     return scripted(call, partial(_read, keys, frozenset(consumers)))
 
 
 def _read(keys: QueueKeys, counted: frozenset[str], reply: list[Any]) -> Stats:
-    now, ready, waiting, delayed, dead, processing, prepared, paused, *more = reply
+    now, ready, waiting, delayed, dead, processing, prepared, parked, paused, *more = reply
     high, low, members, following, overdue, limited_by, breaker, *more = more
     schedules, next_tick, max_length, there, *counters = more
     consumers, next_at = names_of(there), float(next_tick)
@@ -39,7 +40,8 @@ def _read(keys: QueueKeys, counted: frozenset[str], reply: list[Any]) -> Stats:
         queue=keys.logical, ready=ready, processing=processing, delayed=delayed, dead=dead, waiting=waiting,
         oldest_ready_age=age_of_oldest(keys.queue, following, now), consumers=len(consumers), paused=bool(paused),
         counters={name.decode(): int(count) for name, count in sorted(zip(counters[::2], counters[1::2], strict=True))},
-        prepared=prepared, limited_by=limited_by.decode(), breaker=breaker.decode(), overdue=float(overdue) / 1000,
+        prepared=prepared, parked=parked, limited_by=limited_by.decode(), breaker=breaker.decode(),
+        overdue=float(overdue) / 1000,
         max_length=optional_int(max_length) or 0, high=high, low=low, members=members, schedules=schedules,
         next_tick=next_at / 1000, tick_overdue=max(0.0, now - next_at) / 1000 if schedules else 0.0,
         exact=counted.issuperset(consumers),

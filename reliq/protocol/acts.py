@@ -1,4 +1,4 @@
-"""What an operator's call has done, if some partitions of the queue did not answer. Each such call may be repeated."""
+"""What an operator's call has done, if some homes of the queue did not answer. Each such call may be repeated."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from reliq.runtime.looking import is_away
 
 
 def done_everywhere(what: str, queue: str, answers: Mapping[str, Any]) -> list[Any]:
-    """Return the answers of all partitions to a change, given by their queues.
+    """Return the answers of all homes to a change, given by their queues.
 
     Raises DoneInPart if only some have carried it out, and the first error if none has. `what`: the change.
     """
@@ -30,7 +30,7 @@ def done_everywhere(what: str, queue: str, answers: Mapping[str, Any]) -> list[A
 
 @contextmanager
 def counted(what: str, keys: QueueKeys, done: Callable[[], int]) -> Iterator[None]:
-    """For a change of one partition in several steps: raises DoneInPart if it ends after some of them."""
+    """For a change of one home in several steps: raises DoneInPart if it ends after some of them."""
     try:
         yield
     except ReliqError as error:

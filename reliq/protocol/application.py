@@ -14,11 +14,9 @@ from reliq.model.keys import check_name
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending, check_middleware
 from reliq.model.policy import Errors
-from reliq.model.routing import check_pattern
 from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.topics import TopicSteps
 from reliq.runtime.url import dereferenced
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +50,6 @@ class Application:
         self._pool.max_body = self.max_body
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
         self._steps: dict[str, QueueSteps] = {}
-        self._topics = TopicSteps(self._steps_of, self._pool, self.max_body)
 
     def _queue_steps(self, queue: str) -> QueueSteps:
         """Return the steps of the queue with a name that a user has given; raises InvalidName."""
@@ -78,8 +75,7 @@ class Application:
         result: Duration | None = None,
         max_retries: int | None = None,
     ) -> Callable[[F], F]:
-        """Bind a function (def or async def) to a queue. If it returns, the message is acked; if it raises, tried
-        again.
+        """Bind a function (def or async def) to a queue: if it returns, the message is acked; if it raises, retried.
 
         The function takes the message, or the body as the type of its annotation (a dataclass, msgspec.Struct or
         pydantic model), or both; a body that does not fit makes a dead letter at once, with reason `invalid`.
@@ -105,28 +101,12 @@ class Application:
 
         return bind
 
-    def broadcast(self, pattern: str, *, time_limit: Duration | None = None) -> Callable[[F], F]:
-        """Make every running worker process call a function (def or async def) for each message with a matching key.
-
-        Each process has its own queue from its start to its end and receives what is published meanwhile. A process
-        that is not running misses the message; one that is 10,000 messages behind receives no more. There is no retry.
-        """
-        check_called(pattern, "broadcast", '"order.#"')
-        check_pattern(pattern)
-
-        def bind(function: F) -> F:
-            self.handlers.add_broadcast(pattern, function, time_limit)
-            return function
-
-        return bind
-
     def upgrade(self, queue: str, *, version: int) -> Callable[[F], F]:
         """Bind a function (def) that makes the body of this version from the body of the version before.
 
         It takes the earlier body, as JSON or as the type of its annotation, and returns the later one. A worker calls
-        it before the handler of the queue, for the messages of an earlier version, one upgrade after the other; they
-        stay in Redis as they were sent. A message has the version in its header `body-version`, without it version 1;
-        messages that this application sends to the queue get it by themselves. Raises InvalidHandler.
+        it before the handler; the message in Redis does not change. The header `body-version` has the version (without
+        it 1); this application adds it to what it sends. Raises InvalidHandler.
         """
         check_name(queue)
 

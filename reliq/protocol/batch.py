@@ -73,10 +73,10 @@ def encoded(message: NewMessage, now: int, bodies: list[StoredBody], routing_key
 
 
 class Route(NamedTuple):
-    """By what a partition was chosen for the messages of a call."""
+    """By what a home was chosen for the messages of a call."""
 
-    version: int = 0  #: of the layout by which they belong there; 0: the queue has one partition
-    free: bool = False  #: whether any other partition may take them
+    version: int = 0  #: of the layout by which they belong there; 0: the queue has one home
+    free: bool = False  #: whether any other home may take them
     waiting: Collection[str] = ()  #: ids of messages that wait there: the former home of their key has others of it
 
 

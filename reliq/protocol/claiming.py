@@ -1,4 +1,4 @@
-"""From which partitions of its queue a consumer claims: one that fails is left out for a while, and stops no other."""
+"""From which homes of its queue a consumer claims: one that fails is left out for a while, and stops no other."""
 
 import logging
 import random
@@ -16,8 +16,8 @@ from reliq.protocol.consumer import ConsumerSteps
 
 log = logging.getLogger("reliq.partitions")
 
-PATIENCE = 0.25  #: seconds for which a claim from one of several partitions is repeated: the others wait meanwhile
-_AGAIN = 5.0  #: seconds between two tries whether one of the failing partitions works again
+PATIENCE = 0.25  #: seconds for which a claim from one of several homes is repeated: the others wait meanwhile
+_AGAIN = 5.0  #: seconds between two tries whether one of the failing homes works again
 
 _FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
 
@@ -26,34 +26,34 @@ NodeOf = Callable[[str], Any]  #: returns the node of a key, as far as it is kno
 
 
 class Failing:
-    """The partitions of a queue that could not be claimed from. Every few seconds one of them is tried again."""
+    """The homes of a queue that could not be claimed from. Every few seconds one of them is tried again."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._next_try = 0.0
 
-    def __contains__(self, partition: str) -> bool:
-        return partition in self._names
+    def __contains__(self, home: str) -> bool:
+        return home in self._names
 
-    def note(self, partition: str, error: ReliqError) -> None:
-        """Note that a partition fails."""
-        if partition not in self._names:
-            log.warning("partition=%s is left out until it works again: %s", partition, error)
-            self._names.add(partition)
+    def note(self, home: str, error: ReliqError) -> None:
+        """Note that a home fails."""
+        if home not in self._names:
+            log.warning("partition=%s is skipped until it works again: %s", home, error)
+            self._names.add(home)
         self._next_try = time.monotonic() + _AGAIN
 
-    def works(self, partition: str) -> None:
-        """Note that a partition works: if it failed, others on its node may work again as well."""
-        if partition in self._names:
-            log.warning("partition=%s works again", partition)
+    def works(self, home: str) -> None:
+        """Note that a home works: if it failed, others on its node may work again as well."""
+        if home in self._names:
+            log.warning("partition=%s works again", home)
             self._names.clear()
 
-    def divided(self, partitions: Sequence[QueueKeys]) -> tuple[list[QueueKeys], list[QueueKeys]]:
-        """Return the partitions to ask, and the one that is tried again, if it is time; all if all fail."""
-        out = [one for one in partitions if one.queue in self._names]
-        if len(out) in (0, len(partitions)):
-            return [*partitions], []
-        there = [one for one in partitions if one.queue not in self._names]
+    def divided(self, homes: Sequence[QueueKeys]) -> tuple[list[QueueKeys], list[QueueKeys]]:
+        """Return the homes to ask, and the one that is tried again, if it is time; all if all fail."""
+        out = [one for one in homes if one.queue in self._names]
+        if len(out) in (0, len(homes)):
+            return [*homes], []
+        there = [one for one in homes if one.queue not in self._names]
         if time.monotonic() < self._next_try:
             return there, []
         self._next_try = time.monotonic() + _AGAIN
@@ -61,7 +61,7 @@ class Failing:
 
 
 class Round:
-    """One look of a consumer at the places of its queue; `keys`: those to claim from now, in this order."""
+    """One look of a consumer at the homes of its queue; `keys`: those to claim from now, in this order."""
 
     def __init__(self, every: Sequence[QueueKeys], failing: Failing) -> None:
         self.keys = every
@@ -70,14 +70,14 @@ class Round:
         self._failure: ReliqError | None = None
 
     def begin(self, turn: int, owes: Callable[[str], bool], node_of: NodeOf | None = None) -> Steps[None]:
-        """Find the places that have messages, or of which one `owes` some: another one comes first each turn."""
+        """Find the homes that have messages, or of which one `owes` some: another one comes first each turn."""
         counts = yield from ready_counts(self._every, self._failing, node_of)
         there = [one for one in rotated(self._every, turn) if one.queue in counts]
         self.keys = [one for one in there if counts[one.queue] or owes(one.queue)]
 
     @contextmanager
     def trying(self, keys: QueueKeys) -> Iterator[None]:
-        """Claim from a place: a failure of it is noted, and stops nothing."""
+        """Claim from a home: a failure of it is noted, and stops nothing."""
         try:
             yield
         except _FAILURES as error:
@@ -87,9 +87,28 @@ class Round:
             self._failing.works(keys.queue)
 
     def end(self) -> None:
-        """Raise the latest failure if all places fail."""
+        """Raise the latest failure if all homes fail."""
         if self._failure is not None and all(one.queue in self._failing for one in self._every):
             raise self._failure
+
+
+def from_any(
+    every: Sequence[QueueKeys],
+    failing: Failing,
+    claim: Callable[[QueueKeys], Steps[list[T]]],
+    owes: Callable[[str], bool] = lambda _: False,
+) -> Steps[list[T]]:
+    """Claim from the homes that have messages, a random one first, until one gives some; raises only if all fail."""
+    look = Round(every, failing)
+    yield from look.begin(random.randrange(len(every)), owes)
+    for keys in look.keys:
+        found: list[T] = []
+        with look.trying(keys):
+            found = yield from claim(keys)
+        if found:
+            return found
+    look.end()
+    return []
 
 
 def taken(consumer: ConsumerSteps, limit: int, timeout: float = 0.0) -> Steps[list[Message]]:
@@ -104,14 +123,12 @@ def taken(consumer: ConsumerSteps, limit: int, timeout: float = 0.0) -> Steps[li
         return (yield from (consumer.wait(limit, timeout) if timeout else consumer.claim(limit)))
 
 
-def ready_counts(
-    partitions: Sequence[QueueKeys], failing: Failing, node_of: NodeOf | None = None
-) -> Steps[dict[str, int]]:
-    """Return how many messages are ready in each of these partitions, without those that fail.
+def ready_counts(homes: Sequence[QueueKeys], failing: Failing, node_of: NodeOf | None = None) -> Steps[dict[str, int]]:
+    """Return how many messages are ready in each of these homes, without those that fail.
 
     Raises RedisUnavailable if none can be read.
     """
-    there, again = failing.divided(partitions)
+    there, again = failing.divided(homes)
     counts = yield from _counts(there, node_of)
     if again:
         (tried,) = yield Together([_count(again)])
@@ -127,20 +144,20 @@ def ready_counts(
     return found
 
 
-def _counts(partitions: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[str, int | ReliqError]]:
-    """Count with one request; where that fails, by node, and where a slot is moving, by partition.
+def _counts(homes: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[str, int | ReliqError]]:
+    """Count with one request; where that fails, by node, and where a slot is moving, by home.
 
     A node that has just failed is not asked again: one that is silent would be waited for twice.
     """
     found: dict[str, int | ReliqError] = {}
     try:
-        return dict((yield from _count(partitions)))
+        return dict((yield from _count(homes)))
     except RedisUnavailable as error:
-        nodes = {one.queue: node_of(one.messages) if node_of else one.queue for one in partitions}
+        nodes = {one.queue: node_of(one.messages) if node_of else one.queue for one in homes}
         if error.node and not error.moving:
             found |= {name: error for name, node in nodes.items() if _address(node) == error.node}
     by_node: dict[Any, list[QueueKeys]] = {}
-    for one in partitions:
+    for one in homes:
         if one.queue not in found:
             by_node.setdefault(nodes[one.queue], []).append(one)
     moving = yield from _asked_apart(by_node.values(), found)
@@ -167,9 +184,9 @@ def _asked_apart(groups: Iterable[list[QueueKeys]], found: dict[str, int | Reliq
     return moving
 
 
-def _count(partitions: Sequence[QueueKeys], retries: int = 0) -> Steps[dict[str, int]]:
-    counts = yield [at_most(op, retries) for op in ops.ready_counts(partitions)]
-    return dict(zip([one.queue for one in partitions], counts, strict=True))
+def _count(homes: Sequence[QueueKeys], retries: int = 0) -> Steps[dict[str, int]]:
+    counts = yield [at_most(op, retries) for op in ops.ready_counts(homes)]
+    return dict(zip([one.queue for one in homes], counts, strict=True))
 
 
 def pause(seconds: float) -> Steps[None]:

@@ -14,7 +14,7 @@ from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.life import DONE, Report
 from reliq.model.message import Message
-from reliq.model.worker import encoded
+from reliq.model.worker import Doing, encoded
 from reliq.ops import Move, Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
@@ -40,12 +40,16 @@ class ConsumerSteps:
         self.keys = keys
         self.lease = lease
         self.claimant = Claimant(keys, owner, lease)
+        self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
         self.keeps_marks = False  #: it says which redelivered message it tries
         self._held = HeldMessages()
         self.limits = Limits(keys)
         self.lives = Lives(keys)
-        self.run_report: Callable[[Steps[None]], Awaitable[None] | None] = _not_running
+        self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
+        self.run_over: Callable[[Message], object] = (
+            id  #: is told that a message is not here any more, though not settled
+        )
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
@@ -100,7 +104,9 @@ class ConsumerSteps:
         self._doubt()
 
     def _register(self) -> Op[int]:
-        return self.claimant.register(marks=self.keeps_marks, about=encoded(this_process(self.title), self.lease))
+        return self.claimant.register(
+            marks=self.keeps_marks, about=encoded(this_process(self.title), self.lease, self.doing)
+        )
 
     def _doubt(self) -> None:
         if self._state is State.REGISTERED:
@@ -270,11 +276,31 @@ class ConsumerSteps:
         """Note the result of a message that is acked next. Thread-safe."""
         self._held.results[message.element] = (message.id, result)
 
+    def place_of(self, message: Message) -> int | None:
+        """Return where in the processing list a message should be; None: it is not in the hands of a handler."""
+        element = message.element
+        return self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
+
+    def is_uncounted(self, message: Message) -> bool:
+        """Whether BLMOVE has moved the message here, which moves no counter."""
+        return message.element in self._held.uncounted
+
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         """Store what a handler reports about a message that is held here."""
-        element = message.element
-        place = self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
-        return self.run_report(self.lives.report(self.consumer, message, report, place)) or DONE
+        return self.run_report(self.lives.report(self.consumer, message, report, self.place_of(message))) or DONE
+
+    def act(self, message: Message, asked: object) -> Any:
+        """Do what a handler asks of a feature."""
+        from reliq.protocol.features import ACTS
+
+        return next(act.begin for act in ACTS if isinstance(asked, act.asked))(self, message, asked)
+
+    def let_go(self, message: Message) -> None:
+        """Note that a script has moved a message elsewhere: the run of its handler is over."""
+        message.lost = True
+        self.note_settled([message.element])
+        self.lives.forget(message.element)
+        self.run_over(message)
 
     def lose(self) -> None:
         """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""
@@ -399,5 +425,5 @@ class ConsumerSteps:
         return self._handed
 
 
-def _not_running(steps: Steps[None]) -> Awaitable[None]:
+def _not_running(steps: Steps[Any]) -> Any:
     raise ReliqError("these steps are not run by a worker or a consumer: there is no connection for the report")

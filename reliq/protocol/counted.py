@@ -10,7 +10,7 @@ from reliq.ops import Op, Steps
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How counts outlive their queue, or a partition that is forgotten."""
+    """How counts outlive their queue, or a home that is forgotten."""
 
     note: Callable[[QueueKeys], Steps[Any]]  #: note elsewhere that this queue has counts; what `kept` needs
     #: while the queue is watched: what stores the counts that stay; None if there are others than those noted

@@ -17,9 +17,9 @@ from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies, read_starts
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable
-from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 from reliq.runtime.moment import earlier
 
@@ -172,7 +172,7 @@ class DeadLetterSteps:
     def redrive(self, wanted: Filter, options: RedriveOptions, result: Redriven) -> Steps[None]:
         """Move letters back into the queue, oldest first; at any instant each letter is in exactly one place.
 
-        `result` is counted up, and has what was done before, in other partitions.
+        `result` is counted up, and has what was done before, in other homes.
         """
         rate, started, before = options.rate, time.monotonic(), result.redriven
         relapses = Relapses(self.keys, options.stop_above)
@@ -285,10 +285,10 @@ class DeadLetterSteps:
 
 
 class DeadLetterQueue:
-    """The operations on the dead letters of a queue, of all its partitions, as steps."""
+    """The operations on the dead letters of a queue, of all its homes, as steps."""
 
-    def __init__(self, partitions: Partitions) -> None:
-        self._partitions = partitions
+    def __init__(self, homes: QueueHomes) -> None:
+        self._homes = homes
 
     def page(self, wanted: Filter, limit: int, cursor: str | None, bodies: bool, start: int = 0) -> Steps[Page]:
         """Read up to `limit` letters, latest first, from `cursor` on. `start`: bytes of each body, without `bodies`."""
@@ -297,22 +297,22 @@ class DeadLetterQueue:
             page = yield from DeadLetterSteps(keys).page(wanted, limit, cursor, bodies, start)
             return page.letters, page.next
 
-        letters, following = yield from merged_page(self._partitions, read, "down", limit, cursor, bodies)
+        letters, following = yield from merged_page(self._homes, read, "down", limit, cursor, bodies)
         return Page(letters, following)
 
     def get(self, identity: str, shown: int | None = None) -> Steps[DeadLetter | None]:
         """Return the letter with this id; None if there is none. `shown`: the bytes of its body to read."""
-        found = yield from self._partitions.any_of(
+        found = yield from self._homes.any_of(
             lambda keys: DeadLetterSteps(keys).get(identity, shown), lambda one: one is not None
         )
         return next((one for one in found if one is not None), None)
 
     def redrive(self, wanted: Filter, options: RedriveOptions) -> Steps[Redriven]:
-        """Move letters back into the queue, oldest first, of one partition after another."""
+        """Move letters back into the queue, oldest first, of one home after another."""
         result = Redriven(dry_run=options.dry_run)
         answers: dict[str, int | ReliqError] = {}
-        for partition in (yield from self._partitions.every()):
-            keys, before = partition.keys, result.redriven
+        for home in (yield from self._homes.every()):
+            keys, before = home.keys, result.redriven
             try:
                 with counted(_REDRIVE, keys, lambda before=before: result.redriven - before):  # type: ignore[misc]
                     yield from DeadLetterSteps(keys).redrive(wanted, options, result)
@@ -322,14 +322,14 @@ class DeadLetterQueue:
             if result.stopped:
                 break
         if options.dry_run:
-            self._partitions.seen(answers)
+            self._homes.seen(answers)
         else:
-            done_everywhere(_REDRIVE, self._partitions.queue, answers)
+            done_everywhere(_REDRIVE, self._homes.queue, answers)
         return result
 
     def purge(self, wanted: Filter, everything: bool) -> Steps[int]:
         """Delete letters for good; return how many."""
-        steps = self._partitions.act(
+        steps = self._homes.act(
             _PURGE, lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD)
         )
         return sum((yield from steps))

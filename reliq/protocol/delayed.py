@@ -10,8 +10,8 @@ from reliq.model.delayed_message import DelayedMessage
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.acts import counted
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import STEP, Part, merged_page, read_page, walk
-from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 
 _RUN = "the run of delayed messages"
@@ -55,9 +55,9 @@ class DelayedPage:
 
 
 def delayed_of_queue(
-    partitions: Partitions, limit: int, cursor: str | None, wanted: Selection, bodies: bool
+    homes: QueueHomes, limit: int, cursor: str | None, wanted: Selection, bodies: bool
 ) -> Steps[DelayedPage]:
-    """Read up to `limit` messages of all partitions of a queue, from `cursor` on."""
+    """Read up to `limit` messages of all homes of a queue, from `cursor` on."""
     matches = None if wanted.empty else wanted.matches
 
     def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DelayedMessage]]:
@@ -67,11 +67,11 @@ def delayed_of_queue(
             )
         )
 
-    messages, following = yield from merged_page(partitions, read, "up", limit, cursor, bodies)
+    messages, following = yield from merged_page(homes, read, "up", limit, cursor, bodies)
     return DelayedPage(messages, following)
 
 
-def run_by_id(partitions: Partitions, ids: Sequence[str]) -> Steps[int]:
+def run_by_id(homes: QueueHomes, ids: Sequence[str]) -> Steps[int]:
     """Make the delayed messages with these ids due now; return how many there were."""
     for identity in ids:
         check_id(identity)
@@ -83,11 +83,11 @@ def run_by_id(partitions: Partitions, ids: Sequence[str]) -> Steps[int]:
                 count += yield ops.hasten(keys, ids[start : start + STEP])
         return count
 
-    return sum((yield from partitions.act(_RUN, run)))
+    return sum((yield from homes.act(_RUN, run)))
 
 
 def run_selected(
-    partitions: Partitions, wanted: Selection, everything: bool, dry_run: bool, progress: Progress = unwatched
+    homes: QueueHomes, wanted: Selection, everything: bool, dry_run: bool, progress: Progress = unwatched
 ) -> Steps[int]:
     """Make the selected messages that are not due yet due now; return how many. Raises InvalidSetting."""
     if wanted.empty and not everything:
@@ -112,4 +112,4 @@ def run_selected(
             yield from steps
         return count
 
-    return sum((yield from partitions.act(_RUN, run)))
+    return sum((yield from homes.act(_RUN, run)))

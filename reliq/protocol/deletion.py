@@ -8,19 +8,21 @@ from typing import Any
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.features.schedules.steps import NOTES_OF_QUEUES as SCHEDULES
+from reliq.features.topics.deletion import ALTERNATE, BINDINGS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
-from reliq.ops.schema import Topics
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
 from reliq.protocol.features import COUNTED
+from reliq.protocol.home import ANNOUNCE_EVERY
+from reliq.protocol.homes import checked
 from reliq.protocol.notes import Notes
-from reliq.protocol.partition import ANNOUNCE_EVERY
-from reliq.protocol.partitions import checked
 
 #: What is noted about queues outside of them, by features.
-NOTES: tuple[Notes, ...] = (SCHEDULES,)
+NOTES: tuple[Notes, ...] = (BINDINGS, SCHEDULES, ALTERNATE)
+
+_Elsewhere = list[list[str]]
 
 _TRIES = 10
 _SCAN_STEP = 1000  #: keys of the server that one call looks at
@@ -39,6 +41,7 @@ class Deleted:
     delayed: int
     dead: int
     prepared: int
+    parked: int
     staged: int  #: 1 if a Spark job was unfinished
     consumers: int
     schedules: int = 0
@@ -46,7 +49,8 @@ class Deleted:
 
     @property
     def messages(self) -> int:
-        return self.ready + self.processing + self.delayed + self.dead + self.prepared + self.staged
+        here = self.ready + self.processing + self.delayed + self.dead
+        return here + self.prepared + self.parked + self.staged
 
     def __str__(self) -> str:
         return ", ".join(f"{count} {name}" for name, count in asdict(self).items() if count) or "nothing"
@@ -60,7 +64,7 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
     """
     had: list[Deleted] = []
     for _ in range(_TRIES):
-        layout = read_layout((yield ops.partitions(QueueKeys(queue))))
+        layout = read_layout((yield ops.layout(QueueKeys(queue))))
         first, *others = [QueueKeys(name) for name in layout.every(queue)]
         if others and not force:
             yield from _check_all_unused([first, *others])
@@ -94,20 +98,20 @@ def _summed(had: Sequence[Deleted]) -> Deleted:
 
 
 def _check_all_unused(every: Sequence[QueueKeys]) -> Steps[None]:
-    """Raise QueueInUse if one of the partitions is in use, before anything is deleted."""
+    """Raise QueueInUse if one of the homes is in use, before anything is deleted."""
     found = checked((yield Together([_state_of(keys) for keys in every])))
     _check_unused(every[0].queue, _summed([there for there, _ in found]), min(silent for _, silent in found))
 
 
 def _state_of(keys: QueueKeys) -> Steps[tuple[Deleted, float]]:
-    """Return what a partition has, and the seconds since the latest send."""
+    """Return what a home has, and the seconds since the latest send."""
     consumers = yield ops.members(keys.consumers)
     there = yield from _count(keys, consumers, (yield from _elsewhere(keys.queue)))
     return there, (yield from _silent_for(keys))
 
 
 def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
-    """Delete one partition."""
+    """Delete one home."""
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
         elsewhere = yield from _elsewhere(keys.queue)
@@ -166,34 +170,17 @@ def _silent_for(keys: QueueKeys) -> Steps[float]:
     return float(max(0.0, (now - latest) / 1000))
 
 
-@dataclass(frozen=True, slots=True)
-class _Elsewhere:
-    """What other keys say about the queue."""
-
-    bindings: list[str]
-    is_alternate: bool
-    noted: list[list[str]]  #: of each of NOTES
-
-    @property
-    def counts(self) -> dict[str, int]:
-        noted = {one.name: len(found) for one, found in zip(NOTES, self.noted, strict=True)}
-        return {**noted, "bindings": len(self.bindings)}
-
-
 def _elsewhere(queue: str) -> Steps[_Elsewhere]:
-    topics, *noted = yield [ops.topics(), *(one.read() for one in NOTES)]
-    return _Elsewhere(
-        [field for field in topics if field.startswith(f"{queue} ")],
-        topics.get(Topics.ALTERNATE) == queue,
-        [[name for name, home in found.items() if home == queue] for found in noted],
-    )
+    """Return what features note about the queue outside of it, of each of NOTES."""
+    noted = (yield [one.read() for one in NOTES]) if NOTES else []
+    return [[name for name, home in found.items() if home == queue] for found in noted]
 
 
 def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
     """Count what the queue has, and watch it."""
     watched = (
         keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed, keys.dead, keys.prepared,
-        keys.jobs, keys.followed, keys.consumers, *map(keys.processing, consumers),
+        keys.jobs, keys.followed, keys.parked, keys.consumers, *map(keys.processing, consumers),
     )  # fmt: skip
     yield Watch(watched)
     return (yield from _count(keys, consumers, elsewhere))
@@ -215,17 +202,14 @@ def _forget_lasting(keys: QueueKeys) -> Steps[None]:
 
 def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
+    noted = {one.name: len(found) for one, found in zip(NOTES, elsewhere, strict=True) if one.name}
     return Deleted(
-        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, int(staged),
-        len(consumers), **elsewhere.counts,
+        counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, counts.parked,
+        int(staged), len(consumers), **noted,
     )  # fmt: skip
 
 
 def _forget(elsewhere: _Elsewhere) -> Steps[None]:
-    if elsewhere.bindings:
-        yield ops.bind("unbind", elsewhere.bindings)
-    for one, found in zip(NOTES, elsewhere.noted, strict=True):
+    for one, found in zip(NOTES, elsewhere, strict=True):
         if found:
             yield one.forget(found)
-    if elsewhere.is_alternate:
-        yield ops.no_alternate()

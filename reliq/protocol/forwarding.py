@@ -11,8 +11,8 @@ from reliq.ops import Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import walk
-from reliq.protocol.partitions import Partitions
 from reliq.protocol.producer import ProducerPool
 
 #: A header of messages that were dead letters: the queue in which they died.
@@ -35,11 +35,11 @@ def check_target(queue: str, to: object) -> None:
 
 
 def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -> Steps[int]:
-    """Send dead letters of a partition on to queue `to`, oldest first; return how many.
+    """Send dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
     """
-    target, moved = Partitions(to, pool), 0
+    target, moved = QueueHomes(to, pool), 0
 
     def act(letters: list[DeadLetter]) -> Steps[bool]:
         nonlocal moved

@@ -12,7 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps, Together
 from reliq.protocol.bodies import read_bodies, read_starts
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 
 STEP = 250  #: messages read in one call: under 1 ms for Redis
 _STEP_LEAST = 50
@@ -20,7 +20,7 @@ _PAGE_BYTES = 64 * 1024 * 1024  #: of bodies on a page, or one larger body
 _CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)
 
 M = TypeVar("M", bound=ListedMessage)
-Part = tuple[list[M], str | None]  #: a page of one partition, and the cursor of the next one
+Part = tuple[list[M], str | None]  #: a page of one home, and the cursor of the next one
 
 
 def read_by_id(keys: QueueKeys, zset: str, identity: str, shown: int | None = None) -> Steps[Glimpse | None]:
@@ -42,36 +42,36 @@ def _read_cursor(cursor: str) -> tuple[str, int]:
 
 
 class ReadPage(Protocol[M]):
-    """Reads a page of one partition."""
+    """Reads a page of one home."""
 
     def __call__(self, keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[M]]: ...
 
 
-_START, _END = "-", "."  #: of a partition, in the cursor of a queue with several
+_START, _END = "-", "."  #: of a home, in the cursor of a queue with several
 
 
 def merged_page(
-    partitions: Partitions,
+    homes: QueueHomes,
     read: ReadPage[M],
     order: Literal["up", "down"],
     limit: int,
     cursor: str | None,
     bodies: bool,
 ) -> Steps[Part[M]]:
-    """Read a page of the messages of all partitions, and the cursor of the next page: those of the partitions.
+    """Read a page of the messages of all homes, and the cursor of the next page: those of the homes.
 
-    `read` takes the keys of a partition, the limit, its cursor and `bodies`.
+    `read` takes the keys of a home, the limit, its cursor and `bodies`.
     """
-    every = [one.keys for one in (yield from partitions.every())]
+    every = [one.keys for one in (yield from homes.every())]
     if len(every) == 1:
         return (yield from read(every[0], limit, cursor, bodies))
     cursors = cursor.split(",") if cursor else [_START] * len(every)
     if len(cursors) != len(every):
-        raise InvalidSetting(f"after is {cursor!r}, of other partitions: begin again with the first page")
+        raise InvalidSetting(f"after is {cursor!r}, and the queue has changed since: begin again with the first page")
     unread = [place for place, one in enumerate(cursors) if one != _END]
     starts = {place: None if cursors[place] == _START else cursors[place] for place in unread}
     answers = yield Together([read(every[place], limit, starts[place], bodies) for place in unread])
-    partitions.seen({every[place].queue: answer for place, answer in zip(unread, answers, strict=True)})
+    homes.seen({every[place].queue: answer for place, answer in zip(unread, answers, strict=True)})
     pages = {place: answer for place, answer in zip(unread, answers, strict=True) if not isinstance(answer, ReliqError)}
     taken = _first_of(pages, order, limit)
     for place, (found, following) in pages.items():
@@ -81,7 +81,7 @@ def merged_page(
         elif count:
             _, following = yield from read(every[place], count, starts[place], bodies=False)
             cursors[place] = following or _END
-    more = any(cursors[place] != _END for place in pages)  # a partition that does not answer has no next page
+    more = any(cursors[place] != _END for place in pages)  # a home that does not answer has no next page
     return [message for _, message in taken], ",".join(cursors) if more else None
 
 

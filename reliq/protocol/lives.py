@@ -22,6 +22,14 @@ class Lives:
         self.get = self._by_element.get
         self.clear = self._by_element.clear
 
+    def of(self, message: Message) -> Life:
+        """Return the life of a message that is held here."""
+        return self._by_element.setdefault(message.element, Life())
+
+    def forget(self, element: bytes) -> None:
+        """Forget a message that is not here any more, and will come again."""
+        self._by_element.pop(element, None)
+
     def __bool__(self) -> bool:
         return bool(self._by_element)
 

@@ -10,6 +10,6 @@ from reliq.ops import Op
 class Notes:
     """Names that a feature notes, each with a queue; they go with the queue."""
 
-    name: str  #: as `deletion.Deleted` counts them
+    name: str  #: as `deletion.Deleted` counts them; empty: it does not
     read: Callable[[], Op[Mapping[str, str]]]  #: the queue of each name
     forget: Callable[[Sequence[str]], Op[int]]

@@ -7,7 +7,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.stats import Stats
 from reliq.ops import Steps, Together
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.resizing import keys_elsewhere
 from reliq.protocol.stats import stats_of
 
@@ -32,7 +32,7 @@ class PartitionProgress:
     partitions: Sequence[PartitionStats]
 
 
-def progress(partitions: Partitions) -> Steps[PartitionProgress]:
+def progress(partitions: QueueHomes) -> Steps[PartitionProgress]:
     """Read the partitions of a queue."""
     yield from partitions.every(fresh=0.0)
     layout = partitions.layout
@@ -46,6 +46,12 @@ def progress(partitions: Partitions) -> Steps[PartitionProgress]:
         if not isinstance(answer, ReliqError)
     ]
     return PartitionProgress(layout.count, layout.before, moving, parts)
+
+
+def spread(partitions: QueueHomes) -> Steps[PartitionProgress | None]:
+    """Do the same; None of a queue with one home only."""
+    every = yield from partitions.every()
+    return (yield from progress(partitions)) if len(every) > 1 else None
 
 
 def _look(keys: QueueKeys, moving: bool) -> Steps[tuple[Stats, int]]:

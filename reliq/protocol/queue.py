@@ -1,6 +1,6 @@
 """The steps of a queue: send, statistics, policy, pause, purge."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from reliq import ops
 from reliq.contract import values
@@ -17,10 +17,10 @@ from reliq.protocol.batch import checked, checked_many
 from reliq.protocol.durability import Terms, check_possible, durability
 from reliq.protocol.features import FORGETS, HIDDEN
 from reliq.protocol.forwarding import check_target
-from reliq.protocol.partitions import Partitions
-from reliq.protocol.policy import check_shares, checked_setting, read_config, weight_digests
+from reliq.protocol.homes import QueueHomes
+from reliq.protocol.policy import checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import change, policy_of, settle, take_effect
+from reliq.protocol.resizing import configure
 from reliq.protocol.sending import around_send, ready
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
@@ -30,11 +30,11 @@ _PURGE = "the purge"
 
 
 class QueueSteps:
-    """The operations on a queue, as steps. Those that read or change messages concern all of its partitions."""
+    """The operations on a queue, as steps. Those that read or change messages concern all of its homes."""
 
     def __init__(self, name: str, pool: ProducerPool, max_body: int = values.BODY_LIMIT) -> None:
-        self.keys = QueueKeys(name)  #: of the first partition, and of nearly all queues of the only one
-        self.partitions = Partitions(name, pool)
+        self.keys = QueueKeys(name)  #: of the first home, and of nearly all queues of the only one
+        self.homes = QueueHomes(name, pool)
         self.pool = self._pool = pool
         self._max_body = max_body
 
@@ -48,7 +48,7 @@ class QueueSteps:
         terms = Terms.of(sure, retries)
         if terms.wanted is not None or not self._pool.clock.known:
             yield from ready(self._pool, terms, messages)
-        return (yield from around_send(self._pool, self.keys.queue, messages, self.partitions.send(messages, terms)))
+        return (yield from around_send(self._pool, self.keys.queue, messages, self.homes.send(messages, terms)))
 
     @property
     def version(self) -> int:
@@ -71,8 +71,8 @@ class QueueSteps:
         return messages
 
     def stats(self) -> Steps[Stats]:
-        parts = yield from self.partitions.counted(stats_of)
-        return whole(parts, len(self.partitions.layout.every(self.keys.queue)) - len(parts))
+        parts = yield from self.homes.counted(stats_of)
+        return whole(parts, len(self.homes.layout.every(self.keys.queue)) - len(parts))
 
     def config(self) -> Steps[Config]:
         return read_config((yield ops.read_hash(self.keys.config)))
@@ -92,50 +92,28 @@ class QueueSteps:
             to_set[Field.WEIGHT_DIGESTS] = weight_digests(to_set[Field.WEIGHTS])
         if Field.WEIGHTS in to_reset:
             to_reset.append(Field.WEIGHT_DIGESTS)
-        if Field.PARTITIONS in to_reset:
-            to_set[Field.PARTITIONS] = 1
-        layout = yield from self.partitions.read()
-        if layout.several or to_set.get(Field.PARTITIONS, 1) != 1:
-            yield from self._configure_partitions(to_set, to_reset)
-        else:
-            to_set.pop(Field.PARTITIONS, None)
-            yield [ops.announce(self.keys.queue), *ops.configure(self.keys, to_set, to_reset)]
+        yield from configure(self.homes, to_set, to_reset, self._pool.sharded)
         if to_reset:
-            yield from self.partitions.act("the change of the policy", lambda keys: _forget(keys, to_reset))
+            yield from self.homes.act("the change of the policy", lambda keys: _forget(keys, to_reset))
         return (yield from self.config())
 
-    def _configure_partitions(self, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> Steps[None]:
-        """Change the policy of a queue with partitions, or their number."""
-        layout = self.partitions.layout
-        count = int(to_set.get(Field.PARTITIONS, layout.count))
-        before = policy_of((yield ops.read_hash(self.keys.config)))
-        policy = {**before, **{name: str(value) for name, value in to_set.items() if name != Field.PARTITIONS}}
-        for name in to_reset:
-            policy.pop(name, None)
-        check_shares(policy, count)
-        if count != layout.count:
-            layout = yield from change(self.keys.queue, count, self._pool.sharded)
-        if (yield from take_effect(self.keys.queue, layout, policy)) and layout.moving:
-            yield from settle(self.keys.queue, layout)  # at once if no message has to move; else a monitor does
-        yield from self.partitions.read()
-
     def pause(self) -> Steps[None]:
-        yield from self.partitions.act("the pause", _pause)
+        yield from self.homes.act("the pause", _pause)
 
     def resume(self) -> Steps[None]:
-        yield from self.partitions.act("the end of the pause", _resume)
+        yield from self.homes.act("the end of the pause", _resume)
 
     def open_breaker(self, duration: Duration) -> Steps[None]:
         open_for = values.seconds(duration, "duration", shortest=0.1)
-        yield from self.partitions.act("the opening of the breaker", lambda keys: _open_breaker(keys, open_for))
+        yield from self.homes.act("the opening of the breaker", lambda keys: _open_breaker(keys, open_for))
 
     def close_breaker(self) -> Steps[bool]:
         closing = "the closing of the breaker"
-        before = yield from self.partitions.act(closing, lambda keys: ops.one(ops.switch_breaker(keys, 0)))
+        before = yield from self.homes.act(closing, lambda keys: ops.one(ops.switch_breaker(keys, 0)))
         return any(one != "closed" for one in before)
 
     def purge(self) -> Steps[int]:
-        return sum((yield from self.partitions.act(_PURGE, _purge)))
+        return sum((yield from self.homes.act(_PURGE, _purge)))
 
 
 def _forget(keys: QueueKeys, settings: Sequence[str]) -> Steps[bool]:

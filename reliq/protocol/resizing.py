@@ -28,9 +28,9 @@ from reliq.ops import Steps, Stray, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.acts import done_everywhere
-from reliq.protocol.features import COUNTED
-from reliq.protocol.partitions import checked
-from reliq.protocol.policy import SHARED, read_whole, share
+from reliq.protocol.features import ALONG, COUNTED
+from reliq.protocol.homes import QueueHomes, checked
+from reliq.protocol.policy import SHARED, check_shares, read_whole, share
 from reliq.protocol.producer import ProducerPool, stored
 
 _TRIES = 10
@@ -41,12 +41,34 @@ _POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIG
 _OF_PLACES = frozenset(one.name for one in COUNTERS if one.of_places)
 
 
+def configure(
+    homes: QueueHomes, to_set: Mapping[str, int | float | str], to_reset: Sequence[str], sharded: bool
+) -> Steps[None]:
+    """Set and reset settings of a queue, as they are stored; the number of its partitions is one of them."""
+    keys, layout = homes.first.keys, (yield from homes.read())
+    count = 1 if Config.PARTITIONS in to_reset else int(to_set.get(Config.PARTITIONS, layout.count))
+    to_set = {name: value for name, value in to_set.items() if name != Config.PARTITIONS}
+    if not layout.several and count == 1:
+        yield [ops.announce(keys.queue), *ops.configure(keys, to_set, to_reset)]
+        return
+    before = policy_of((yield ops.read_hash(keys.config)))
+    policy = {**before, **{name: str(value) for name, value in to_set.items()}}
+    for name in to_reset:
+        policy.pop(name, None)
+    check_shares(policy, count)
+    if count != layout.count:
+        layout = yield from change(keys.queue, count, sharded)
+    if (yield from take_effect(keys.queue, layout, policy)) and layout.moving:
+        yield from settle(keys.queue, layout)  # at once if no message has to move; else a monitor does
+    yield from homes.read()
+
+
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
     """Store another number of partitions; raises ChangeUnderWay until an earlier change has ended."""
     keys = QueueKeys(queue)
     slots = (yield cluster_slots(("", 0))) if sharded else None
     for _ in range(_TRIES):
-        layout = read_layout((yield ops.partitions(keys)))
+        layout = read_layout((yield ops.layout(keys)))
         if layout.count == count:
             return layout
         if layout.moving:
@@ -257,6 +279,8 @@ def _bring(
         brought.append(one)
     if not brought:
         return []
+    for take_along in ALONG:
+        yield from take_along(keys, home, [one.id for one in entries])
     with pool.session() as session:
         enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
         _, answer = yield from stored([home], bodies, session, enqueue)
@@ -317,7 +341,7 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     keys = QueueKeys(layout.every(queue)[-1])
     consumers = yield ops.members(keys.consumers)
     counts = yield ops.stats(keys, consumers)
-    if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared:
+    if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared + counts.parked:
         return False
     if any((yield [ops.exists(one) for one in (keys.results, keys.earlier_results, keys.history)])):
         return False
@@ -350,7 +374,7 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
     partitions = sorted(name for name in names if is_partition(name))
     gone = []
     for queue in sorted({logical_name(name) for name in partitions}):
-        there = read_layout((yield ops.partitions(QueueKeys(queue)))).every(queue)
+        there = read_layout((yield ops.layout(QueueKeys(queue)))).every(queue)
         gone += [name for name in partitions if logical_name(name) == queue and name not in there]
     return gone
 
@@ -358,10 +382,10 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
 def _replace(queue: str, layout: Layout, changed: Layout, further: Sequence[ops.Op[Any]] = ()) -> Steps[bool]:
     """Store a layout in the place of another, unless that was changed meanwhile; with it, run `further` ops."""
     keys = QueueKeys(queue)
-    (text,) = yield Watch((keys.config,), (ops.partitions(keys),))
+    (text,) = yield Watch((keys.config,), (ops.layout(keys),))
     if read_layout(text) != layout:
         yield Transaction(())
         return False
     alone = changed.count == 1 and not changed.moving and not changed.retired
-    changes = [ops.store_partitions(keys, layout_text(changed)), *([ops.be_alone(keys)] if alone else []), *further]
+    changes = [ops.store_layout(keys, layout_text(changed)), *([ops.be_alone(keys)] if alone else []), *further]
     return (yield Transaction(tuple(changes))) is not None

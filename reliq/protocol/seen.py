@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from reliq import ops
 from reliq.errors import ReliqError
-from reliq.model.keys import is_partition
+from reliq.model.keys import logical_name
 from reliq.ops import Steps
 from reliq.runtime.looking import unseen
 
@@ -25,9 +25,9 @@ def or_unseen(what: str, steps: Steps[T], otherwise: T) -> Steps[T]:
 
 
 def every_queue(known: Sequence[str] = ()) -> Steps[list[str]]:
-    """Read the names of all queues on this server; of one with partitions, its own name.
+    """Read the names of all queues on this server; of one with several homes, its own name.
 
     `known`: those that were read before, for an operator to whom the node with the names does not answer.
     """
     names = yield from or_unseen(QUEUES, ops.one(ops.queue_names()), list(known))
-    return [name for name in names if not is_partition(name)]
+    return [name for name in names if name == logical_name(name)]

@@ -10,10 +10,10 @@ from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
 from reliq.protocol.batch import RawBatch, Route
 from reliq.protocol.durability import Terms
-from reliq.protocol.partition import AtLimit, Moved
+from reliq.protocol.home import AtLimit, Moved
 
 if TYPE_CHECKING:
-    from reliq.protocol.partitions import Partitions
+    from reliq.protocol.homes import QueueHomes
 
 _SHARE = 100  #: messages; a call with fewer of them goes to one partition
 SETTLING = 0.05  #: seconds before a message is offered again to partitions that all refused it
@@ -32,7 +32,7 @@ class Offer(NamedTuple):
 class Spread:
     """One call's messages, on their way to the partitions."""
 
-    def __init__(self, partitions: "Partitions", messages: Sequence[NewMessage], terms: Terms) -> None:
+    def __init__(self, partitions: "QueueHomes", messages: Sequence[NewMessage], terms: Terms) -> None:
         self._partitions = partitions
         self._messages = messages
         self._terms = terms

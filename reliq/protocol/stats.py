@@ -84,7 +84,7 @@ def _readings(names: Sequence[str], looks: int = _LOOKS) -> Steps[tuple[dict[str
 def _changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
     """Return the queues that do not have these partitions any more."""
     try:
-        texts = (yield [ops.partitions(QueueKeys(name)) for name in layouts]) if layouts else []
+        texts = (yield [ops.layout(QueueKeys(name)) for name in layouts]) if layouts else []
     except ReliqError:  # its partitions have just answered
         return []
     now = zip(layouts.items(), texts, strict=True)
@@ -143,7 +143,7 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
         consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
     for following, group in zip([*groups[1:], []], groups, strict=False):
         counts = [ops.stats(keys, known) for keys, known in zip(group, consumers, strict=True)]
-        texts = [] if layouts is None else [ops.partitions(keys) for keys in group]
+        texts = [] if layouts is None else [ops.layout(keys) for keys in group]
         # The layouts first: one that is still the same afterwards is that of all numbers.
         replies = yield [*texts, *counts, *(ops.members(keys.consumers) for keys in following)]
         if layouts is not None:

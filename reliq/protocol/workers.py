@@ -62,8 +62,9 @@ def find_worker(identity: str) -> Steps[WorkerProcess | None]:
 
 def instruct(one: WorkerProcess, instruction: Instruction) -> Steps[bool]:
     """Tell a worker what to do, which it learns with its next heartbeat; return whether it is still there."""
+    consumers = [each for each in one.consumers if each.follows]
     now = yield ops.server_time()
-    told = yield [ops.instruct(QueueKeys(each.partition), each.consumer, instruction, now) for each in one.consumers]
+    told = yield [ops.instruct(QueueKeys(each.home), each.consumer, instruction, now) for each in consumers]
     return any(told)
 
 
@@ -72,8 +73,8 @@ def _place(one: WorkerProcess) -> tuple[bool, str, int, str]:
 
 
 def _read(queues: Sequence[str]) -> Steps[list[Consuming]]:
-    """Read the consumers of these queues, those of their partitions too."""
-    layouts = yield [ops.partitions(QueueKeys(name)) for name in queues]
+    """Read the consumers of these queues, those of their homes too."""
+    layouts = yield [ops.layout(QueueKeys(name)) for name in queues]
     parts = [
         QueueKeys(part) for name, text in zip(queues, layouts, strict=True) for part in read_layout(text).every(name)
     ]

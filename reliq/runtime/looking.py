@@ -19,7 +19,7 @@ _LISTED = 20  #: names in a sentence
 class Unseen:
     """A part that did not answer."""
 
-    what: str  #: such as "queue orders" or "partition orders 3"
+    what: str  #: such as "queue orders"
     node: str  #: host:port; empty if it is not known
     why: str
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware
+from reliq.model.policy import RunOver
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -34,6 +35,10 @@ def around(
             yield from _waited(call(_call_hook, begun.pop(), "after", subject, result))
         return result
     except GeneratorExit:  # abandoned: nothing can be awaited any more
+        raise
+    except RunOver:  # no failure
+        while begun:
+            yield from _waited(call(_call_hook, begun.pop(), "after", subject, None))
         raise
     except BaseException as error:
         while begun:

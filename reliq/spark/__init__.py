@@ -1,23 +1,36 @@
 """reliq for Spark: `reliq.spark.register(spark)`, then the format "reliq" for read, write, readStream, writeStream."""
 
 import os
+import secrets
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
 from reliq.extras import install_command
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from reliq.features.staging.spark.results import WriteResult
+    from reliq.spark.options import Given
 
 _OLDEST = (4, 1)
 _FILTERS = "spark.sql.python.filterPushdown.enabled"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH = str(4 * 1024 * 1024)  #: bytes; Spark's default is 10,000 rows of any size, which a task has in memory twice
 
+_SESSION = "spark.reliq.session"  #: the name of a session; clones that Spark makes of it have the same
+
+_servers: "dict[str, Given]" = {}  #: of each session that this process has registered
+
 
 def register(spark: "SparkSession", url: str | None = None) -> None:
-    """Teach a Spark session the format "reliq".
+    """Teach a Spark session the format "reliq", in the calling thread.
+
+    Every session has the format anyway, by the package `pyspark_reliq`, with the server of RELIQ_URL or of the option
+    `connection`, and without filters. Spark looks it up in the session that is active in a thread, and a thread that
+    your program starts has none: a pool may have `initializer=register, initargs=(spark,)`.
 
     `url`: the Redis server of reads and writes that name none; else `spark.reliq.secret.url` of the session, else
     RELIQ_URL; without any of them such a read or write is refused. It may be a reference: `env:NAME`, `file:/path`.
@@ -28,22 +41,68 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()
+    from reliq.spark.options import Given
     from reliq.spark.source import ReliqDataSource
 
     given_conf = spark.conf.getAll
-    conf = {name: value for name, value in given_conf.items() if name.startswith("spark.reliq.")}
+    conf = {
+        name: value
+        for name, value in given_conf.items()
+        if name.startswith("spark.reliq.") or name == "spark.app.name"  # the default of the option `application`
+    }
     url = url or conf.get("spark.reliq.secret.url")
     # Planners have the environment that the first of them was started with: before a notebook has set its variables.
     environment = {
         name: value for name, value in os.environ.items() if name.startswith("RELIQ_") or url == f"env:{name}"
     }
-    source: type[ReliqDataSource] = ReliqDataSource
-    if url or conf or environment:
-        # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
-        given = {"default_url": url, "conf": conf, "environment": environment, "__module__": "__main__"}
-        source = type("RegisteredDataSource", (ReliqDataSource,), given)
+    session = spark.conf.get(_SESSION, None) or secrets.token_hex(8)
+    settings = {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH), _SESSION: session}
+    _configure(spark, settings)
+    _servers[session] = Given({}, url, conf, environment)
+    given = {
+        "default_url": url, "conf": conf, "environment": environment,
+        "session": session, "takes_filters": spark.conf.get(_FILTERS, "false") == "true",
+    }  # fmt: skip
+    # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
+    source = type("RegisteredDataSource", (ReliqDataSource,), {**given, "__module__": "__main__"})
     spark.dataSource.register(source)
-    _configure(spark, {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH)})
+    spark.createDataFrame([], "none int")  # makes the session the active one of this thread
+
+
+def last_write(spark: "SparkSession", url: str | None = None) -> "WriteResult | None":
+    """Return what the latest write of this session has done; None before the first one, and seven days after it.
+
+    `url`: the server, or a reference to it, of a write that had another one than the session. With writes in several
+    threads it is the one that was committed last.
+    """
+    from reliq.features.staging.spark.results import latest
+    from reliq.spark.options import Given
+
+    session = spark.conf.get(_SESSION, None)
+    if session not in _servers:
+        raise InvalidSetting("this session has no name to find its writes by: call reliq.spark.register(spark) first")
+    given = Given({"url": url}, None) if url else _servers[session]
+    with closing(given.connection().store()) as store:
+        return store.run(latest(session))
+
+
+def transaction(df: "DataFrame", batch_id: int, application: str | None = None) -> dict[str, str]:
+    """Return the options with which a write in `foreachBatch` is made once, however often Spark replays the batch.
+
+    `df`, `batch_id`: what Spark gives the function. `application`: by default the id of the query, which its checkpoint
+    keeps: a query with a new checkpoint is a new application.
+    """
+    if application is None:
+        from pyspark.errors import PySparkException
+
+        with suppress(PySparkException):  # Spark Connect has no context
+            application = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not application:
+            raise InvalidSetting(
+                "no streaming query is known here: transaction is for foreachBatch; with Spark Connect name the "
+                "application, and change the name together with the checkpoint"
+            )
+    return {"txnAppId": application, "txnVersion": str(batch_id)}
 
 
 def _configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:

@@ -37,9 +37,10 @@ class Layout:
     schema: spark.StructType
     whole_row: bool
     options: frozenset[str]  #: the columns that are options of the message
+    names: tuple[str, ...]  #: what this library calls each column: options and `value` in lower case, others as given
 
     def kind(self, column: str) -> spark.DataType:
-        kind: spark.DataType = self.schema[column].dataType
+        kind: spark.DataType = self.schema.fields[self.names.index(column)].dataType
         return kind
 
 
@@ -49,41 +50,57 @@ def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ..
     `body`: "row", "value", or None: "value" if there is such a column. `columns`: the columns that are options of the
     message; by default all that have the name of one. `queue`: the queue of all rows.
     """
-    whole_row = body == "row" or (body is None and "value" not in schema.names)
-    if not whole_row and "value" not in schema.names:
+    there = {name.lower() for name in schema.names}
+    whole_row = body == "row" or (body is None and "value" not in there)
+    if not whole_row and "value" not in there:
         raise InvalidSetting(f"there is no column `value`, the body: make one, or {_AS_ROW}")
     if not schema.fields:
         raise InvalidSetting("the DataFrame has no columns: a message needs a column `value`, or any other")
-    options = _options(schema, columns)
+    options = _options(schema, there, columns)
     if whole_row and queue is not None and columns is None:
         options -= {"queue", "topic"}  # data, as the queue is known
-    for field in schema.fields:
-        if field.name in options:
-            _check_option(field, whole_row)
+    names = _names(schema, options if whole_row else options | {"value"})
+    for name, field in zip(names, schema.fields, strict=True):
+        if name in options:
+            _check_option(name, field, whole_row)
         if whole_row:
             check_kind(field.name, field.dataType)
-        elif field.name == "value":
+        elif name == "value":
             _check_value(field.dataType)
-        elif field.name not in options and field.name not in READ_ONLY:
+        elif name not in options and name.lower() not in READ_ONLY:
             raise InvalidSetting(
                 f"column `{field.name}` is not one of value, {', '.join(OPTIONS)}: drop it or rename it; {_AS_ROW}"
             )
-    return Layout(schema, whole_row, options)
+    return Layout(schema, whole_row, options, names)
 
 
-def _options(schema: spark.StructType, columns: tuple[str, ...] | None) -> frozenset[str]:
+def _names(schema: spark.StructType, known: frozenset[str]) -> tuple[str, ...]:
+    """Return what each column is called here: `known` ones are found in any case, as Spark finds columns."""
+    names = [name.lower() if name.lower() in known else name for name in schema.names]
+    for place, name in enumerate(names):
+        first = names.index(name)
+        if first == place:
+            continue
+        if name not in known:
+            raise InvalidSetting(f"two columns are called `{name}`: rename one of them")
+        both = f"columns `{schema.names[first]}` and `{schema.names[place]}` are both the"
+        raise InvalidSetting(f"{both} {'body' if name == 'value' else f'{name} of the message'}: drop one of them")
+    return tuple(names)
+
+
+def _options(schema: spark.StructType, there: set[str], columns: tuple[str, ...] | None) -> frozenset[str]:
     if columns is None:
-        return frozenset(OPTIONS) & frozenset(schema.names)
+        return frozenset(OPTIONS) & there
     for name in columns:
         if name not in OPTIONS:
             raise InvalidSetting(f"option columns names {name!r}: it lists some of {', '.join(OPTIONS)}")
-        if name not in schema.names:
+        if name not in there:
             raise InvalidSetting(f"option columns names `{name}`; the columns are {', '.join(schema.names)}")
     return frozenset(columns)
 
 
-def _check_option(field: spark.StructField, whole_row: bool) -> None:
-    wanted, kinds = OPTIONS[field.name]
+def _check_option(name: str, field: spark.StructField, whole_row: bool) -> None:
+    wanted, kinds = OPTIONS[name]
     if isinstance(field.dataType, kinds) and _holds_texts(field.dataType):
         return
     kind = field.dataType.simpleString()

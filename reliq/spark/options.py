@@ -13,24 +13,32 @@ from reliq.model.outgoing import check_headers
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.runtime.tracing import is_traceparent
 from reliq.runtime.url import dereferenced, is_reference
-from reliq.spark.rules import Invalid, KeyAs, Rules
+from reliq.spark.rules import Invalid, KeyAs, RepeatedHeaders, Rules
 from reliq.transport.store import Store
 
 State = Literal["ready", "delayed", "dead"]
 
 LEASE = 12 * 3600.0  #: seconds a stream may be stopped and still continue with its batch
 JOB_REMEMBERED = 7 * 86_400.0  #: seconds for which a named job is not written a second time
+MAX_VERSION = 2**53 - 1  #: the largest whole number that Redis's Lua compares exactly
+MAX_APPLICATION_BYTES = 512
 MAX_MESSAGES = 10_000  #: messages of a micro-batch
+MAX_DELAY = 60.0  #: seconds that a batch with too few messages waits
 ROWS_PER_PARTITION = 50_000
 STREAM_ROWS_PER_PARTITION = 5_000
 
 _COMMON = ("connection", "url", "queue", "allowEviction")
 _WRITE = (
-    *_COMMON, "job", "timeLimit", "maxBody", "mandatory", "body", "columns", "keyAs", "dedupWindow", "invalid",
-    "deadQueue", "onHandled", "traceparent", "tracestate",
+    *_COMMON, "job", "ifCommitted", "txnAppId", "txnVersion", "application", "timeLimit", "maxBody", "mandatory",
+    "body", "columns", "keyAs", "dedupWindow", "invalid", "deadQueue", "repeatedHeaders", "onHandled", "traceparent",
+    "tracestate",
 )  # fmt: skip
-_READ = (*_COMMON, "state", "numPartitions")
-_STREAM = (*_COMMON, "maxMessagesPerBatch", "lease", "numPartitions")
+_READ = (*_COMMON, "state", "numPartitions", "jobs")
+_JOBS = (*_COMMON, "jobs")
+_STREAM = (
+    *_COMMON, "maxMessagesPerBatch", "minMessagesPerBatch", "maxBatchDelay", "maxMessagesPerSecond", "failOnDataLoss",
+    "lease", "numPartitions",
+)  # fmt: skip
 _REFERENCES = "write env:RELIQ_URL, file:/run/secrets/redis or conf:spark.reliq.secret.url"
 _NO_SERVER = (
     "no Redis server is named, and on Spark there is no default: set RELIQ_URL, or spark.reliq.secret.url of the "
@@ -60,6 +68,10 @@ class WriteOptions:
     body: str | None  #: "row", "value", or None: `value` if there is such a column
     columns: tuple[str, ...] | None  #: the columns that are options of the message; None: all with the name of one
     rules: Rules
+    transaction: tuple[str, int] | None = None  #: the application and its version, of a write that is made once
+    application: str = ""  #: whose names of jobs for several queues are meant; empty: unknown
+    if_committed: str = "skip"  #: or "fail": whether it is an error that the job was committed before
+    session: str = ""  #: of Spark, as `register` has named it; empty: unknown
     on_handled: str | None = None  #: the queue of a message that follows when every row has been handled
 
 
@@ -72,12 +84,22 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
+class JobsOptions:
+    connection: Connection
+    queue: str  #: empty: of all queues
+
+
+@dataclass(frozen=True)
 class StreamOptions:
     connection: Connection
     keys: QueueKeys
     max_messages: int
     lease: float
     partitions: int | None
+    min_messages: int | None = None  #: of a batch that does not wait for `max_delay`
+    max_delay: float = MAX_DELAY
+    rate: int | None = None  #: messages a second
+    fail_on_loss: bool = False  #: whether a replayed batch with fewer messages than it had is an error
 
 
 class Given:
@@ -93,11 +115,13 @@ class Given:
         url: str | None,
         conf: Mapping[str, str] = {},
         environment: Mapping[str, str] = {},
+        session: str = "",
     ) -> None:
         self._options = {name.lower().replace("_", ""): value for name, value in options.items()}
         self._url = url
         self._conf = conf
         self._given_environment = environment
+        self._session = session
 
     @property
     def _environment(self) -> Mapping[str, str]:
@@ -111,7 +135,7 @@ class Given:
         time_limit = self._duration("timeLimit", values.JOB_TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
         return WriteOptions(
-            self._connection(),
+            self.connection(),
             queue,
             job,
             time_limit,
@@ -119,8 +143,29 @@ class Given:
             self._one_of("body", ("value", "row")),
             self._names("columns"),
             self._rules(queue),
+            self._transaction(job),
+            self._application(),
+            self._one_of("ifCommitted", ("skip", "fail")) or "skip",
+            self._session,
             check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
         )
+
+    def _transaction(self, job: str | None) -> tuple[str, int] | None:
+        """Return application and version, as Delta has them."""
+        application, version = self._options.get("txnappid"), self._whole("txnVersion", MAX_VERSION, 0)
+        if application is None and version is None:
+            return None
+        if not application or version is None:
+            raise InvalidSetting("the options txnAppId and txnVersion belong together: give both")
+        if job is not None:
+            raise InvalidSetting("the options txnAppId and job both say when rows are the same: leave one of them out")
+        if len(application.encode()) > MAX_APPLICATION_BYTES:
+            raise InvalidSetting(f"option txnAppId has more than {MAX_APPLICATION_BYTES} bytes")
+        return application, version
+
+    def _application(self) -> str:
+        known = (self._options.get("application"), *map(self._conf.get, ("spark.reliq.application", "spark.app.name")))
+        return next(filter(None, known), "")
 
     def _rules(self, queue: str | None) -> Rules:
         invalid = self._one_of("invalid", ("fail", "skip", "dead")) or "fail"
@@ -135,26 +180,37 @@ class Given:
             invalid=cast("Invalid", invalid),
             dead_queue=check_name(dead_queue) if invalid == "dead" else "",
             key_as=cast("KeyAs", self._one_of("keyAs", ("order", "header")) or "both"),
+            repeated_headers=cast("RepeatedHeaders", self._one_of("repeatedHeaders", ("refuse", "list")) or "refuse"),
             window=self._duration("dedupWindow", 600.0, 0.001),
             trace=self._trace(),
         )
 
     def for_reading(self) -> ReadOptions:
         self._check(_READ)
-        match self._options.get("state", "ready"):
-            case "ready" | "delayed" | "dead" as state:
-                return ReadOptions(self._connection(), self._keys(), state, self._whole("numPartitions", 100_000))
-            case other:
-                raise InvalidSetting(f"option state is {other!r}: it is ready, delayed or dead")
+        state = cast("State", self._one_of("state", ("ready", "delayed", "dead")) or "ready")
+        return ReadOptions(self.connection(), self._keys(), state, self._whole("numPartitions", 100_000))
+
+    @property
+    def asks_for_jobs(self) -> bool:
+        """Whether a read is of jobs, not of messages."""
+        return self._flag("jobs") or False
+
+    def for_jobs(self) -> JobsOptions:
+        self._check(_JOBS)
+        return JobsOptions(self.connection(), self._keys().queue if "queue" in self._options else "")
 
     def for_streaming(self) -> StreamOptions:
         self._check(_STREAM)
         return StreamOptions(
-            self._connection(),
+            self.connection(),
             self._keys(),
             self._whole("maxMessagesPerBatch", 10_000_000) or MAX_MESSAGES,
             self._duration("lease", LEASE, values.MIN_LEASE_SECONDS),
             self._whole("numPartitions", 100_000),
+            self._whole("minMessagesPerBatch", 10_000_000),
+            self._duration("maxBatchDelay", MAX_DELAY, 0.001),
+            self._whole("maxMessagesPerSecond", 10_000_000),
+            self._flag("failOnDataLoss") or False,
         )
 
     def _check(self, known: tuple[str, ...]) -> None:
@@ -165,7 +221,7 @@ class Given:
                 hint = f"; did you mean {names[near[0]]}?" if near else ""
                 raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
 
-    def _connection(self) -> Connection:
+    def connection(self) -> Connection:
         return Connection(self._where(), eviction_allowed(self._flag("allowEviction"), self._environment))
 
     def _where(self) -> str:
@@ -209,20 +265,20 @@ class Given:
 
     def _one_of(self, name: str, known: tuple[str, ...]) -> str | None:
         text = self._options.get(name.lower())
-        if text is not None and text not in known:
+        if text is not None and text.lower() not in known:
             raise InvalidSetting(f"option {name} is {text!r}: it is {', '.join(known[:-1])} or {known[-1]}")
-        return text
+        return text and text.lower()
 
     def _names(self, name: str) -> tuple[str, ...] | None:
         text = self._options.get(name.lower())
-        return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
+        return None if text is None else tuple(one.strip().lower() for one in text.split(",") if one.strip())
 
-    def _whole(self, name: str, largest: int) -> int | None:
+    def _whole(self, name: str, largest: int, least: int = 1) -> int | None:
         text = self._options.get(name.lower())
         if text is None:
             return None
         value: Any = int(text) if text.strip().isdecimal() else text
-        return values.whole(value, f"option {name}", 1, largest)
+        return values.whole(value, f"option {name}", least, largest)
 
     def _duration(self, name: str, default: float, shortest: float) -> float:
         text = self._options.get(name.lower())

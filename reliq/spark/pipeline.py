@@ -1,4 +1,4 @@
-"""`reliq spark enqueue` and `reliq spark export-dead`: ready-made Spark jobs.
+"""`reliq spark enqueue` and `reliq spark export-dead`: ready-made Spark jobs; and what streams hold.
 
 Runs with plain Python on this machine, and unchanged with spark-submit on a cluster:
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reliq.errors import ReliqError
 from reliq.features.staging.spark.enqueue import add_to as add_enqueue
 from reliq.model.keys import check_name
+from reliq.spark.held import add_to as add_claims
 from reliq.spark.session import Session, common, say
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _as_text(letters: "DataFrame", format: str) -> "DataFrame":
     return letters.selectExpr("id", "cast(value AS string) AS value", headers, *others)
 
 
-PARTS: tuple[Callable[[Any], None], ...] = (add_enqueue, add_export_dead)
+PARTS: tuple[Callable[[Any], None], ...] = (add_enqueue, add_export_dead, add_claims)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

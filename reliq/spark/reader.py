@@ -54,18 +54,10 @@ class ScoreSlice(InputPartition):
 
 @dataclass
 class ReliqReader(DataSourceReader):
-    """The reader: created on the driver, where it takes filters and plans slices; copied to every task."""
+    """The reader: created on the driver, where it plans slices; copied to every task."""
 
     options: ReadOptions
     conditions: list[Condition] = field(default_factory=list)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        for one in filters:
-            condition = condition_of(one)
-            if condition is None:
-                yield one
-            else:
-                self.conditions.append(condition)
 
     def partitions(self) -> Sequence[InputPartition]:
         store = self.options.connection.store()
@@ -77,7 +69,7 @@ class ReliqReader(DataSourceReader):
     def _plan(self) -> Steps[list[InputPartition]]:
         """Plan slices of each partition of the queue: as many of each."""
         queue = self.options.keys.queue
-        names = read_layout((yield ops.partitions(self.options.keys))).every(queue)
+        names = read_layout((yield ops.layout(self.options.keys))).every(queue)
         wanted = self.options.partitions and -(-self.options.partitions // len(names))
         plan = self._plan_ready if self.options.state == "ready" else self._plan_scores
         found: list[InputPartition] = []
@@ -175,6 +167,18 @@ class ReliqReader(DataSourceReader):
         if self.options.state == "dead":
             return batches_of(store, keys, elements, died=times)
         return batches_of(store, keys, elements, due=times)
+
+
+class FilteringReader(ReliqReader):
+    """Takes filters too. Spark refuses it in a session whose setting does not let readers have them."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        for one in filters:
+            condition = condition_of(one)
+            if condition is None:
+                yield one
+            else:
+                self.conditions.append(condition)
 
 
 def _share(wanted: int | None, count: int, total: int) -> int | None:

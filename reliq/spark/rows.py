@@ -58,7 +58,7 @@ class Rows:
         otherwise.
         """
         refused = Refused(self._rules.invalid == "fail", self._where)
-        given = dict(zip(batch.schema.names, batch.columns, strict=True))
+        given = dict(zip(self._layout.names, batch.columns, strict=True))
         fields = self._fields(given, self._readable(given, refused), batch.num_rows, refused)
         queues = self._queues(fields.get("target"), refused)
         problems = refused.problems
@@ -136,12 +136,13 @@ class Rows:
     def _ids(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         if column is None:
             return None
-        self._refuse_nulls("id", column, refused)
         ids = names_of(column)
         fit = pc.match_substring_regex(ids, _IDS)
         if pc.all(fit).as_py() is False:
             refused.each("id", pc.invert(fit), "is invalid", lambda row: _error_of(check_id, ids[row].as_py()))
-        return ids
+        if not ids.null_count:
+            return ids
+        return pc.coalesce(ids, encoding.joined(self._prefix.encode(), encoding.numbers(self.row, len(ids))))
 
     def _keys(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         """Return the ordering keys; None if no row has one."""
@@ -175,13 +176,27 @@ class Rows:
 
     def _one_headers(self, row: int, given: list[Any] | None, key: bytes | None, refused: Refused) -> bytes:
         try:
-            headers = {**self._rules.trace, **{name: _text(value) for name, value in map(_pair, given or ())}}
-            if key is not None:
-                headers["key"] = _text(key)
-            return _encode(check_headers(headers))
+            own: dict[str, list[str]] = {}
+            for name, value in map(_pair, given or ()):
+                own.setdefault(name, []).append(_text(value))
+            if key is not None and _text(key) not in own.get("key", ()):
+                own.setdefault("key", []).append(_text(key))
+            once = {name: self._once(name, values) for name, values in own.items()}
+            return _encode(check_headers({**self._rules.trace, **once}))
         except (InvalidMessage, UnicodeDecodeError) as error:
             refused.one("key" if key is not None and not given else "headers", row, "are invalid", str(error))
             return _encode({})
+
+    def _once(self, name: str, given: list[str]) -> str:
+        """Return the value of a header; of one that is given several times the list of them, if that is asked for."""
+        if len(given) == 1:
+            return given[0]
+        if self._rules.repeated_headers == "list":
+            return msgspec.json.encode(given).decode()
+        raise InvalidMessage(
+            f"header {name!r} is given {len(given)} times, and a message has each once: "
+            'option("repeatedHeaders", "list") keeps the values as a JSON list'
+        )
 
     def _priorities(self, column: pa.Array | None, refused: Refused) -> pa.Array | None:
         if column is None:

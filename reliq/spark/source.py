@@ -18,43 +18,21 @@ from reliq.spark.options import Given
 from reliq.spark.workers import in_worker
 
 
-class ReliqDataSource(StagedWrites, DataSource):
-    """Messages of a Redis server's queues. Everything it is given is checked here, on the driver.
+class _Messages(DataSource):
+    """Reads messages."""
 
-    Options: `queue`; `connection`, where the URL of the Redis server is: `env:NAME`, `file:/path` or `conf:NAME`, read
-    on the driver (`url`, the URL itself, is for one without a password); `allowEviction`.
-
-    Write: columns `value`, and if you like `id`, `key`, `headers`, `delay_ms`; without the option `queue` also `queue`
-    or `topic`, which say where each row goes. `job`: a name under which the same rows are never written twice.
-    `timeLimit`: of a job that died. `maxBody`. `mandatory`: a topic that no queue is bound for fails the job.
-
-    Read: `state` (ready | delayed | dead), `numPartitions`. Never consumes.
-
-    Read as a stream: `maxMessagesPerBatch`, `lease`, `numPartitions`. Consumes: what a micro-batch has read is acked
-    once Spark has committed it.
-    """
-
-    default_url: ClassVar[str | None] = None
-    conf: ClassVar[Mapping[str, str]] = {}  #: the session's settings of reliq, as `register` found them
-    environment: ClassVar[Mapping[str, str]] = {}  #: the variables of reliq in the process that called `register`
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self._given = Given(dict(options), self.default_url, self.conf, self.environment)
-
-    @classmethod
-    def name(cls) -> str:
-        return "reliq"
+    takes_filters: ClassVar[bool] = False  #: whether the session lets readers have filters; else none may ask
+    _given: Given
 
     def schema(self) -> StructType:
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from reliq.spark.reader import ReliqReader
+        from reliq.spark.reader import FilteringReader, ReliqReader
 
         with in_worker():
             check_user_schema(schema)
-            return ReliqReader(self._given.for_reading())
+            return (FilteringReader if self.takes_filters else ReliqReader)(self._given.for_reading())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
@@ -64,3 +42,34 @@ class ReliqDataSource(StagedWrites, DataSource):
 
         check_user_schema(schema)
         return ReliqStreamReader(self._given.for_streaming())
+
+
+class ReliqDataSource(StagedWrites, _Messages):
+    """Messages of a Redis server's queues. Everything it is given is checked here, on the driver.
+
+    Options: `queue`; `connection`, where the URL of the Redis server is: `env:NAME`, `file:/path` or `conf:NAME`, read
+    on the driver (`url`, the URL itself, is for one without a password); `allowEviction`.
+
+    Write: columns `value`, and if you like `id`, `key`, `headers`, `delay_ms`; without the option `queue` also `queue`
+    or `topic`, which say where each row goes. `job`: a name under which the same rows are never written twice.
+    `timeLimit`: of a job that died. `maxBody`. `mandatory`: a topic that no queue is bound for fails the job.
+
+    Read: `jobs`: what jobs have written, else messages: `state` (ready | delayed | dead), `numPartitions`. Consumes
+    nothing.
+
+    Read as a stream: `maxMessagesPerBatch`, `lease`, `numPartitions`. Consumes: what a micro-batch has read is acked
+    once Spark has committed it.
+    """
+
+    default_url: ClassVar[str | None] = None
+    conf: ClassVar[Mapping[str, str]] = {}  #: the session's settings of reliq, as `register` found them
+    session: ClassVar[str] = ""  #: the name that `register` has given the session
+    environment: ClassVar[Mapping[str, str]] = {}  #: the variables of reliq in the process that called `register`
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = Given(dict(options), self.default_url, self.conf, self.environment, self.session)
+
+    @classmethod
+    def name(cls) -> str:
+        return "reliq"

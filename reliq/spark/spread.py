@@ -1,7 +1,7 @@
-"""Which partition of its queue each row goes to: the home of its key; rows without a key are spread evenly."""
+"""Which home of its queue each row goes to: that of its key; rows without a key are spread evenly."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +11,16 @@ from reliq.model.keys import QueueKeys, dedup_digest
 from reliq.model.partitions import Layout, bucket_of_key, homes_of, read_layout
 from reliq.ops import Steps
 
-_SHARE = 100  #: rows; fewer of a batch go to one partition
+_SHARE = 100  #: rows; fewer of a batch go to one home
 _NO_BUCKET = -1
 
 LayoutOf = Callable[[str], Layout]  #: by the name of a queue
 
 
-def read_layouts(queues: set[str]) -> Steps[dict[str, Layout]]:
-    """Return the partitions of these queues, as they are now."""
+def read_layouts(queues: Collection[str]) -> Steps[dict[str, Layout]]:
+    """Return the homes of these queues, as they are now."""
     names = sorted(queues)
-    texts = (yield [ops.partitions(QueueKeys(name)) for name in names]) if names else []
+    texts = (yield [ops.layout(QueueKeys(name)) for name in names]) if names else []
     return {name: read_layout(text) for name, text in zip(names, texts, strict=True)}
 
 
@@ -50,10 +50,10 @@ def _by_value(keys: pa.Array, bucket: Callable[[str], int], otherwise: np.ndarra
 
 
 class Spread:
-    """Spreads the rows of one task over the partitions of their queues.
+    """Spreads the rows of one task over the homes of their queues.
 
-    `layout_of`: the partitions of a queue; asked once for each. `task`: the number of the task, so that tasks begin
-    with different partitions.
+    `layout_of`: the homes of a queue; asked once for each. `task`: the number of the task, so that tasks begin
+    with different ones.
     """
 
     def __init__(self, layout_of: LayoutOf, task: int) -> None:
@@ -63,7 +63,7 @@ class Spread:
         self._homes: dict[str, np.ndarray] = {}
 
     def shares(self, queue: str, rows: np.ndarray | None, buckets: Buckets) -> Iterator[tuple[str, np.ndarray | None]]:
-        """Yield partitions of a queue, each with its share of these rows; None = all rows."""
+        """Yield homes of a queue, each with its share of these rows; None = all rows."""
         layout = self._layout_of(queue)
         if layout.count == 1 and not layout.moving:
             yield queue, rows
@@ -83,7 +83,7 @@ class Spread:
         return self._homes[queue]
 
     def _evenly(self, queue: str, layout: Layout, rows: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield equal shares of rows without a key, for as many partitions as are worth it, the next ones in turn."""
+        """Yield equal shares of rows without a key, for as many homes as are worth it, the next ones in turn."""
         if not len(rows):
             return
         names = layout.names(queue)
@@ -96,7 +96,7 @@ class Spread:
 
 
 def homes_in(layout: Layout) -> np.ndarray:
-    """Return the place of the home of each bucket among all partitions of a layout.
+    """Return the place of the home of each bucket among all homes of a layout.
 
     While keys are moving it is the former home, as for a producer: rows wait there behind the messages of their key,
     and a monitor takes those on that have waited until the former home has no other.

@@ -1,4 +1,4 @@
-"""Claims of a stream from all partitions of its queue: a micro-batch has messages of each that has some."""
+"""Claims of a stream from all homes of its queue: a micro-batch has messages of each that has some."""
 
 import time
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from reliq.model.stats import age_of_oldest
 from reliq.ops import Steps
 from reliq.spark.claims import Claims, consumer_of
 
-_FRESH = 1.0  #: seconds for which the partitions that were read last are those of the queue
-_REST = 0.2  #: seconds until several partitions that were all empty are looked at again
+_FRESH = 1.0  #: seconds for which the homes that were read last are those of the queue
+_REST = 0.2  #: seconds until several homes that were all empty are looked at again
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class StreamClaims:
         self._every = [self._first]
         self._read_at = self._empty_at = float("-inf")
 
-    def _partitions(self) -> Steps[list[Claims]]:
-        """Return the partitions that may have messages."""
+    def _homes(self) -> Steps[list[Claims]]:
+        """Return the homes that may have messages."""
         if time.monotonic() - self._read_at > _FRESH:
             first = self._first
-            names = read_layout((yield ops.partitions(first.keys))).every(first.keys.queue)
+            names = read_layout((yield ops.layout(first.keys))).every(first.keys.queue)
             self._every = [first, *(Claims(QueueKeys(name), first.lease) for name in names[1:])]
             self._read_at = time.monotonic()
         return self._every
@@ -45,7 +45,7 @@ class StreamClaims:
         """Whether a claim may find messages."""
         if time.monotonic() - self._empty_at < _REST:
             return False
-        every = yield from self._partitions()
+        every = yield from self._homes()
         found = any((yield [ops.list_length(one.keys.messages) for one in every]))
         self._note_empty(not found)
         return found
@@ -55,13 +55,13 @@ class StreamClaims:
             self._empty_at = time.monotonic()
 
     def claim(self, stream: str, batch: int, most: int) -> Steps[dict[str, int]]:
-        """Claim up to `most` messages as this batch; return how many of each partition.
+        """Claim up to `most` messages as this batch; return how many of each home.
 
         If the batch has messages, claimed before a crash, these are it.
         """
         if time.monotonic() - self._empty_at < _REST:
             return {}
-        every = yield from self._partitions()
+        every = yield from self._homes()
         consumer = consumer_of(stream, batch)
         counts = yield [
             *(ops.held_count(one.keys, consumer) for one in every),
@@ -81,9 +81,9 @@ class StreamClaims:
         return found
 
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[tuple[str, int, int]]]:
-        """Renew the leases of batches that are to run; return partition, batch and messages of each that has some."""
+        """Renew the leases of batches that are to run; return home, batch and messages of each that has some."""
         found = []
-        for one in (yield from self._partitions()):
+        for one in (yield from self._homes()):
             lengths = yield from one.resume(stream, batches)
             found += [(one.keys.queue, batch, length) for batch, length in zip(batches, lengths, strict=True) if length]
         return found
@@ -91,20 +91,20 @@ class StreamClaims:
     def ack(self, stream: str, up_to: int) -> Steps[int]:
         """Ack all batches up to this one; return how many messages."""
         acked = 0
-        for one in (yield from self._partitions()):
+        for one in (yield from self._homes()):
             acked += yield from one.ack(stream, up_to)
         return acked
 
     def ready(self) -> Steps[int]:
         """Return how many messages are ready, of all priorities, with those behind others of their key."""
-        every = yield from self._partitions()
+        every = yield from self._homes()
         return sum((yield [op for one in every for op in ops.ready_lengths(one.keys)]))
 
     def backlog(self) -> Steps[Backlog]:
         """Return what is left in the queue."""
         now = yield ops.server_time()
         found = Backlog(0, 0, 0.0)
-        for one in (yield from self._partitions()):
+        for one in (yield from self._homes()):
             keys = one.keys
             *ready, delayed, oldest = yield [
                 *ops.ready_lengths(keys),

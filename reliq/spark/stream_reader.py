@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -10,11 +11,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from reliq.client.heartbeat import Heartbeat
+from reliq.errors import LeaseLost
 from reliq.model.keys import QueueKeys
 from reliq.protocol.lease import Lease
 from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
+from reliq.spark.pace import Pace
 from reliq.spark.stream_claims import StreamClaims
 from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
@@ -52,6 +55,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._claims = StreamClaims(options.keys, options.lease)
+        self._pace = Pace(options.rate, options.min_messages, options.max_delay)
         self._acked = 0  #: the last batch known to be acked
         self._first: int | None = None  #: messages that the first batch may claim, until it has
         self._budget: int | None = None  #: messages that Trigger.AvailableNow has left to claim
@@ -88,13 +92,24 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = start["batch"] + 1
         self.commit(start)
         most = _UNBOUNDED if isinstance(limit, ReadAllAvailable) else cast("ReadMaxRows", limit).max_rows
-        if self._budget is not None:
-            most = min(most, self._budget)
+        most = self._within_pace(most)
         if batch == 1:
             self._first = most
             return {**start, "batch": 1} if most and self._store.run(self._claims.has_some()) else start
+        if not most:
+            return start
         messages = self._claim(start["stream"], batch, most)
         return {**start, "batch": batch, "messages": messages} if messages else start
+
+    def _within_pace(self, most: int) -> int:
+        """Return how many of `most` messages the next batch may have; 0: not now."""
+        if self._budget is not None:  # its last batch has fewer messages, and an empty one is its end
+            most = min(most, self._budget)
+            while most and not self._pace.room(most):
+                time.sleep(self._pace.until_room())
+        elif self._pace.wants_more and self._pace.waits(self._store.run(self._claims.ready())):
+            return 0
+        return self._pace.room(most)
 
     def _claim(self, stream: str, batch: int, most: int) -> int:
         """Claim up to `most` messages as this batch; return how many."""
@@ -102,6 +117,8 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         messages = sum(claimed.values())
         if self._budget is not None:
             self._budget = max(0, self._budget - messages)
+        if messages:
+            self._pace.claimed(messages)
         for queue in claimed:
             self._keep(queue, stream, batch)
         return messages
@@ -115,11 +132,13 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = self._store.run(self._claims.resume(stream, batches))
         left = sum(length for _, batch, length in there if batch == end["batch"])
         if batches and left < end["messages"]:
-            log.warning(
-                "micro-batch %d had %d messages and has %d: the stream was away for longer than its lease of %g s, "
-                "the others are back in the queue and come again",
-                end["batch"], end["messages"], left, self._options.lease,
-            )  # fmt: skip
+            text = (
+                f"micro-batch {end['batch']} had {end['messages']} messages and has {left}: the stream was away for "
+                f"longer than its lease of {self._options.lease:g} s, the others are back in the queue and come again"
+            )
+            if self._options.fail_on_loss:
+                raise LeaseLost(f'{text}; option("failOnDataLoss", "false") lets the query go on without them')
+            log.warning(text)
         for queue, batch, _ in there:
             self._keep(queue, stream, batch)
         return [
@@ -170,4 +189,4 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, lease: Lease) -> None:
         self._leases = [one for one in self._leases if one is not lease]
-        log.warning("the lease of %s ran out: its messages are back in the queue and come again", lease.consumer)
+        log.warning("the lease of %s ran out: its messages are back in the queue", lease.consumer)

@@ -1,41 +1,37 @@
-"""Targets of rows: one queue, the queue named by a column, or all queues bound to a topic."""
+"""Targets of rows: one queue, the queue named by a column, or those that a routing column stands for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reliq.errors import InvalidSetting, Unroutable
+from reliq.errors import InvalidSetting
+from reliq.features.topics.spark import TOPIC
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_name
 from reliq.model.partitions import Layout
-from reliq.model.routing import Routes, check_routing_key
 from reliq.ops import Steps
-from reliq.protocol.topics import read_routes
+from reliq.spark.routing import Column, Routing
 from reliq.spark.spread import read_layouts
+
+#: The routing columns of features.
+ROUTING: tuple[Column, ...] = (TOPIC,)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The targets of a job, with bindings; determined once on the driver, so a repeated task decides the same."""
+    """The targets of a job; determined once on the driver, so a repeated task decides the same."""
 
     queue: str = ""  #: for all rows; if empty, `column` decides for each row
     column: str = ""  #: queue or topic
-    routes: Routes | None = None
-    alternate: str | None = None  #: for rows with a topic that no queue is bound to
-    mandatory: bool = False  #: whether such rows are refused
-    layouts: Mapping[str, Layout] = field(default_factory=dict)  #: the partitions of all queues known to the driver
+    routing: Routing | None = None
+    layouts: Mapping[str, Layout] = field(default_factory=dict)  #: the homes of all queues known to the driver
 
     @property
     def home(self) -> JobKeys:
-        """The keys for the record of the job: those of its queue, however many partitions that has."""
+        """The keys for the record of the job: those of its queue, however many homes that has."""
         return QueueKeys(self.queue) if self.queue else SEVERAL
 
     def of(self, value: str) -> tuple[str, ...]:
         """Return the queues for a row with this value in the column; raises InvalidName, Unroutable."""
-        if self.routes is None:
-            return (check_name(value),)
-        queues = self.routes.match(check_routing_key(value))
-        if not queues and self.mandatory:
-            raise Unroutable(f"no queue is bound to a pattern that matches {value!r}")
-        return queues or ((self.alternate,) if self.alternate else ())
+        return (check_name(value),) if self.routing is None else self.routing.of(value)
 
 
 def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
@@ -47,7 +43,8 @@ def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
         raise InvalidSetting("column `topic` routes the rows to queues, option queue names one: leave one of them out")
     if queue is None and names >= {"topic", "queue"}:
         raise InvalidSetting("columns `topic` and `queue` both say where the rows go: drop one of them")
-    column = next((one for one in ("topic", "queue") if queue is None and one in names), "")
+    known = (*(one.name for one in ROUTING), "queue")
+    column = next((one for one in known if queue is None and one in names), "")
     if queue is None and not column:
         raise InvalidSetting('name the queue: .option("queue", "orders"), or a column `queue` or `topic`')
     if mandatory and column != "topic":
@@ -56,10 +53,10 @@ def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
 
 
 def targets(queue: str | None, column: str, mandatory: bool) -> Steps[Targets]:
-    """Return the targets with the current bindings and partitions."""
-    if column != "topic":
-        layouts = yield from read_layouts({queue} if queue else set())
-        return Targets(queue or "", column, layouts=layouts)
-    routes, alternate = yield from read_routes()
-    bound = routes.queues | ({alternate} if alternate else set())
-    return Targets("", column, routes, alternate, mandatory, (yield from read_layouts(bound)))
+    """Return the targets with the current bindings and layouts."""
+    for one in ROUTING:
+        if one.name == column:
+            routing = yield from one.read(mandatory)
+            return Targets("", column, routing, (yield from read_layouts(routing.queues)))
+    layouts = yield from read_layouts({queue} if queue else set())
+    return Targets(queue or "", column, layouts=layouts)

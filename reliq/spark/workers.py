@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from reliq import ops
 from reliq.errors import ReliqError
 from reliq.spark.options import Connection
 from reliq.transport.store import Store
@@ -31,9 +32,15 @@ def in_worker() -> Iterator[None]:
 def store_of(connection: Connection) -> Store:
     """Return the store of this worker for a server. The next task uses its connection again.
 
-    To connect takes longer than to stage a small partition. Spark ends workers that have been idle for a minute.
+    To connect takes longer than to stage a few rows. Spark ends workers that have been idle for a minute.
     """
     return connection.store()
+
+
+@functools.lru_cache(maxsize=4096)
+def announce(connection: Connection, run: str, queue: str) -> None:
+    """Make a queue known to monitors, once for all tasks of a job's run in this worker."""
+    store_of(connection).call(ops.announce(queue))
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     read,
+    to_repeat,
     unknown_in_transaction,
     unknown_scripts,
     waits,
@@ -71,7 +72,7 @@ class AioConnection:
             await self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):
             await self._exchange(loading(request))
-            replies = await self._exchange(commands_of(request))
+            raise to_repeat(request, replies)
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = await self.follow(node, request, place)

@@ -34,7 +34,7 @@ def read(request: Request, replies: list[Any]) -> Any:
                 return None
             for one in answer:
                 if isinstance(one, Exception):
-                    raise translated(one)
+                    raise _refused(request, replies, translated(one))
             return [op.read(one) for op, one in zip(request.ops, answer, strict=True)]
         case Sleep():
             return None
@@ -57,8 +57,16 @@ def carried_out_in_part() -> OutcomeUnknown:
 
 
 def carried_out(request: Request, replies: Sequence[Any]) -> bool:
-    """Whether any op of a request changed something, judged by the replies."""
-    if isinstance(request, (Op, Watch, Transaction, Sleep)):
+    """Whether any op of a request changed something, judged by the replies.
+
+    In a transaction that can be repeated, it is the last op that counts: those before it only store what it refers to.
+    """
+    if isinstance(request, Transaction):
+        if not isinstance(replies[-1], list):
+            return False
+        start = -1 if request.repeatable else 0
+        request, replies = request.ops[start:], replies[-1][start:]
+    if isinstance(request, (Op, Watch, Sleep)):
         return False
     return any(_changes(op) and not isinstance(reply, Exception) for op, reply in zip(request, replies, strict=True))
 
@@ -127,6 +135,17 @@ def unknown_in_transaction(request: Request, replies: list[Any]) -> bool:
     if not isinstance(request, Transaction) or not request.repeatable:
         return False
     return isinstance(replies[-1], list) and bool(unknown_scripts(replies[-1]))
+
+
+def to_repeat(request: Request, replies: list[Any]) -> TryAgain:
+    """Return the error for a transaction that ran without a script, which is loaded by now.
+
+    An error rather than a second try on the spot: `CallRetry` then knows that the other scripts may have enqueued the
+    messages, and a refusal of the second try leaves the outcome unknown.
+    """
+    error = TryAgain("it did not know a script")
+    error.loaded, error.sent = True, carried_out(request, replies)
+    return error
 
 
 def waits(request: Request) -> bool:

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq import forks
 from reliq.errors import ReliqError
@@ -17,17 +17,20 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     read,
+    to_repeat,
     unknown_in_transaction,
     unknown_scripts,
     waits,
 )
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
 from reliq.transport.introduction import Identity, introduced, introduction
-from reliq.transport.notices import Notices
 from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
+
+if TYPE_CHECKING:
+    from reliq.transport.notices import Notices  # only monitors have them
 
 T = TypeVar("T")
 
@@ -107,7 +110,7 @@ class Connection:
             self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):
             self._exchange(loading(request))
-            replies = self._exchange(commands_of(request))
+            raise to_repeat(request, replies)
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = self.follow(node, request, place)

@@ -38,10 +38,12 @@ class TryAgain(Exception):
     """The server refused temporarily: it is loading, failing over, or misses its replicas.
 
     `sent`: it refused a part of the request and carried out another part. `elsewhere`: another server is or will be
-    responsible; the same host name may already lead to it. `moving`: only the slot of a key is moving.
+    responsible; the same host name may already lead to it. `moving`: only the slot of a key is moving. `loaded`: it did
+    not know a script, and knows it now; the next try does not count as a repetition.
     """
 
     node = ""  #: host:port of the node of a cluster
+    loaded = False
 
     def __init__(self, cause: str, elsewhere: bool = False, moving: bool = False) -> None:
         super().__init__(cause)

@@ -1,7 +1,7 @@
 """Introduction of a named connection: it sets its name and ends the previous connection.
 
 A request sent on a lost connection may still reach the server: from a half-open connection, or by a retransmitted
-segment after a network partition. A claim would then move messages without its consumer knowing. So the new connection
+segment after a cut of the network. A claim would then move messages without its consumer knowing. So the new connection
 of a consumer first makes the server close the previous one by its id; afterwards nothing sent there is carried out.
 No I/O; the connections send these commands.
 """

@@ -38,8 +38,10 @@ class CallRetry:
         self._node = failure.node
         pause = next(self._pauses)
         given_up = isinstance(failure, ConnectionLost) and failure.given_up
-        hopeless = given_up or self._watching or (self._sent and not self._may_repeat) or self._retries <= 0
-        self._retries -= 1
+        loaded = isinstance(failure, TryAgain) and failure.loaded
+        used_up = self._retries <= 0 and not loaded
+        hopeless = given_up or self._watching or (self._sent and not self._may_repeat) or used_up
+        self._retries -= not loaded
         if hopeless or time.monotonic() + pause > self._until:
             raise self._out_of_tries(failure)
         return pause

@@ -22,6 +22,7 @@ from reliq.model.breaker import Breaker
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
+from reliq.model.worker import Doing
 from reliq.ops import Destination, Move, Settled
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
@@ -64,6 +65,7 @@ class Exchange:
         """`on_dead` is called for each message that this worker has made a dead letter."""
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
         self.steps.keeps_marks = True
+        self.steps.doing = Doing()
         self.steps.hold_at_most(values.HOLD_BYTES)
         self.reports = FlowReports(self.steps, breaker)
         self.hold = self.reports.hold
@@ -273,7 +275,9 @@ class Exchange:
     def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
         for element in elements:
             with contextlib.suppress(Undecodable):  # the monitor makes it a dead letter
-                yield element, Message.decode(self.steps.keys.queue, element)
+                message = Message.decode(self.steps.keys.queue, element)
+                message.holder = self.steps  # which knows what was reported about it
+                yield element, message
 
     def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
         return drained(self._acks), drained(self._moves)

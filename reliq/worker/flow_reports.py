@@ -74,11 +74,11 @@ class FlowReports:
             return
         queue = self._steps.keys.queue
         if now == "closed":
-            log.info("breaker_closed queue=%s: the probe passed, messages are given out again", queue)
+            log.info("breaker_closed queue=%s: the probe passed, messages start again", queue)
         elif before == "half_open":
             log.warning("breaker_open queue=%s: the probe failed, and went back uncharged", queue)
         else:
-            log.warning("breaker_open queue=%s: too many runs failed; it gives out nothing until a probe passes", queue)
+            log.warning("breaker_open queue=%s: too many runs failed; no message starts until a probe passes", queue)
 
 
 def _passed(move: Move) -> bool:

@@ -51,6 +51,7 @@ class Runner:
         self._exchange = exchange
         self._steps = exchange.steps
         self._steps.handles = self.running.__contains__
+        self._steps.run_over = self._run_over
         self._owner = owner
         self._process = _process()
 
@@ -117,7 +118,13 @@ class Runner:
             return None
         return after_return(message, result)
 
-    def _after_error(self, message: Message, error: BaseException) -> Move:
+    def _run_over(self, message: Message) -> None:
+        """Note that a script has moved a message whose handler runs: nothing of what that does now is settled."""
+        self.handled += self.running.pop(message.element, None) is not None
+
+    def _after_error(self, message: Message, error: BaseException) -> Move | None:
+        if message.element not in self.running:
+            return None
         if message.cancelled:
             return cancelled(message)
         if isinstance(error, Retry) and error.scope != "message" and error.delay:
@@ -169,7 +176,7 @@ class Runner:
             if message.redelivered:
                 self._store.call(ops.mark_tried(keys, consumer, message.tag), timeout=0)
         except ReliqError as error:
-            log.warning("queue=%s id=%s starts unmarked: %s", keys.queue, message.id, error)
+            log.warning("queue=%s id=%s starts without its mark in Redis: %s", keys.queue, message.id, error)
         try:
             self._store.run(self._steps.lives.begin(message), timeout=0)
             if message.redelivered:

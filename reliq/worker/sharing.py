@@ -94,10 +94,10 @@ class Sharing:
 
     def _learn(self) -> Steps[None]:
         """Read the layout and, with partitions, say that this process is there and read who else is."""
-        text, owners = (yield ops.partitions(self._keys)), [self._owner]
+        text, owners = (yield ops.layout(self._keys)), [self._owner]
         if read_layout(text).several:
             served = yield ops.serve(self._keys, self._owner, _SILENT)
-            text, owners = served.partitions, served.owners
+            text, owners = served.layout, served.owners
         layout = read_layout(text)
         if (layout, owners) != (self._layout, self._owners):
             self._layout, self._owners = layout, owners

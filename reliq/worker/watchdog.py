@@ -38,7 +38,7 @@ class Watchdog(threading.Thread):
                     outage.failed(error)
                     self._stopping.wait(_ERROR_PAUSE)
                 except Exception:
-                    log.exception("watch queue=%s failed; it is watched again", loop.runner.handler.queue)
+                    log.exception("watch queue=%s failed; retrying", loop.runner.handler.queue)
                     self._connection.close()
                     self._stopping.wait(_ERROR_PAUSE)
         self._connection.close()

@@ -6,8 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Any
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat
@@ -16,10 +16,10 @@ from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.features.prepared.worker import CheckBacks
 from reliq.features.schedules.worker import DefinedSchedules
+from reliq.features.topics.worker import Broadcasts
 from reliq.model.handlers import Handler, Handlers
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, connection_name, new_owner, process_of
-from reliq.model.life import DONE
 from reliq.observability.histograms import Measurements
 from reliq.ops.topology import Node
 from reliq.protocol.lease import Lease
@@ -28,7 +28,6 @@ from reliq.runtime import startup, tracing
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.process import this_process
 from reliq.transport.store import Store
-from reliq.worker.broadcasts import Broadcasts
 from reliq.worker.calling import called
 from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
@@ -46,7 +45,8 @@ from reliq.worker.watchdog import Watchdog
 log = logging.getLogger("reliq.worker")
 
 #: What features do in each worker process.
-COMPANIONS: tuple[type[Companion], ...] = (DefinedSchedules, CheckBacks)
+COMPANIONS: tuple[type[Companion], ...] = (Broadcasts, DefinedSchedules, CheckBacks)
+_KEEP_EVERY = 2.0  #: seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Worker:
         self._threads = ThreadPool(options.threads)
         self._asyncio: EventLoop | None = None
         self._shared = Shared(measurements)
-        instance = {one.of(self._owner): one.pattern for one in handlers.broadcasts}
-        self._broadcasts = Broadcasts(store, {handler.queue: pattern for handler, pattern in instance.items()})
+        self._companions = [companion(store, handlers, self._owner) for companion in COMPANIONS]
+        own = [handler for companion in self._companions for handler in companion.own]
         self._handlers = handlers
         self._options = options
         self._watches: dict[Node | None, Watch] = {}
@@ -95,11 +95,10 @@ class Worker:
         self._sharings = {
             handler: Sharing(handler.queue, self._owner, store.node_of, self._not_known_empty) for handler in handlers
         }
-        self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *instance)]
+        self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *own)]
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
         self._watchdog = Watchdog(store, self._loops, self._owner)
-        self._companions = [companion(store, handlers) for companion in COMPANIONS]
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -154,7 +153,6 @@ class Worker:
             return 1
         if self._stops:
             return 0
-        self._broadcasts.keep()
         for companion in self._companions:
             companion.start()
         self._heartbeat.start()
@@ -170,9 +168,8 @@ class Worker:
             # With a timeout: a signal delivered to another thread is handled when this one wakes.
             self._wake.wait(LOOK_EVERY)
             self._wake.clear()
-            if time.monotonic() - kept_at >= self._broadcasts.every:
+            if time.monotonic() - kept_at >= _KEEP_EVERY:
                 kept_at = time.monotonic()
-                self._broadcasts.keep()
                 for companion in self._companions:
                     companion.keep()
         return self._shut_down()
@@ -240,7 +237,6 @@ class Worker:
 
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
-        self._broadcasts.end()
         for companion in self._companions:
             companion.stop()
         log.info("stopping worker=%s", self._owner)
@@ -269,7 +265,7 @@ class Worker:
         connection = self._store.connection(connection_name(self._owner))
         for loop, thread in self._threads_of_loops.items():
             if thread.is_alive():
-                log.warning("grace_over queue=%s: hands back the messages whose handlers still run", _queue(loop))
+                log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
                 try:
                     loop.runner.abandon()
                     loop.exchange.hand_back(connection)
@@ -302,13 +298,12 @@ class Worker:
             one.runner.paused = self._paused
         self._wake.set()
 
-    def _report(self, steps: ops.Steps[None]) -> Awaitable[None]:
+    def _report(self, steps: ops.Steps[Any]) -> Any:
         """Store what a handler reports, in its thread."""
-        self._store.run(steps)
-        return DONE
+        return self._store.run(steps)
 
-    async def _report_async(self, steps: ops.Steps[None]) -> None:
-        await asyncio.to_thread(self._store.run, steps)
+    async def _report_async(self, steps: ops.Steps[Any]) -> Any:
+        return await asyncio.to_thread(self._store.run, steps)
 
     def _lost(self, lease: Lease) -> None:
         for loop in list(self._loops):

@@ -15,6 +15,8 @@ from reliq.cli.trials.processes import WorkerProcess, stop_all
 from reliq.model.keys import QueueKeys
 from tests.support.workers import ROOT, eventually
 
+pytestmark = pytest.mark.campaign
+
 KEYS = QueueKeys("q")
 LEASE = 2.0
 

@@ -11,6 +11,8 @@ from reliq.cli.trials.processes import WorkerProcess
 from reliq.ops import command
 from tests.support.workers import eventually, process
 
+pytestmark = pytest.mark.campaign
+
 SMALL = ("--workers", "3", "--pauses", "1", "--lease", "1", "--json")
 
 
@@ -75,7 +77,7 @@ def test_when_the_time_is_up_what_is_still_in_the_queue_is_not_lost(app):
 def test_a_worker_that_cannot_run_ends_it_with_what_it_said(app, monkeypatch, capsys):
     monkeypatch.setattr("reliq.cli.trials.chaos._WORK", "no number")
     assert main.main(["chaos", "--messages", "10", "--url", app.url]) == 1
-    assert "a worker ended by itself" in capsys.readouterr().err
+    assert "a worker ended unexpectedly" in capsys.readouterr().err
     assert keys(app) == set()
     assert [one.name for one in threading.enumerate() if one.name == "reliq-monitor"] == []
 

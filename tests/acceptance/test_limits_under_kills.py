@@ -12,6 +12,8 @@ SHOP = """
 import time
 import reliq
 
+pytestmark = pytest.mark.campaign
+
 app = reliq.Reliq()
 
 

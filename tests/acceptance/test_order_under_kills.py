@@ -12,6 +12,8 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from tests.support.workers import ROOT, eventually, process
 
+pytestmark = pytest.mark.campaign
+
 KEYS_OF_ORDER = [f"customer-{number}" for number in range(20)]
 
 

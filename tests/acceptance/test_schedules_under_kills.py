@@ -9,7 +9,11 @@ from collections import Counter
 from datetime import datetime
 from itertools import pairwise
 
+import pytest
+
 from tests.support.workers import eventually, process
+
+pytestmark = pytest.mark.campaign
 
 SCHEDULES = 50
 KILLS = 12

@@ -18,6 +18,7 @@ from tests.support.workers import ROOT
 
 PACKAGES = {
     "reliq": "reliq",
+    "pyspark_reliq": "pyspark_reliq",
     "monitor/reliq_monitor": "reliq_monitor",
     "api/reliq_api": "reliq_api",
     "api/reliq_sqs": "reliq_sqs",

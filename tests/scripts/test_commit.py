@@ -5,6 +5,7 @@ import pytest
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.features.staging import ops as stage_ops
+from reliq.features.staging.model import Share, Summary, encode
 from reliq.features.staging.ops import Staged
 from reliq.model.element import Extra, first_element_apart, new_reference
 from reliq.model.keys import dedup_digest
@@ -18,7 +19,9 @@ def commit(world, run="r1", stream="", epoch=0):
 
 
 def roll(world, part="p", dedup=()):
-    return world.run(stage_ops.commit_roll("j", Staged(KEYS, part), dedup))
+    """Roll a chunk; return how many messages moved, and how many chunks are left."""
+    moved, left, _ = world.run(stage_ops.commit_roll("j", Staged(KEYS, part), dedup))
+    return moved, left
 
 
 def chunk_of(*names) -> bytes:
@@ -208,3 +211,39 @@ def test_staging_is_refused_when_memory_is_full_and_leaves_nothing(world):
     finally:
         world.redis.config_set("maxmemory", 0)
     assert keys_of(world) == {}
+
+
+def test_versions_of_an_application_are_committed_in_rising_order_beside_the_epochs_of_streams(world):
+    answers = []
+    for version, versions in ((7, True), (7, True), (6, True), (0, False), (8, True)):
+        world.redis.delete(KEYS.job("j"))
+        world.run(stage_ops.stage_open(KEYS, "j", "r1", DAY))
+        answers.append(world.run(stage_ops.commit(KEYS, "j", "r1", b"", 3, 60, "shop", version, versions)))
+    assert answers == ["committed", "repeated", "repeated", "committed", "committed"]
+    assert world.run(stage_ops.last_version(KEYS, "shop")) == 8
+    assert world.run(stage_ops.last_version(KEYS, "other")) is None
+
+
+def test_the_latest_hundred_jobs_that_have_ended_say_what_they_have_written(world):
+    about = Summary(rows=3, queues={"q": Share(2, 99)})
+    for number in range(102):
+        world.redis.delete(KEYS.job("j"))
+        world.run(stage_ops.stage_open(KEYS, "j", "r1", DAY))
+        world.run(stage_ops.commit(KEYS, "j", "r1", b"", number, 60, about=encode(about)))
+        world.run(stage_ops.count_duplicates(KEYS, "j", "q", number))
+        assert world.run(stage_ops.duplicates(KEYS, "j")) == {"q": number}
+        assert clear(world) == 0
+    latest, *others = world.run(stage_ops.ended_jobs(KEYS, 1000))
+    assert (len(others), others[-1].deduplicated) == (99, {"q": 2})
+    assert (latest.name, latest.deduplicated, latest.about) == ("j", {"q": 101}, about)
+    assert latest.opened <= latest.committed <= latest.ended
+
+
+def test_a_job_that_is_aborted_or_says_nothing_is_not_among_them(world):
+    stage(world)
+    commit(world)
+    assert clear(world, "p") == 0
+    stage(world, job="k")
+    world.run(stage_ops.stage_abort(KEYS, "k", "r1"))
+    world.run(stage_ops.stage_clear(KEYS, "k", "r1", 60, [Staged(KEYS, "p")]))
+    assert world.run(stage_ops.ended_jobs(KEYS, 10)) == []

@@ -28,6 +28,7 @@ from reliq.features.cycle.ops import Member
 from reliq.features.schedules import ops as schedule_ops
 from reliq.features.schedules.duty import prepared
 from reliq.features.schedules.model import Definition, State
+from reliq.features.topics import ops as topic_ops
 from reliq.features.tracking import ops as track_ops
 from reliq.features.tracking.ops import Wanted
 from reliq.model.breaker import Breaker
@@ -252,7 +253,7 @@ class Queues(RuleBasedStateMachine):
     @rule(key=st.sampled_from([*ORDER_KEYS, None]))
     def publish(self, key):
         message = self.new(key)
-        if self.attempt(ops.publish(QUEUES, message.id, message.element(0), 0.0, "", 0)) and key:
+        if self.attempt(topic_ops.publish(QUEUES, message.id, message.element(0), 0.0, "", 0)) and key:
             for keys in QUEUES:
                 self.sent[keys.queue, key].append(message.body)
 

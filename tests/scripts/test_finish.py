@@ -7,7 +7,7 @@ from tests.support.state import HOUR, KEYS
 
 
 def finish(world):
-    return world.run(ops.finish(KEYS, "h", 60.0))
+    return world.run(ops.forget(KEYS, "h", leaving=True, settled_for=60.0))
 
 
 def test_a_lease_that_holds_nothing_ends_and_is_remembered(world):

@@ -106,7 +106,7 @@ def test_a_partition_that_knows_a_later_layout_keeps_it(world):
 
 
 def test_the_first_partition_compares_with_the_layout_of_the_queue_that_it_has(world):
-    world.run(ops.store_partitions(KEYS, '{"version":5}'))
+    world.run(ops.store_layout(KEYS, '{"version":5}'))
     become(world, home=False, version=4)
     promoted(world, "a")
     assert places(world) == {"messages": "a"}
@@ -120,8 +120,6 @@ def test_a_partition_that_its_server_does_not_know_takes_nothing(world):
     entry = Entry("b", keyed("b", "k"), 0.0, None, 0.0)
     answer = world.run(ops.enqueue(PARTITION, elements("a"), [entry]))
     assert (answer.status, answer.moved) == ("moved", {-1, 0})
-    answer = world.run(ops.publish([PARTITION], "c", element("c"), 0.0, "p", 2))
-    assert (answer.status, answer.moved) == ("moved", [0])
     world.run(ops.take_in(PARTITION, ops.Homes(bitmap([BUCKET]), 1), retired=False))
     assert world.run(ops.push(PARTITION, elements("a"), "p", 3, world.now)) == 1
     assert world.run(ops.enqueue(PARTITION, (), [entry], version=1)).status == "ok"

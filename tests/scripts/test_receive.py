@@ -71,7 +71,7 @@ def test_deleting_is_once(held: World):
 def test_a_message_is_ready_again_after_its_time(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     due(held, "a2")
-    returned, next_due = held.run(own.return_due(KEYS, 10))
+    returned, next_due, _ = held.run(own.return_due(KEYS, 10))
     assert returned == 1
     assert 0 < next_due <= 60_000
     assert flying(held) == {"b2": 60}
@@ -88,16 +88,24 @@ def test_at_most_so_many_return_at_once(held: World):
 
 def test_the_time_of_each_message_changes_alone(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
-    changes = [(flight("a").name, 300.0), (flight("b").name, 0.0), (flight("z").name, 5.0)]
+    changes = [(flight("a").name, 300.0, ""), (flight("b").name, 0.0, ""), (flight("z").name, 5.0, "")]
     assert held.run(own.set_visibility(KEYS, changes)) == "ddu"
     assert flying(held) == {"a2": 300}
     assert state(held)["messages"] == "b2 c"
 
 
+def test_the_time_of_a_message_that_is_ready_again_is_over(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    due(held, "a2")
+    held.run(own.return_due(KEYS, 10))
+    assert held.run(own.set_visibility(KEYS, [(flight("a").name, 300.0, "")], late=True)) == "e"
+    assert flying(held) == {"b2": 60}
+
+
 def test_a_time_that_is_over_is_not_prolonged_and_deletes_nothing_unless_late(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     due(held, "a2")
-    assert held.run(own.set_visibility(KEYS, [(flight("a").name, 5.0)])) == "e"
+    assert held.run(own.set_visibility(KEYS, [(flight("a").name, 5.0, "")])) == "e"
     assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=False)) == "e"
     assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=True)) == "d"
     assert flying(held) == {"b2": 60}
@@ -142,10 +150,10 @@ def test_a_former_receipt_is_of_no_use_but_late(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     received_again(held)
     former = flight("a").name
-    assert held.run(own.set_visibility(KEYS, [(former, 300.0)])) == "u"
+    assert held.run(own.set_visibility(KEYS, [(former, 300.0, "")])) == "u"
     assert held.run(own.delete_received(KEYS, [(former, "")], late=False)) == "e"
     assert held.run(own.delete_received(KEYS, [(former, "")], late=True)) == "u"
-    assert held.run(own.set_visibility(KEYS, [(former, 300.0)], late=True)) == "d"
+    assert held.run(own.set_visibility(KEYS, [(former, 300.0, "")], late=True)) == "d"
     assert flying(held) == {"a3": 300, "b2": 60}
     due(held, "a3")
     assert held.run(own.delete_received(KEYS, [(former, "")], late=True)) == "d"
@@ -157,7 +165,7 @@ def test_messages_with_the_same_id_fly_beside_each_other(held: World):
     twin = Flight(element("a7"), element("a8"))
     assert held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), twin], None)) == ("dd", 2)
     assert state(held)["processing:w"] == "b"
-    assert held.run(own.set_visibility(KEYS, [(twin.name, 300.0)])) == "d"
+    assert held.run(own.set_visibility(KEYS, [(twin.name, 300.0, "")])) == "d"
     assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late=False)) == "d"
     assert flying(held) == {"a8": 300}
     assert held.run(own.delete_received(KEYS, [(twin.name, "")], late=False)) == "d"
@@ -185,6 +193,10 @@ def lined(world: World) -> World:
     return world
 
 
+def turns(*numbers: int) -> str:
+    return "".join(f"{one:016}" for one in numbers)
+
+
 def line(turn: int) -> bytes:
     return f"{GROUP}{turn:016}".encode()
 
@@ -200,7 +212,7 @@ def test_messages_that_wait_go_into_flight_with_the_first_of_their_key(lined: Wo
     assert run_of(lined, "b", "c") == "ddd"
     assert flying(lined) == {"a2": 60, "b2": 60, "c2": 60}
     assert state(lined)["waiting"] == "d"
-    assert state(lined)["active"] == {GROUP: " 3"}
+    assert state(lined)["active"] == {GROUP: " " + turns(0, 1, 2)}
     assert state(lined)["counters"] == {"claimed": 2}
 
 
@@ -212,7 +224,7 @@ def test_one_that_is_not_the_next_of_its_key_stays_in_line(lined: World):
 def test_a_key_goes_on_when_none_of_its_messages_is_in_flight(lined: World):
     run_of(lined, "b")
     lined.run(own.delete_received(KEYS, [(flight("a", "k").name, GROUP)], late=False))
-    assert state(lined)["active"] == {GROUP: " 1"}
+    assert state(lined)["active"] == {GROUP: " " + turns(1)}
     assert "messages" not in state(lined)
     lined.run(own.delete_received(KEYS, [(flight("b", "k").name, GROUP)], late=False))
     assert state(lined)["active"] == {GROUP: "c"}
@@ -222,16 +234,49 @@ def test_a_key_goes_on_when_none_of_its_messages_is_in_flight(lined: World):
 def test_messages_return_to_their_places_in_line_in_any_order(lined: World):
     run_of(lined, "b", "c")
     for name in "cab":
-        assert lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0)])) == "d"
+        assert lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0, GROUP)])) == "d"
     assert state(lined)["messages"] == "a2"
     assert state(lined)["waiting"] == "b2 c2 d"
     assert state(lined)["active"] == {GROUP: "a"}
+    assert "early" not in state(lined)
+
+
+def received_early(world: World, *names: str) -> str:
+    """Receive messages again that wait in line."""
+    flights = [
+        Flight(keyed(f"{name}2" if name in "abc" else name, "k"), keyed(f"{name}3", "k"), line("abcd".index(name)))
+        for name in names
+    ]
+    return world.run(own.receive(KEYS, "w", MINUTE, flights, None))[0]
+
+
+def test_a_visible_message_before_those_in_flight_is_received_and_none_after_them(lined: World):
+    run_of(lined, "b", "c")
+    for name in "ac":
+        lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0, GROUP)]))
+    assert lined.run(own.return_due(KEYS, 10))[2] == [GROUP.encode()]
+    assert received_early(lined, "c") == "n"
+    assert received_early(lined, "a", "c") == "dn"
+    assert flying(lined) == {"a3": 60, "b2": 60}
+    assert lined.run(own.return_due(KEYS, 10))[2] == []
+    assert received_early(lined, "c") == "n"
+
+
+def test_a_visible_message_may_be_received_when_those_before_it_are_deleted(lined: World):
+    run_of(lined, "b", "c")
+    lined.run(own.set_visibility(KEYS, [(flight("b", "k").name, 0.0, GROUP)]))
+    assert lined.run(own.return_due(KEYS, 10))[2] == []
+    lined.run(own.delete_received(KEYS, [(flight("a", "k").name, GROUP)], late=False))
+    assert lined.run(own.return_due(KEYS, 10))[2] == [GROUP.encode()]
+    lined.run(own.delete_received(KEYS, [(flight("c", "k").name, GROUP)], late=False))
+    assert lined.run(own.return_due(KEYS, 10))[2] == []
+    assert state(lined)["messages"] == "b2"
 
 
 def test_the_receipt_of_a_message_that_waits_again_has_expired(lined: World):
     run_of(lined, "b", "c")
     for name in "ab":
-        lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0)]))
+        lined.run(own.set_visibility(KEYS, [(flight(name, "k").name, 0.0, GROUP)]))
     handles = [(flight(name, "k").name, GROUP) for name in "ab"]
     assert lined.run(own.delete_received(KEYS, handles, late=False)) == "ee"
     assert flying(lined) == {"c2": 60}

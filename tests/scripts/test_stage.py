@@ -135,7 +135,7 @@ def test_a_late_repeat_after_the_commit_leaves_the_bodies_of_messages_in_the_que
     (chunk,) = chunks_of([element])
     assert stage_with_body(world, 0, [chunk.head + chunk.frames], element[-12:]) == "ok"
     world.run(stage_ops.commit(KEYS, "j", "r1", b"", 1, 60.0))
-    assert world.run(stage_ops.commit_roll("j", Staged(KEYS, "p"))) == (1, 0)
+    assert world.run(stage_ops.commit_roll("j", Staged(KEYS, "p"))) == (1, 0, 0)
     assert stage_with_body(world, 0, [chunk.head + chunk.frames], element[-12:]) == "closed"
     assert world.redis.hgetall(KEYS.bodies) == {element[-12:]: b"body"}
     world.redis.delete(KEYS.bodies)  # as the ack of the message does

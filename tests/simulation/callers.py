@@ -1,7 +1,7 @@
 """Producers and operators: applications that call one operation after another."""
 
 import contextlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +9,10 @@ from reliq.contract import values
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
 from reliq.features.batches.steps import BatchSteps
 from reliq.features.prepared.steps import PreparedQueue
+from reliq.features.receipts.model import Received, Wanted
+from reliq.features.receipts.steps import ReceiptSteps
 from reliq.features.schedules.decorator import Every
+from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.steps import Tracking
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, Steps
@@ -26,6 +29,10 @@ FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
 PATIENCE = 40  #: tries to change the number of partitions while an earlier change is under way
 
 
+class Sender(Every, TopicCalls):
+    """An application that sends in all ways."""
+
+
 class Caller:
     """A process with one thread, which does what its actions say, one after another."""
 
@@ -33,7 +40,7 @@ class Caller:
         self._kernel = kernel
         self._observer = kernel.observer
         self._process = process
-        self._application = Every("redis://simulated", None, None)
+        self._application = Sender("redis://simulated", None, None)
         self._actions = sorted(actions, key=lambda one: one.at)
         self.task = kernel.start(process, "calls", self._run, timeout=values.SEND_TIMEOUT)
 
@@ -115,7 +122,7 @@ class Producer(Caller):
 
     def _prepare(self, queue: str, name: str, decision: str, after: float, check: str, **options: Any) -> Steps[None]:
         of, care = self._queue(queue), ANY
-        steps = PreparedQueue(of.partitions, of.pool)
+        steps = PreparedQueue(of.homes, of.pool)
         (message,) = self._messages([queue], name, check=check, **options)
         with self._told([queue], [message]):
             yield from steps.prepare(message, 0.8, 2, care)
@@ -182,23 +189,23 @@ class Operator(Caller):
             return
         identity = ids[which % len(ids)]
         self._observer.cancels.add((queue, identity))
-        answer = yield from Tracking(self._queue(queue).partitions).cancel(identity)
+        answer = yield from Tracking(self._queue(queue).homes).cancel(identity)
         self._kernel.note(self._process.name, f"cancel {identity}: {answer.value}")
         if answer:
             self._observer.calls.cancelled(queue, identity)
 
     def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
         self._observer.cancels.add((queue, key))
-        yield from Tracking(self._queue(queue).partitions).cancel_many(key, None, dry_run=False)
+        yield from Tracking(self._queue(queue).homes).cancel_many(key, None, dry_run=False)
 
     def _purge(self, queue: str, name: str) -> Steps[None]:
         yield from self._queue(queue).purge()
 
     def _redrive(self, queue: str, name: str) -> Steps[None]:
-        yield from DeadLetterQueue(self._queue(queue).partitions).redrive(Filter(), RedriveOptions())
+        yield from DeadLetterQueue(self._queue(queue).homes).redrive(Filter(), RedriveOptions())
 
     def _purge_dead(self, queue: str, name: str) -> Steps[None]:
-        yield from DeadLetterQueue(self._queue(queue).partitions).purge(Filter(), everything=True)
+        yield from DeadLetterQueue(self._queue(queue).homes).purge(Filter(), everything=True)
 
     def _resize(self, queue: str, name: str, count: int) -> Steps[None]:
         """Change the number of partitions, as soon as an earlier change has ended."""
@@ -209,3 +216,55 @@ class Operator(Caller):
                 yield Sleep(0.25)
             else:
                 return
+
+
+class Receiver(Caller):
+    """Receives messages, and deletes them by their receipts, extends them, returns them, or leaves them."""
+
+    def __init__(self, kernel: Kernel, process: Process, actions: Iterable[Action]) -> None:
+        process.receives = True
+        self._receipts: dict[str, ReceiptSteps] = {}
+        super().__init__(kernel, process, actions)
+
+    def _receive(
+        self,
+        queue: str,
+        name: str,
+        limit: int,
+        visibility: float,
+        runs: bool,
+        wait: float,
+        takes: float,
+        then: tuple[str, ...],
+    ) -> Steps[None]:
+        if queue not in self._receipts:
+            of = self._queue(queue)
+            self._receipts[queue] = ReceiptSteps(of.homes, of.pool)
+        steps = self._receipts[queue]
+        received = yield from steps.receive(Wanted(limit, visibility, runs=runs), wait)
+        for one in received:
+            self._kernel.note(self._process.name, f"received {one.message.id}")
+        yield Sleep(takes)
+        for one, what in zip(received, then, strict=False):
+            with contextlib.suppress(*FAILED):
+                yield from self._end(steps, queue, one, what)
+
+    def _end(self, steps: ReceiptSteps, queue: str, one: Received, what: str) -> Steps[None]:
+        message, flights = (queue, one.message.id), self._observer.flights
+        nonce = one.message._envelope.nonce
+        if what.startswith("delete"):
+            late = what == "delete late"
+            flights.deletes(message, nonce, late=late)
+            (code,) = yield from steps.delete([one.receipt], late=late)
+            if code == "deleted":
+                flights.deleted(message)
+        elif what != "leave":
+            if what == "return":
+                flights.returns(message, nonce)
+            (code,) = yield from steps.change_visibility([(one.receipt, 0.0 if what == "return" else 1.0)])
+        else:
+            return
+        self._kernel.note(self._process.name, f"{what} {one.message.id}: {code}")
+
+
+CALLERS: Mapping[str, type[Caller]] = {"producer": Producer, "operator": Operator, "receiver": Receiver}

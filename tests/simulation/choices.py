@@ -58,7 +58,11 @@ class Slow:
 
 @dataclass(frozen=True)
 class Disaster:
-    """A fault of the server at a time: it is restarted from an older state, or its memory is full for a while."""
+    """A fault of the server at a time.
+
+    It is restarted from an older state, its memory is full for a while, it is away for a while, or it has lost a script
+    that the next transaction needs, and is away for a while after that.
+    """
 
     at: float
     what: str

@@ -27,7 +27,7 @@ class Ends:
         """A message was settled: as its handler has ended."""
         world = self._world
         queue, identity = message
-        if owner_of(old.consumer) != process.owner:
+        if owner_of(old.consumer) != process.owner and not process.receives:
             raise Violation(f"{process.name} settles {identity}, which {old.consumer} holds")
         nonce = world.envelope(old.element).nonce
         runs = [run for run in story.runs if run.nonce == nonce and run.consumer == old.consumer and run.outcome]

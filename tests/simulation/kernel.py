@@ -54,6 +54,8 @@ class Kernel:
         }
         self.bound: list[str] = []  #: the queues that get what is published
         self.away_until = 0.0  #: the server does not answer until then
+        #: What follows a transaction for which the server lacks a script; None while it has all.
+        self.after_missing: Callable[[], None] | None = None
         observer.processes = lambda: [one for one in self.processes if one.alive]  # type: ignore[method-assign]
 
     # --- time ---
@@ -276,9 +278,13 @@ class Kernel:
             task.watching, task.watch_lost = self.server.watch(), False
         connection = task.watching
         changes = not only_reads(request) or isinstance(request, Transaction)
+        follows = self.after_missing if isinstance(request, Transaction) and request.repeatable else None
         try:
-            return self.server.perform(request, connection, self.clients(), looks=changes)
+            return self.server.perform(request, connection, self.clients(), looks=changes, lacks_first=bool(follows))
         finally:
+            if follows:
+                self.after_missing = None
+                self.at(self.clock.now, follows)
             if isinstance(request, Transaction):
                 self._end_watch(task)
             if changes:

@@ -8,12 +8,13 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.features.batches.duty import Batches
 from reliq.features.prepared.duty import PreparedTimeouts
+from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.liveness import Liveness, read_leases
-from reliq_monitor.partitions import Partitions
+from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.reclaim import holders_by_process, note_company, take_back
@@ -27,7 +28,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
-        schedules, with_each_look = Schedules(), (PreparedTimeouts(), Batches(), Partitions())
+        schedules, with_each_look = Schedules(), (PreparedTimeouts(), Batches(), Spreading(), Visibility())
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
@@ -56,7 +57,7 @@ def _scan(task: Task, liveness: Liveness, survey: Survey) -> Steps[Survey]:
     """Find vanished consumers and take back what they held; return what was found."""
     clients = yield ops.client_list()
     liveness.connections(clients, task.connected_at, task.connects > 1)
-    found = yield from survey.having_each("scan", ("consumers", Schedules.seeks))
+    found = yield from survey.having_each("scan", ("consumers", Schedules.seeks, Visibility.seeks))
     looked, gone = [], {}
     for keys, (now, leases) in (yield from survey.attempts.together("scan", found["consumers"], read_leases)):
         looked.append((keys, leases))

@@ -19,6 +19,7 @@ from reliq.ops.request import script_named
 from reliq.protocol import resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
+from reliq.transport import calls
 from reliq.worker import sharing
 from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
@@ -96,6 +97,22 @@ SCRIPTS = {
     "a cancelled message stays in its list": (r"redis.call\('LSET', key, one\[2\], BLANK\)", ""),
     "a body stays when its message has gone": (r"if q.apart then delete_bodies\(q.bodies, \w+\) end", ""),
     "deduplication forgets": (r"if entry.key then redis.call\('SET', entry.key, .*? end", ""),
+    "a message in flight is visible too early": (
+        r"received, '-inf', now, 'LIMIT'",
+        "received, '-inf', now + 1000, 'LIMIT'",
+    ),
+    "a key goes on while a message of it is in flight": (
+        r"if number > 0 then\n(.*?' ' .. number)",
+        r"if number > 1 then\n\1",
+    ),
+    "a former receipt deletes": (
+        r"return record and string.sub\(record, #FIRST_TURN \+ 1, .*? == name",
+        "return record",
+    ),
+    "what was in flight is the last in its line": (
+        r"redis.call\('ZADD', q.waiting, 0, group .. turn .. element\)",
+        "join_line(q, group, element, false)",
+    ),
     "a tick is sent by each monitor": (r"if found\[place\] ~= argv\[start \+ EXPECTED\] or", "if"),
     "a batch does not count its messages": (r"(local function count_batch\(.*?\)\n)", r"\1  if true then return end\n"),
     "a commit forgets the delay": (r"if tonumber\(delay\) > 0 then", "if false then"),
@@ -185,6 +202,7 @@ MUTANTS: dict[str, Mutant] = {
     **PARTITION_MUTANTS,
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
+    "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),
     "the monitor does not watch": lambda: mock.patch.object(reclaim, "reclaim", _no_watch(reclaim.reclaim)),
     "the worker acks before the handler runs": lambda: mock.patch.object(workers.Loop, "_perform", _acks_first),
     "a consumer never reads its list again": lambda: mock.patch.object(ConsumerSteps, "to_be_verified", new=False),

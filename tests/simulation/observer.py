@@ -7,6 +7,7 @@ from tests.reference.model import may_move
 from tests.simulation.books import Books
 from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
+from tests.simulation.flights import Flights, is_flying
 from tests.simulation.journeys import Journeys
 from tests.simulation.runs import Runs
 from tests.simulation.stories import (
@@ -31,7 +32,8 @@ class Observer(World):
         super().__init__(clock, server)
         self.moves: list[str] = []  #: of the latest step, for a reader
         self.calls = Calls(self)
-        self.runs = Runs(self)
+        self.flights = Flights(self)
+        self.runs = Runs(self, self.flights)
         self.books = Books(self)
         self._ends = Ends(self)
         self._journeys = Journeys()
@@ -41,6 +43,7 @@ class Observer(World):
         self.moves = []
         self.runs.next_step()
         self._ends.next_step()
+        self.flights.next_step()
         found = self.server.contents()
         if found is None:
             return
@@ -82,7 +85,10 @@ class Observer(World):
                 self.runs.takes_turn(story, old, new)
                 self.moves.append(f"{message[1]}: {old.queue} -> {new.queue}")
             return
-        self.moves.append(f"{message[1]}: {arrow[0] or '-'} -> {arrow[1] or '-'}")
+        self.moves.append(f"{message[1]}: {arrow[0] or '-'} -> {'flight' if is_flying(new) else arrow[1] or '-'}")
+        if old is not None and old.state == PROCESSING and is_flying(new) and "receive" in causes:
+            self.flights.enters(message, story)
+            return
         if not may_move(causes, arrow, story.replace):
             what = "is lost" if new is None else f"goes to {new.state}"
             raise Violation(f"{message[1]} {what} from {arrow[0] or 'nowhere'} by {', '.join(causes) or 'a read'}")
@@ -101,6 +107,10 @@ class Observer(World):
     ) -> None:
         if old is None:
             self._enters(message, story)
+        elif is_flying(old):
+            self.flights.leaves(message, old, new)
+        elif old.state == READY and new is None:
+            self.flights.leaves_ready(causes, message)
         elif old.state == PROCESSING and {"settle", "newest"} & set(causes):
             self._ends.settled(process, message, story, old, new)
         elif old.state == PROCESSING:
@@ -108,9 +118,12 @@ class Observer(World):
         elif old.state == PREPARED and new is not None and new.state != DEAD:
             self.calls.note_window(message, story)
         if new is None:
-            story.gone = "acked" if old is not None and old.state == PROCESSING else "removed"
+            handled = old is not None and old.state == PROCESSING and "purge_received" not in causes
+            story.gone = "acked" if handled else "removed"
             return
         if new.state == PROCESSING:
+            if is_flying(new):
+                self.flights.enters(message, story)
             self.runs.claimed(message, story)
             if "newest" not in causes:  # it has the place of one that was claimed
                 self.books.claimed(message[0])

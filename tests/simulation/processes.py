@@ -12,6 +12,7 @@ class Process:
         self.owner = owner  #: the id that its consumers share
         self.alive = True
         self.disturbed = False  #: a fault has hit it
+        self.receives = False  #: each of its receives is a consumer of its own
         self.paused_until = 0.0
         self.skew = 0.0  #: seconds its clock is ahead
         self.late_until = 0.0  #: until when a request of it that it has repeated may still arrive

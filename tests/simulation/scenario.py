@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Disaster, Fault, Plan, Setting, Slow
 from tests.simulation.partitioned import has_partitions, with_partitions
+from tests.simulation.receiving import has_receivers, with_receivers
 
 ACTIVE = 6.0  #: seconds in which actors act and faults happen
 LEASE = 2.0
@@ -49,6 +50,8 @@ def plan(seed: int) -> Plan:
     choices += _faults(chance, tasks)
     if has_partitions(seed):
         choices = with_partitions(seed, choices, ACTIVE, LEASE)
+    if has_receivers(seed):
+        choices = with_receivers(seed, choices, ACTIVE)
     return Plan(seed, tuple(choices))
 
 
@@ -179,4 +182,7 @@ def _faults(chance: random.Random, tasks: list[str]) -> list[Choice]:
         found.append(Disaster(round(chance.uniform(1, ACTIVE), 3), "full", round(chance.uniform(0.3, 3.0), 3)))
     elif kind < 0.2:
         found.append(Disaster(round(chance.uniform(1, ACTIVE), 3), "away", round(chance.uniform(0.1, 3.0), 3)))
+    elif kind < 0.25:
+        at = round(chance.uniform(0, ACTIVE / 2), 3)
+        found.append(Disaster(at, "script lost", round(chance.uniform(0.1, 8.0), 3)))
     return found

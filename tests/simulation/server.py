@@ -10,7 +10,7 @@ from redis.connection import UnixDomainSocketConnection
 
 from reliq.embedded import EmbeddedRedis
 from reliq.ops import Op, Request, Transaction, Watch
-from reliq.transport.calls import read
+from reliq.transport.calls import read, to_repeat, unknown_in_transaction
 from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 
@@ -39,6 +39,14 @@ for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
     add_all(key, redis.call('ZRANGE', key, 0, -1))
   elseif kind == 'delayed' or kind == 'dead' then
     add_all(key, redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'))
+  elseif kind == 'receipts' then
+    local received, parts = string.gsub(key, 'receipts$', 'received'), {}
+    local fields = redis.call('HGETALL', key)
+    for at = 1, #fields, 2 do
+      parts[#parts + 1] = string.sub(fields[at + 1], 17)
+      parts[#parts + 1] = redis.call('ZSCORE', received, fields[at]) or 'inf'
+    end
+    add_all(key, parts)
   elseif kind == 'half' then
     add_all(key, {redis.call('HGET', key, 'element') or nil})
   elseif kind == 'lease' then
@@ -108,15 +116,26 @@ class SimulatedRedis:
 
     # --- requests ---
 
-    def perform(self, request: Request, watching: Any = None, clients: bytes = b"", *, looks: bool = False) -> Any:
+    def perform(
+        self,
+        request: Request,
+        watching: Any = None,
+        clients: bytes = b"",
+        *,
+        looks: bool = False,
+        lacks_first: bool = False,
+    ) -> Any:
         """Carry out a request now; raises as a Connection. `watching`: the connection that has the WATCH.
 
         `clients`: the answer to CLIENT LIST. `looks`: `contents` is called next; in the same round trip it costs less.
+        `lacks_first`: the server does not know the first script of this transaction.
         """
         self._expire()
         commands = commands_of(request)
         ops = _ops_of(request)
         translated = [self._translated(command, ops.get(place)) for place, command in enumerate(commands)]
+        if lacks_first:
+            translated[1] = ("EVALSHA", "0" * 40, 0)
         if looks:
             translated.append(("EVALSHA", self._sha_of(_DUMP), 0))
         replies = self._exchange(translated, watching)
@@ -129,6 +148,8 @@ class SimulatedRedis:
                 replies[place] = clients
             elif command[0] == "SMEMBERS" and isinstance(replies[place], list):
                 replies[place].sort()
+        if unknown_in_transaction(request, replies):
+            raise to_repeat(request, replies)
         return read(request, replies)
 
     def watch(self) -> Any:

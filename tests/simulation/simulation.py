@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from reliq.contract.keywords import ConfigChanges
 from reliq.errors import ReliqError
+from reliq.features.topics.client import TopicCalls
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Together
-from reliq.protocol.application import Application
-from tests.simulation.callers import Caller, Operator, Producer
+from tests.simulation.callers import CALLERS, Caller
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
 from tests.simulation.clock import EPOCH, VirtualClock, in_force
 from tests.simulation.kernel import Kernel
@@ -66,7 +66,7 @@ class Simulation:
 
     def _configure(self) -> None:
         """Set the settings before anybody works."""
-        application = Application("redis://simulated", None, None)
+        application = TopicCalls("redis://simulated", None, None)
         for setting in self.plan.of(Setting):
             steps = application._queue_steps(setting.queue).configure(
                 cast("ConfigChanges", {setting.name: setting.value})
@@ -113,8 +113,7 @@ class Simulation:
             case _:
                 process.on_death = lambda: None
                 actions = [one for one in self.plan.of(Action) if one.actor == actor.name]
-                caller = Producer if actor.kind == "producer" else Operator
-                self._callers.append(caller(self.kernel, process, actions))
+                self._callers.append(CALLERS[actor.kind](self.kernel, process, actions))
 
     # --- disasters ---
 
@@ -127,6 +126,8 @@ class Simulation:
         elif disaster.what == "full":
             kernel.at(at, lambda: self._fill(full=True))
             kernel.at(at + disaster.seconds, lambda: self._fill(full=False))
+        elif disaster.what == "script lost":
+            kernel.at(at, lambda: self._lose_script(disaster.seconds))
         else:
             kernel.at(at, lambda: self._go_away(disaster.seconds))
 
@@ -140,6 +141,10 @@ class Simulation:
         self.kernel.note("the server", "FULL" if full else "has memory again")
         self.observer.disturbed = True
         self.server.fill(full)
+
+    def _lose_script(self, seconds: float) -> None:
+        self.kernel.note("the server", "WITHOUT A SCRIPT of the next transaction that can be repeated")
+        self.kernel.after_missing = lambda: self._go_away(seconds)
 
     def _go_away(self, seconds: float) -> None:
         self.kernel.note("the server", f"AWAY for {seconds:.3f} s")
@@ -182,7 +187,7 @@ class Simulation:
         """An operator who was killed resumes nothing."""
         if not self._lives.get("the end"):
             self._lives["the end"] = 1
-            application = Application("redis://simulated", None, None)
+            application = TopicCalls("redis://simulated", None, None)
             for queue in self._queues():
                 self._at_once(application._queue_steps(queue).resume())
 

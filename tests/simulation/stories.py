@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 READY, PROCESSING, DELAYED, DEAD, PREPARED, NOWHERE = "ready", "processing", "delayed", "dead", "prepared", ""
+FLYING = "in flight"  #: in the place of a consumer
 
 Message = tuple[str, str]  #: queue, as its users know it, and id
 
@@ -20,7 +21,7 @@ class Place:
     """Where a message is: the state, and the key."""
 
     state: str
-    consumer: str  #: of a message in processing
+    consumer: str  #: of a message in processing; FLYING if it was received
     element: bytes
     score: float
     queue: str  #: of the partition

@@ -119,7 +119,7 @@ class Worker:
             yield Sleep(0.5)
             for queue in self._handlers:
                 of = self.application._queue_steps(queue)
-                steps = PreparedQueue(of.partitions, of.pool)
+                steps = PreparedQueue(of.homes, of.pool)
                 with contextlib.suppress(ReliqError):
                     yield from self._answer_check(queue, steps)
 

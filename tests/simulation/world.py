@@ -8,9 +8,20 @@ from reliq.model.element import BLANK, Envelope, Undecodable, decode_envelope
 from reliq.model.keys import QueueKeys, logical_name
 from reliq.model.partitions import Layout, read_layout
 from tests.simulation.server import Contents
-from tests.simulation.stories import DEAD, DELAYED, PREPARED, PROCESSING, READY, Message, Place, Story, Violation
+from tests.simulation.stories import (
+    DEAD,
+    DELAYED,
+    FLYING,
+    PREPARED,
+    PROCESSING,
+    READY,
+    Message,
+    Place,
+    Story,
+    Violation,
+)
 
-_STATES = {"processing": PROCESSING, "delayed": DELAYED, "dead": DEAD, "half": PREPARED}
+_STATES = {"processing": PROCESSING, "receipts": PROCESSING, "delayed": DELAYED, "dead": DEAD, "half": PREPARED}
 _NO_MESSAGES = ("lease", "counters", "config")
 _GROUP, _LINE = 16, 32  #: where the turn, and the element, begin in a member of `waiting`
 
@@ -99,14 +110,14 @@ class World:
 
     def _places(self, queue: str, kind: str, rest: str, items: list[bytes]) -> list[tuple[Message, Place]]:
         state, logical = _STATES.get(kind, READY), logical_name(queue)
-        scored = state in (DELAYED, DEAD)
+        scored, flies = state in (DELAYED, DEAD) or kind == "receipts", kind == "receipts"
         found = []
         for place, item in enumerate(items[::2] if scored else items):
             if item == BLANK:
                 continue
             element, line = (item[_LINE:], item[_GROUP:_LINE].decode()) if kind == "waiting" else (item, "")
             score = float(items[2 * place + 1]) / 1000 if scored else 0.0
-            consumer = rest if state == PROCESSING else ""
+            consumer = FLYING if flies else rest if state == PROCESSING else ""
             found.append(((logical, self.envelope(element).id), Place(state, consumer, element, score, queue, line)))
         return found
 

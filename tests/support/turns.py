@@ -3,11 +3,10 @@
 from typing import Any
 
 import reliq_monitor
-from reliq_monitor.broadcast_cleanup import BroadcastCleanup
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
-from reliq_monitor.partitions import Partitions
+from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import Promotion
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns, Scan
@@ -30,7 +29,9 @@ class Monitor(reliq_monitor.Monitor):
             report.reclaimed += more.reclaimed
             report.died += more.died
             report.conflicts += more.conflicts
-        self.perform(BroadcastCleanup)
+        for duty in DUTIES:
+            if duty.name == "broadcast":
+                self.perform(duty)
         return report
 
     def promote(self) -> tuple[int, float | None]:
@@ -61,7 +62,7 @@ class Monitor(reliq_monitor.Monitor):
 
     def tend_partitions(self) -> int:
         """Bring changes of numbers of partitions on; return how many messages went on by that."""
-        return self.perform(Partitions)
+        return self.perform(Spreading)
 
     def send_ticks(self) -> int:
         """Send the due ticks of schedules, and prepare the next ones; return how many messages were sent."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import threading
 from pathlib import Path
 
@@ -30,9 +29,7 @@ from reliq.model.element import (
 from reliq.model.message import Message, wrapped
 from reliq.model.outgoing import NewMessage
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "wire-format.md"
-(BLOCK,) = re.findall(r"```json vectors\n(.*?)```", PAGE.read_text(), re.DOTALL)
-VECTORS = json.loads(BLOCK)
+VECTORS = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "wire-format.json").read_text())
 
 
 def element(**changes):

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reliq.errors import InvalidName
-from reliq.model.routing import Routes, check_pattern, check_routing_key, words_of
+from reliq.features.topics.routing import Routes, check_pattern, check_routing_key, words_of
 
 
 def matches(pattern: list[str], words: list[str]) -> bool:

@@ -67,6 +67,12 @@ def test_the_entries_of_a_slice_are_removed_and_nothing_else():
     assert without_entries(WITHOUT, "polls") == WITHOUT
 
 
+def test_what_stands_on_a_slice_goes_with_it(monkeypatch):
+    monkeypatch.setitem(test_slices.STANDING_ON, "votes", {"reliq/polls": "reliq.features.polls"})
+    assert without_entries(CORE, "votes") == WITHOUT
+    assert left_out_of("from reliq.features.polls.aio import Polls", re.compile("nothing"), "votes") is None
+
+
 def test_any_other_use_of_a_slice_is_named():
     with pytest.raises(Named, match=r"it uses polls: ONLY = polls\.Duty\(\)"):
         without_entries(CORE.replace("ONLY = (polls.Duty,)", "ONLY = polls.Duty()"), "polls")

@@ -18,6 +18,7 @@ from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.claimant import Claimant
+from reliq.protocol.features import TAGS
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 
 _SETTLED_REMEMBERED = 60.0  #: seconds for which a repeated settle is answered `already`, not `lost`
@@ -147,7 +148,7 @@ def _readable(keys: QueueKeys, held: Sequence[bytes]) -> list[Message]:
 
 
 def _finish(keys: QueueKeys, lease: str) -> ops.Op[bool]:
-    return ops.finish(keys, lease, _SETTLED_REMEMBERED)
+    return ops.forget(keys, lease, leaving=True, settled_for=_SETTLED_REMEMBERED)
 
 
 class _Lives:
@@ -159,14 +160,21 @@ class _Lives:
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         raise AssertionError("consumers over HTTP report with the call `progress`")
 
+    def act(self, message: Message, asked: object) -> Any:
+        raise AssertionError("consumers over HTTP have calls for steps")
+
 
 def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
     """Read which of these messages were cancelled, and about which something was reported."""
     if not elements:
         return _Lives({})
     messages = [Message.decode(keys.queue, element) for element in elements]
-    told, *tags = yield [ops.told(keys), *(ops.reported_tag(keys, message.id) for message in messages)]
-    lives = {message.element: Life(stored=tag is not None) for message, tag in zip(messages, tags, strict=True)}
+    reads = (ops.reported_tag, *TAGS)
+    told, *tags = yield [ops.told(keys), *(read(keys, message.id) for message in messages for read in reads)]
+    lives = {}
+    for message in messages:
+        lives[message.element] = Life(stored=any(tag is not None for tag in tags[: len(reads)]))
+        del tags[: len(reads)]
     for message in _cancelled(messages, told):
         lives[message.element].cancelled = True
     return _Lives(lives)

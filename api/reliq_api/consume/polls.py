@@ -1,11 +1,10 @@
 """Claims over HTTP. A waiting poll costs a future and no connection: each queue has one blocking connection, which
-serves the poll that has waited longest. With partitions it looks at all of them, again and again, and blocks on none.
+serves the poll that has waited longest. With several homes it looks at all of them again and again, and never blocks.
 """
 
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,18 +15,18 @@ from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
-from reliq.protocol.claiming import Round, taken
+from reliq.protocol.claiming import from_any, taken
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
-from reliq_api.consume.partitions import lease_id
+from reliq_api.consume.homes import lease_id
 
 log = logging.getLogger("reliq.api")
 
 _PAUSE = 0.2  #: seconds between two tries while Redis is away
-_LOOK = 0.2  #: seconds between two looks at the partitions of a queue
+_LOOK = 0.2  #: seconds between two looks at the homes of a queue
 _KNOWN_MOST = 100_000  #: queues known to exist that are remembered
 _SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
 
@@ -37,16 +36,16 @@ Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has disc
 class Poll:
     """One request for messages."""
 
-    def __init__(self, partitions: Partitions, limit: int, lease: float, wait: float, title: str = "") -> None:
+    def __init__(self, homes: QueueHomes, limit: int, lease: float, wait: float, title: str = "") -> None:
         """`title`: who asks, for people who list the workers."""
-        self.queue = partitions.queue
-        self.steps = ConsumerSteps(partitions.first.keys, new_owner(connected=False), lease)  #: of one partition
+        self.queue = homes.queue
+        self.steps = ConsumerSteps(homes.first.keys, new_owner(connected=False), lease)  #: of one home
         self.steps.title = title
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
         self.gone = False  #: the client no longer waits
-        self._partitions = partitions
+        self._homes = homes
 
     @property
     def left(self) -> float:
@@ -58,29 +57,22 @@ class Poll:
         return lease_id(self.steps.keys, self.steps.consumer)
 
     def claim(self) -> ops.Steps[list[Message]]:
-        """Claim messages of one partition without waiting. After an error, the same call may be repeated."""
-        every = yield from self._partitions.known()
+        """Claim messages of one home without waiting. After an error, the same call may be repeated."""
+        every = yield from self._homes.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from taken(self.steps, self.limit))
-        look = Round(every, self._partitions.failing)
-        yield from look.begin(random.randrange(len(every)), self._owes)
-        for keys in look.keys:
-            messages: list[Message] = []
-            with look.trying(keys):
-                messages = yield from self._claim_from(keys)
-            if messages:
-                return messages
-        look.end()
-        yield from self.leave()
-        return []
+        messages = yield from from_any(every, self._homes.failing, self._claim_from, self._owes)
+        if not messages:
+            yield from self.leave()
+        return messages
 
     def _owes(self, queue: str) -> bool:
-        """Whether a call without an answer may have moved messages of this partition."""
+        """Whether a call without an answer may have moved messages of this home."""
         return self.steps.alive and self.steps.keys.queue == queue
 
     def _claim_from(self, keys: QueueKeys) -> ops.Steps[list[Message]]:
-        """Claim from one of several partitions."""
+        """Claim from one of several homes."""
         try:
             yield from self._turn_to(keys)
             return (yield from taken(self.steps, self.limit))
@@ -89,13 +81,13 @@ class Poll:
             raise
 
     def leave(self) -> ops.Steps[None]:
-        """Leave a partition that has given no messages: without an answer, the lease ends by itself."""
+        """Leave a home that has given no messages: without an answer, the lease ends by itself."""
         with contextlib.suppress(RedisUnavailable, OutcomeUnknown):
             yield from self.steps.leave()
 
     def wait(self, timeout: float) -> ops.Steps[list[Message]]:
         """Claim messages, and wait for them at most so many seconds."""
-        every = yield from self._partitions.known()
+        every = yield from self._homes.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from taken(self.steps, self.limit, timeout))
@@ -105,7 +97,7 @@ class Poll:
         return messages
 
     def _turn_to(self, keys: QueueKeys) -> ops.Steps[None]:
-        """Ask this partition from now on."""
+        """Ask this home from now on."""
         if self.steps.keys.queue != keys.queue:
             yield from self.leave()
             self._begin_anew(keys)

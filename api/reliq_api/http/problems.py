@@ -64,6 +64,7 @@ CODES = {
     "change_under_way": Kind(409, "An earlier change has not ended", retry_after=5),
     "lease_lost": Kind(409, "The lease is over"),
     "message_done": Kind(409, "The message has ended"),
+    "signal_refused": Kind(409, "The message does not take the signal"),
     "handler_failed": Kind(409, "The message is a dead letter"),
     "body_too_large": Kind(413, "The body is too large"),
     "batch_too_large": Kind(413, "The batch has too many messages"),

@@ -115,7 +115,7 @@ class BoundedRequest(Request):
         if broken is not None:
             raise broken
         if message["type"] == "http.disconnect":
-            raise Problem("request_timeout", "the client went away before its body had come")
+            raise Problem("request_timeout", "the client disconnected before its body was complete")
         return message
 
     async def json(self) -> Any:

@@ -26,15 +26,17 @@ class Call(APIRoute):
     def get_route_handler(self) -> Handler:
         handle = self.reader()
         extra = self.openapi_extra or {}
-        scopes: tuple[Scope, ...] = (extra["x-scope"], *extra.get("x-other-scopes", ()))
+        first: Scope | None = None if extra.get("x-keyless") else extra["x-scope"]
+        scopes: tuple[Scope, ...] = (first, *extra.get("x-other-scopes", ())) if first else ()
         limited: bool = extra.get("x-rate-limited", True)
 
         async def answer(request: Request) -> Response:
             state = request.app.state
             bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
-            bounded.state.access = await state.guard.admit(bounded, scopes, limited)
+            if scopes:
+                bounded.state.access = await state.guard.admit(bounded, scopes, limited)
             try:
-                return await (looked(handle, bounded) if scopes[0] in _OPERATORS else handle(bounded))
+                return await (looked(handle, bounded) if first in _OPERATORS else handle(bounded))
             finally:
                 bounded.release()
 
@@ -99,3 +101,8 @@ def needs(scope: Scope, *others: Scope, limited: bool = True, **more: Any) -> di
     if not limited:
         more["x-rate-limited"] = False
     return {"x-scope": scope, "security": [{"key": []}], **more}
+
+
+def keyless() -> dict[str, Any]:
+    """Return the `openapi_extra` of a call for which the secret in its path is enough."""
+    return {"x-keyless": True, "security": []}

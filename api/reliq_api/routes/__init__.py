@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from fastapi import APIRouter
 
 from reliq_api.parts import modules_with_router
-from reliq_api.routes.topics import publishing
 
 #: The calls of producers come first, for a request is compared with the routes in this order. A page lists them so too.
-_FIRST = ("messages", "tracking", "results", "topics", "schedules", "leases", "batches", "queues", "delayed")
+_FIRST = ("messages", "tracking", "results", "topics", "schedules", "leases", "steps", "batches", "queues", "delayed")
 
 
 def routers() -> Iterator[APIRouter]:
     """Yield the routers of all calls."""
-    yield publishing
     for module in modules_with_router(__name__, __path__, _FIRST, of_slices="http"):
         yield module.router

@@ -16,7 +16,7 @@ _FAILURES: dict[int | str, Any] = {503: failures("not_ready")[503]}
 
 def _check_tasks(request: Request) -> None:
     if down := request.app.state.background.down:
-        raise Problem("not_ready", f"failed, and starting again: {', '.join(down)}; the log of the service says more")
+        raise Problem("not_ready", f"failed, now restarting: {', '.join(down)}; the log of the service says more")
 
 
 @router.get(

@@ -9,8 +9,8 @@ from reliq.model.message import Message
 from reliq.protocol.outcomes import released
 from reliq_api import schemas
 from reliq_api.consume import leases
+from reliq_api.consume.homes import holder
 from reliq_api.consume.leases import Outcome
-from reliq_api.consume.partitions import holder
 from reliq_api.consume.polls import Poll
 from reliq_api.enqueue.bodies import encode, leased
 from reliq_api.http.docs import failures
@@ -36,7 +36,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
     No other consumer gets them until they are settled or the lease ends; then the monitor returns them to the queue.
     """
     state = request.app.state
-    poll = Poll(state.partitions(queue), wanted.limit, wanted.lease, wanted.wait, _title(request))
+    poll = Poll(state.homes(queue), wanted.limit, wanted.lease, wanted.wait, _title(request))
     messages, surplus = _fitting(await state.polls.take(poll, lambda: gone(request)))
     if messages and wanted.wait:
         try:

@@ -22,7 +22,7 @@ async def metrics(request: Request) -> Response:
     """Metrics of all queues; needs a key for `*`."""
     key = request.state.access.key
     if key is not None and "*" not in key.queues:
-        raise Problem("forbidden", "metrics are of all queues: this needs a key for *")
+        raise Problem("forbidden", "metrics cover all queues: this needs a key for *")
     exporter = request.app.state.exporter
     content, kind = await asyncio.to_thread(exporter.render, request.headers.get("accept", ""))
     return Response(content, media_type=None, headers={"content-type": kind})

@@ -15,6 +15,7 @@ from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
+from reliq_api.schemas.queues import PartitionProgress
 
 router = call_router("queues")
 
@@ -73,14 +74,14 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
 @router.get(
     "/queues/{queue}/partitions",
     summary="How a queue is spread over its partitions",
-    response_model=schemas.PartitionProgress,
+    response_model=PartitionProgress,
     responses=failures("invalid_name"),
     openapi_extra=needs("metrics"),
 )
-async def partitions(queue: schemas.QueueName, request: Request) -> schemas.PartitionProgress:
+async def partitions(queue: schemas.QueueName, request: Request) -> PartitionProgress:
     """The numbers of each partition, and how far a change of their number is. Most queues have one."""
     found = await (await existing(request, queue)).partitions()
-    return schemas.PartitionProgress(**asdict(found))
+    return PartitionProgress(**asdict(found))
 
 
 @router.patch(
@@ -150,7 +151,7 @@ async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, requ
     openapi_extra=needs("operate"),
 )
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
-    """Removes messages for good. `confirm` must repeat the queue's name."""
+    """Deletes messages. `confirm` must repeat the queue's name."""
     if wanted.confirm != queue:
         raise Problem("invalid_request", f"confirm must be {queue!r}; nothing was removed")
     return schemas.Purged(removed=await (await existing(request, queue)).purge())

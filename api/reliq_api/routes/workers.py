@@ -54,6 +54,8 @@ async def instruct_worker(id: Id, instruction: Instruction, request: Request) ->
     one = await reliq.store.run(find_worker(id))
     if one is None or not any(map(access.covers, one.queues)):
         raise Problem("worker_not_found", f"there is no worker {id!r}, or not for this key")
+    if not one.follows:
+        raise Problem("worker_not_found", f"{id!r} is a consumer by hand or a lease: you cannot pause or stop it")
     if not all(map(access.may_operate, one.queues)):
         raise Problem("forbidden", "the worker also serves queues to which the key has no right; it was told nothing")
     if not await reliq.store.run(instruct(one, instruction)):

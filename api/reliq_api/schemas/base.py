@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from reliq.contract import values
 from reliq.contract.outcomes import REASONS
+from reliq.model.keys import FURTHER_HOME
 from reliq_api.enqueue.entries import DURATION
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
@@ -13,9 +14,7 @@ MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-
 # Never the id of a worker's consumer, which begins with c. Clients treat it as opaque.
 Lease = Annotated[
     str,
-    Field(
-        pattern=r"^h[0-9a-f]{20}(\.[0-9]{1,6})?(@partition\.[0-9]{1,3}[a-z]{0,4})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"]
-    ),
+    Field(pattern=rf"^h[0-9a-f]{{20}}(\.[0-9]{{1,6}})?({FURTHER_HOME})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"]),
 ]
 
 

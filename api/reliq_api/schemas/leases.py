@@ -68,7 +68,7 @@ class SettleRequest(Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"ack": ["a1"], "retry": [{"id": "b2", "delay": 60}]}]})
 
-    ack: list[MessageId] = Field([], max_length=values.MAX_BATCH, description="Handled: gone for good.")
+    ack: list[MessageId] = Field([], max_length=values.MAX_BATCH, description="Handled: the message is deleted.")
     retry: list[RetryOf] = Field(
         [],
         max_length=values.MAX_BATCH,

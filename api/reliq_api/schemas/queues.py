@@ -65,7 +65,7 @@ class Breaker(BaseModel):
 
 
 class PurgeRequest(Request):
-    confirm: QueueName = Field(description="The queue's name again: purged messages are gone for good.")
+    confirm: QueueName = Field(description="The queue's name again: purged messages cannot be restored.")
 
 
 class Purged(BaseModel):

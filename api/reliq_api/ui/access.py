@@ -6,7 +6,7 @@ from fastapi import Depends, HTTPException, Request
 
 from reliq.aio.app import Reliq
 from reliq.aio.queue import Queue
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq_api.access.auth import Access, Guard
 from reliq_api.ui.reading import exists
 
@@ -27,10 +27,10 @@ def reliq_of(request: Request) -> Reliq:
     return reliq
 
 
-def partitions_of(request: Request, queue: str) -> Partitions:
-    """Return the partitions of a queue that exists."""
-    partitions: Partitions = request.app.state.partitions(queue)
-    return partitions
+def homes_of(request: Request, queue: str) -> QueueHomes:
+    """Return the homes of a queue that exists."""
+    homes: QueueHomes = request.app.state.homes(queue)
+    return homes
 
 
 async def seen(request: Request, who: Viewer, name: str) -> Queue:

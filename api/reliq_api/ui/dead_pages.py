@@ -11,7 +11,7 @@ from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidName
 from reliq.model.dead_letter import DeadLetter
 from reliq_api.ui import reading
-from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
+from reliq_api.ui.access import Operated, Viewer, homes_of, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.redrives import Redrives, redrives_of
 from reliq_api.ui.render import page
@@ -34,16 +34,16 @@ Running = Annotated[Redrives, Depends(redrives_of)]
 async def dead_letters(
     request: Request, queue: Operated, search: Wanted, redrives: Running, after: str | None = None
 ) -> Response:
-    store, partitions = reliq_of(request).store, partitions_of(request, queue.name)
+    store, homes = reliq_of(request).store, homes_of(request, queue.name)
     return page(
         request,
         "dead.html",
         queue=queue.name,
-        letters=await store.run(reading.letters(partitions, search.filter(), LETTERS, after)),
+        letters=await store.run(reading.letters(homes, search.filter(), LETTERS, after)),
         search=search,
         first=after is None,
         dead=(await queue.stats()).dead,
-        tally=await store.run(reading.tally(partitions)),
+        tally=await store.run(reading.tally(homes)),
         reasons=REASONS,
         ages=AGES,
         running=redrives.running(queue.name),
@@ -53,7 +53,7 @@ async def dead_letters(
 # An id may contain any printable character, including "/" and "..", so it is not part of the path.
 @router.get("/letter")
 async def dead_letter(request: Request, queue: Operated, who: Viewer, id: str) -> Response:
-    steps = reading.letter(partitions_of(request, queue.name), id)
+    steps = reading.letter(homes_of(request, queue.name), id)
     letter = await existing_letter(reliq_of(request).store.run(steps))
     return page(request, "letter.html", queue=queue.name, letter=letter, may_send=who.may_send(queue.name))
 

@@ -14,7 +14,7 @@ from reliq.contract.options import BY_NAME, FORM, options_of
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.protocol.edited import redrive_edited, why_not_editable
-from reliq_api.ui.access import Sendable, partitions_of, reliq_of
+from reliq_api.ui.access import Sendable, homes_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
@@ -135,8 +135,8 @@ async def edit(request: Request, queue: Sendable, fields: Form) -> Response:
         return _edit_page(request, queue, letter, "", "", {"body": reason}, reason)
     edited = (body if b"\r\n" in letter.body else _text(body)).encode()
     try:
-        partitions, most = partitions_of(request, queue.name), reliq_of(request).max_body
-        steps = partitions.each(lambda keys: redrive_edited(keys, letter, edited, _headers(headers), most))
+        homes, most = homes_of(request, queue.name), reliq_of(request).max_body
+        steps = homes.each(lambda keys: redrive_edited(keys, letter, edited, _headers(headers), most))
         moved = any(await reliq_of(request).store.run(steps))
     except InvalidMessage as error:
         return _edit_page(request, queue, letter, body, headers, {_field_of(str(error)): str(error)}, "")

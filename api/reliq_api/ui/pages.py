@@ -11,9 +11,10 @@ from reliq.contract.counters import BY_NAME as COUNTERS
 from reliq.contract.keywords import Config
 from reliq.errors import ReliqError
 from reliq.model.stats import Stats
+from reliq.protocol.partition_progress import spread
 from reliq.runtime.looking import note_missing, unseen
 from reliq_api.ui import policy, reading, triage
-from reliq_api.ui.access import Operated, Seen, Viewer, partitions_of, reliq_of
+from reliq_api.ui.access import Operated, Seen, Viewer, homes_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
 from reliq_api.ui.charts import Chart, chart
 from reliq_api.ui.guard import Page
@@ -97,7 +98,7 @@ def _flow(histories: list[History]) -> Chart:
 @router.get("/queues/{name}")
 async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m") -> Response:
     store, name, stats = reliq_of(request).store, found.name, await found.stats()
-    partitions, may_operate = partitions_of(request, name), who.may_operate(name)
+    homes, may_operate = homes_of(request, name), who.may_operate(name)
     span = span if span in SPANS else "5m"
     return page(
         request,
@@ -107,11 +108,11 @@ async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m"
         states=triage.states(stats),
         counters=COUNTERS,
         config=await seen_policy(found),
-        spread=await store.run(reading.spread(partitions)),
-        holders=await store.run(reading.holders(partitions)),
-        upcoming=await store.run(reading.next_messages(partitions)) if may_operate else None,
-        retries=await store.run(reading.retries(partitions)) if may_operate else None,
-        running_now=await store.run(reading.running_now(partitions)) if may_operate else None,
+        spread=await store.run(spread(homes)),
+        holders=await store.run(reading.holders(homes)),
+        upcoming=await store.run(reading.next_messages(homes)) if may_operate else None,
+        retries=await store.run(reading.retries(homes)) if may_operate else None,
+        running_now=await store.run(reading.running_now(homes)) if may_operate else None,
         plots=_plots(sampler_of(request).histories.get(name) or History(), span),
         span=span,
         spans=list(SPANS),

@@ -10,14 +10,13 @@ from itertools import chain
 from reliq import ops
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
-from reliq.model.keys import QueueKeys, is_connected, is_partition
+from reliq.model.keys import QueueKeys, is_connected
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
 from reliq.protocol.bodies import read_starts
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, gist_of
 from reliq.protocol.delayed import Selection, delayed_of_queue
-from reliq.protocol.partition_progress import PartitionProgress, progress
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.running import Running, first_of, running
 from reliq.protocol.seen import QUEUES, or_unseen
 
@@ -68,20 +67,14 @@ class Tally:
 
 
 def exists(queue: str) -> Steps[bool]:
-    """Whether a queue of this name exists; the name of a partition does not count."""
-    known = or_unseen(QUEUES, ops.one(ops.is_queue(QueueKeys(queue).queue)), otherwise=True)
-    return not is_partition(queue) and (yield from known)
+    """Whether a queue of this name exists; the name of one of several homes does not count."""
+    known = or_unseen(QUEUES, ops.one(ops.is_queue(queue)), otherwise=True)
+    return QueueKeys(queue).logical == queue and (yield from known)
 
 
-def spread(partitions: Partitions) -> Steps[PartitionProgress | None]:
-    """Read the partitions; None of a queue with one only."""
-    every = yield from partitions.every()
-    return (yield from progress(partitions)) if len(every) > 1 else None
-
-
-def holders(partitions: Partitions) -> Steps[list[Holder]]:
+def holders(homes: QueueHomes) -> Steps[list[Holder]]:
     """Read the consumers; those with the most messages first."""
-    found = yield from partitions.each(_holders)
+    found = yield from homes.each(_holders)
     return sorted(chain(*found), key=lambda one: -one.holds)[:CONSUMERS_LARGEST]
 
 
@@ -101,9 +94,9 @@ def _holders(keys: QueueKeys) -> Steps[list[Holder]]:
     ]
 
 
-def next_messages(partitions: Partitions) -> Steps[list[Next]]:
-    """Read the ready messages that are taken next, in that order; of several partitions about in that order."""
-    found = yield from partitions.each(_next_messages)
+def next_messages(homes: QueueHomes) -> Steps[list[Next]]:
+    """Read the ready messages that are taken next, in that order; of several homes about in that order."""
+    found = yield from homes.each(_next_messages)
     if len(found) == 1:
         return found[0]
     return sorted(chain(*found), key=lambda one: one.sent)[:NEXT_LARGEST]
@@ -128,26 +121,26 @@ def _next(message: ListedMessage) -> Next:
     return Next(message.id, message.size, message.enqueued_at, message.failures, message.deliveries, start)
 
 
-def letter(partitions: Partitions, identity: str) -> Steps[DeadLetter | None]:
+def letter(homes: QueueHomes, identity: str) -> Steps[DeadLetter | None]:
     """Read a dead letter with as much of its body as a page shows."""
-    return (yield from DeadLetterQueue(partitions).get(identity, BODY_READ))
+    return (yield from DeadLetterQueue(homes).get(identity, BODY_READ))
 
 
-def running_now(partitions: Partitions) -> Steps[list[Running]]:
+def running_now(homes: QueueHomes) -> Steps[list[Running]]:
     """Read messages in processing; those with progress first."""
-    found = yield from partitions.each(lambda keys: running(keys.queue, RUNNING_LARGEST))
+    found = yield from homes.each(lambda keys: running(keys.queue, RUNNING_LARGEST))
     return first_of(chain(*found), RUNNING_LARGEST)
 
 
-def retries(partitions: Partitions) -> Steps[list[DelayedMessage]]:
+def retries(homes: QueueHomes) -> Steps[list[DelayedMessage]]:
     """Read the messages that wait for a retry, among the delayed ones that are due first."""
-    page = yield from delayed_of_queue(partitions, RETRIES_LOOKED_AT, None, Selection(), bodies=False)
+    page = yield from delayed_of_queue(homes, RETRIES_LOOKED_AT, None, Selection(), bodies=False)
     return [message for message in page if message.failures][:RETRIES_LARGEST]
 
 
-def tally(partitions: Partitions) -> Steps[Tally]:
+def tally(homes: QueueHomes) -> Steps[Tally]:
     """Count the latest dead letters by reason and by their last error."""
-    page = yield from DeadLetterQueue(partitions).page(Filter(), TALLY_LARGEST, None, bodies=False)
+    page = yield from DeadLetterQueue(homes).page(Filter(), TALLY_LARGEST, None, bodies=False)
     letters = page.letters
     errors = Counter((one.last_error.error_class, gist_of(one)[:LINE_START]) for one in letters if one.last_error)
     reasons = Counter(letter.reason for letter in letters)
@@ -158,6 +151,6 @@ def _groups(errors: Counter[tuple[str, str]]) -> tuple[tuple[str, str, int], ...
     return tuple((name, line, count) for (name, line), count in errors.most_common(GROUPS_LARGEST))
 
 
-def letters(partitions: Partitions, wanted: Filter, limit: int, after: str | None) -> Steps[Page]:
+def letters(homes: QueueHomes, wanted: Filter, limit: int, after: str | None) -> Steps[Page]:
     """Read a page of dead letters, each with the start of its body."""
-    return (yield from DeadLetterQueue(partitions).page(wanted, limit, after, bodies=False, start=START))
+    return (yield from DeadLetterQueue(homes).page(wanted, limit, after, bodies=False, start=START))

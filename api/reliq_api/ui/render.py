@@ -128,11 +128,13 @@ _environment.filters |= {
 }  # fmt: skip
 
 SECTIONS: dict[str, str] = {}  #: in the bar of all pages: path and title; `router` enters them
+PAGES: set[str] = set()  #: the paths that there are, entered likewise: without a slice some are not
+_environment.globals["pages"] = PAGES
 
 NOTICES = {
-    "paused": "The queue is paused: nothing is started, sends go on.",
-    "breaker-open": "The breaker is open for an hour: nothing is started, sends go on.",
-    "breaker-closed": "The breaker is closed: messages are given out again.",
+    "paused": "The queue is paused: no message starts, sends continue.",
+    "breaker-open": "The breaker is open for an hour: no message starts, sends continue.",
+    "breaker-closed": "The breaker is closed: messages start again.",
     "resumed": "The queue is resumed.",
     "configured": "The policy is saved.",
     "bound": "The queue is bound.",
@@ -140,15 +142,15 @@ NOTICES = {
     "unbound": "The binding is removed. The queue keeps the messages that it has.",
     "unbound_before": "There was no such binding.",
     "cancel-cancelled": "The message is cancelled: it never runs.",
-    "cancel-told": "Its consumer learns it with its next heartbeat.",
+    "cancel-told": "Its consumer is told with its next heartbeat.",
     "cancel-done": "Nothing to cancel: the message has ended.",
     "cancel-unknown": "Nothing to cancel: the message is not in the queue any more.",
     "sent": "The message is sent.",
     "edited": "The edited message is back in the queue.",
     "hastened": "Messages that run now: {count}.",
     "cancelled": "Messages cancelled: {count}.",
-    "purged": "Removed for good: {count}.",
-    "deleted": "Dead letters removed for good: {count}.",
+    "purged": "Messages deleted: {count}.",
+    "deleted": "Dead letters deleted: {count}.",
 }
 
 

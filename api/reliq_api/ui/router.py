@@ -34,5 +34,6 @@ for part in modules_with_router(ui.__name__, ui.__path__, ("pages", "messages", 
     if part.__name__ == __name__:
         continue
     router.include_router(part.router)
+    render.PAGES |= {route.path for route in part.router.routes}
     render.SECTIONS |= getattr(part, "SECTION", {})
     render.NOTICES |= getattr(part, "NOTICES", {})

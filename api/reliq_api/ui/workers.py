@@ -41,7 +41,7 @@ async def workers(request: Request, who: Viewer) -> Response:
 async def worker(request: Request, who: Viewer, worker: str) -> Response:
     """Show one worker, with those of its queues that the key may see."""
     one = await _existing(request, who, worker)
-    may_operate = all(map(who.may_operate, one.queues))
+    may_operate = one.follows and all(map(who.may_operate, one.queues))
     shown = [each for each in one.consumers if who.may_see(each.queue)]
     operated = {each.queue for each in shown if who.may_operate(each.queue)}
     return page(request, "worker.html", worker=one, consumers=shown, operated=operated, may_operate=may_operate)

@@ -187,9 +187,9 @@ class _Bench:
 
     def _in_time(self) -> None:
         if time.monotonic() > self._until:
-            raise ReliqError(f"not done within {self._plan.time_limit:g} s: ask for less, or give it more --time")
+            raise ReliqError(f"not done within {self._plan.time_limit:g} s: reduce the work, or raise --time")
 
     def _check_that_they_run(self) -> None:
         if any(worker.ended for worker in self._workers):
             said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise ReliqError(f"a worker ended by itself: {said or 'it said nothing'}")
+            raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")

@@ -119,7 +119,7 @@ class _Chaos:
     def _check_that_they_run(self) -> None:
         if any(worker.ended for worker in self._workers):
             said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise ReliqError(f"a worker ended by itself: {said or 'it said nothing'}")
+            raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")
 
     # --- faults ---
 

@@ -11,13 +11,14 @@ from reliq.contrib.guard import Guard
 from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
+from reliq.features.topics import ops as topics
+from reliq.features.topics.steps import TopicSteps
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.protocol.announcing import announced
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.topics import TopicSteps
 from reliq.transport.store import Store
 
 _MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
@@ -78,8 +79,8 @@ class Broker:
         if queue not in self._passing:
             return
         bindings = [f"{queue} {one}" for one in self._passing[queue]]
-        bound = [ops.bind("bind", bindings)] if bindings else []
-        kept = ops.keep_for_broadcasts(QueueKeys(queue), _MOST_BEHIND, _DEAD_KEPT)
+        bound = [topics.bind("bind", bindings)] if bindings else []
+        kept = topics.keep_for_broadcasts(QueueKeys(queue), _MOST_BEHIND, _DEAD_KEPT)
         self.store.call([kept, ops.announce(queue), *bound])
 
     def name_of(self, name: str) -> str:
@@ -88,7 +89,7 @@ class Broker:
         if time.monotonic() < until:
             return known
         passing = passing_queue(name)
-        found = self.store.call(ops.is_for_broadcasts(QueueKeys(passing)))
+        found = self.store.call(topics.is_for_broadcasts(QueueKeys(passing)))
         self._remember(name, passing if found else lasting_queue(name), time.monotonic() + _UNKNOWN_FOR)
         return self._names[name][0]
 
@@ -126,17 +127,17 @@ class Broker:
     def purge(self, name: str) -> int:
         return self.store.run(self._queue(self.name_of(name)).purge())
 
-    def partitions(self, queue: str) -> list[str]:
-        """Return the partitions of a queue that may have messages, the queue itself first."""
-        return read_layout(self.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+    def homes(self, queue: str) -> list[str]:
+        """Return the homes of a queue that may have messages, the queue itself first."""
+        return read_layout(self.store.call(ops.layout(QueueKeys(queue)))).every(queue)
 
     def delete(self, name: str) -> None:
         """Delete a queue with its messages and its bindings."""
         queue = self.name_of(name)
-        bindings = [one for one in self.store.call(ops.topics()) if one.startswith(queue + " ")]
+        bindings = [one for one, bound in self.store.call(topics.bound()).items() if bound == queue]
         if bindings:
-            self.store.call(ops.bind("unbind", bindings))
-        for one in reversed(self.partitions(queue)):
+            self.store.call(topics.bind("unbind", bindings))
+        for one in reversed(self.homes(queue)):
             self.store.call(ops.drop_queue(QueueKeys(one)))
         self._names.pop(name, None)
         self._passing.pop(queue, None)
@@ -149,12 +150,12 @@ class Broker:
             self._prioritised.add((exchange, ""))
         if queue in self._passing:
             self._passing[queue].add(pattern)
-        self.store.call(ops.bind("bind", [f"{queue} {pattern}"]))
+        self.store.call(topics.bind("bind", [f"{queue} {pattern}"]))
 
     def unbind(self, name: str, pattern: str) -> None:
         queue = self.name_of(name)
         self._passing.get(queue, set()).discard(pattern)
-        self.store.call(ops.bind("unbind", [f"{queue} {pattern}"]))
+        self.store.call(topics.bind("unbind", [f"{queue} {pattern}"]))
 
     def send(self, name: str, message: NewMessage) -> None:
         queue = self._queue(self.name_of(name))

@@ -195,7 +195,7 @@ class Channel(virtual.Channel):
     ) -> None:
         """Receive the messages of a queue by the connection's `drain_events` or event loop."""
         name = self._broker.name_of(queue)
-        if (count := len(self._broker.partitions(name))) > 1:
+        if (count := len(self._broker.homes(name))) > 1:
             raise ChannelError(
                 f"PRECONDITION_FAILED - queue {queue!r} has {count} partitions, and kombu takes from one only: "
                 f"use a worker of reliq, or `reliq queue config {name} partitions=1`",

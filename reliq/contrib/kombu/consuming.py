@@ -198,7 +198,7 @@ class Reader(threading.Thread):
                     self._outage.failed(error)
                     self._stopping.wait(values.RECONNECT_PAUSE)
             except Exception:
-                log.exception("reading %s failed; it is tried again", self._subscription.queue)
+                log.exception("reading %s failed; retrying", self._subscription.queue)
                 self._stopping.wait(1.0)
             else:
                 self._outage.over()

@@ -21,10 +21,9 @@ class Batch:
         async with app.batch(on_done=("reports", {"month": 11})) as batch:
             await batch.send_many("orders", orders)
 
-    Its messages are counted as they are sent and as they end, in the same steps. When the block has ended and all of
-    them are handled, dead or cancelled, a monitor sends `on_done` once, or `on_dead` if some are dead; it has the
-    headers batch, batch-handled, batch-dead and batch-cancelled. A message that is tried again has not ended.
-    If the block raises, nothing is sent at the end; the messages that were sent before stay.
+    When the block has ended and all messages are handled, dead or cancelled, a monitor sends `on_done` once, or
+    `on_dead` if some are dead, with the headers batch, batch-handled, batch-dead and batch-cancelled. A message that
+    waits for a retry has not ended. If the block raises, nothing is sent at the end; the messages that were sent stay.
     """
 
     def __init__(self, store: AioStore, steps: BatchSteps, queue: Callable[[str], QueueSteps]) -> None:
@@ -59,7 +58,7 @@ class Batch:
         return Batch(self._store, BatchSteps(on_done, on_dead, self.id), self._queue)
 
     async def progress(self) -> BatchProgress | None:
-        """Return how far the batch is; None if it has ended."""
+        """Return the progress of the batch; None if it has ended."""
         return await self._store.run(progress(self.id))
 
     async def __aenter__(self) -> Self:
@@ -89,7 +88,7 @@ class BatchCalls(Application):
         return Batch(self.store, BatchSteps(on_done, on_dead), self._queue_steps)
 
     async def batch_progress(self, id: str) -> BatchProgress | None:
-        """Return how far a batch is; None if it has ended, or never was."""
+        """Return the progress of a batch; None if it has ended, or never existed."""
         return await self.store.run(progress(id))
 
     async def batches(self, *, limit: int = 100) -> list[BatchProgress]:

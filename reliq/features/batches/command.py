@@ -44,7 +44,7 @@ def _one(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found and found.summary()))
     elif found is None:
-        print(f"reliq: there is no batch {options.id}: it has ended, or never was", file=sys.stderr)
+        print(f"reliq: there is no batch {options.id}: it has ended, or never existed", file=sys.stderr)
     else:
         print(f"{'state':12}{found.state}\n{'opened':12}{utc(found.opened_at)} ({_age(found)} ago)")
         print(f"{'progress':12}{_bar(found)}")

@@ -1,4 +1,4 @@
-"""The counts of batches in a queue that is deleted, or in a partition that is forgotten."""
+"""The counts of batches in a queue that is deleted, or in a home that is forgotten."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def _counts_in(keys: QueueKeys) -> Steps[dict[str, Counts]]:
 
 
 def _note_place(keys: QueueKeys) -> Steps[dict[str, bool]]:
-    """Note in the records of batches that this queue has counts of them: a partition may soon be in no layout.
+    """Note in the records of batches that this queue has counts of them: a home may soon be in no layout.
 
     Return for each of these batches whether it has not ended.
     """

@@ -40,13 +40,13 @@ async def show_batch(id: Id, request: Request) -> schemas.Batch:
     """Needs a key for `*`."""
     found = await _application(request).batch_progress(id)
     if found is None:
-        raise Problem("batch_not_found", f"there is no batch {id!r}: it has ended, or never was")
+        raise Problem("batch_not_found", f"there is no batch {id!r}: it has ended, or never existed")
     return schemas.Batch(**found.summary())
 
 
 def _application(request: Request) -> aio.Reliq:
     access: Access = request.state.access
     if not access.covers_all:
-        raise Problem("forbidden", "batches go over all queues: this needs a key for *")
+        raise Problem("forbidden", "batches cover all queues: this needs a key for *")
     application: aio.Reliq = request.app.state.reliq
     return application

@@ -65,7 +65,7 @@ def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:
 
 
 def batch_fields(batch: str) -> Op[dict[str, bytes]]:
-    """Read the record of a batch; empty if it has ended, or never was."""
+    """Read the record of a batch; empty if it has ended, or never existed."""
     return Op(("HGETALL", batch_record(batch)), read_fields)
 
 

@@ -87,7 +87,7 @@ def _job_state(fields: dict[str, bytes]) -> Steps[str]:
 
 
 def progress(batch: str) -> Steps[BatchProgress | None]:
-    """Return how far a batch is; None if it has ended, or never was."""
+    """Return the progress of a batch; None if it has ended, or never existed."""
     fields = yield own.batch_fields(batch)
     if not fields:
         return None
@@ -115,9 +115,9 @@ def open_batches(limit: int) -> Steps[list[BatchProgress]]:
 
 
 def _places(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
-    """Return the queues of a batch, each with all of its partitions."""
-    queues = own.queues_in(fields)  # partitions, too, where their queue was deleted
-    layouts = (yield [ops.partitions(keys) for keys in queues]) if queues else []
+    """Return the queues of a batch, each with all of its homes."""
+    queues = own.queues_in(fields)  # homes, too, where their queue was deleted
+    layouts = (yield [ops.layout(keys) for keys in queues]) if queues else []
     names = [name for keys, text in zip(queues, layouts, strict=True) for name in read_layout(text).every(keys.queue)]
     return [QueueKeys(name) for name in dict.fromkeys(names)]
 

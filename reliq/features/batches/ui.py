@@ -18,5 +18,5 @@ SHOWN = 100
 async def batches(request: Request, who: Viewer) -> Response:
     """List them, oldest first. A batch may have messages in any queue, so this is for keys of all queues."""
     if not (who.covers_all and who.may_see("*")):
-        raise HTTPException(403, "Batches go over all queues: this needs a key for the queues '*'.")
+        raise HTTPException(403, "Batches cover all queues: this needs a key for the queues '*'.")
     return page(request, "batches.html", batches=await reliq_of(request).batches(limit=SHOWN), most=SHOWN)

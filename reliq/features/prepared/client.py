@@ -9,7 +9,6 @@ from reliq import forks
 from reliq.contract.keywords import MessageOptions
 from reliq.contract.values import Duration, check_id
 from reliq.errors import ReliqError
-from reliq.features.prepared.decorator import Check
 from reliq.features.prepared.steps import CHECK_AFTER, CHECKS, PreparedQueue, not_rolled_back
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.durability import ANY, Terms
@@ -76,7 +75,7 @@ class PreparedCalls:
 
     @cached_property
     def _records(self) -> PreparedQueue:
-        return PreparedQueue(self._steps.partitions, self._steps.pool)
+        return PreparedQueue(self._steps.homes, self._steps.pool)
 
     def prepare(
         self,
@@ -91,9 +90,9 @@ class PreparedCalls:
     ) -> Prepared:
         """Send a message that no consumer sees until its handle commits; as a context the handle commits at its end.
 
-        Where neither commit nor rollback comes within `timeout`, the application's check-back (`@app.check`) is asked,
-        again after each `timeout`, and after so many `checks` without an answer it is a dead letter (undecided). The
-        other options and errors are those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
+        Without a decision within `timeout`, reliq asks the application's check-back (`@app.check`), again after each
+        `timeout`; after `checks` calls without an answer it is a dead letter (undecided). Other options and errors are
+        those of `send`; a delay and a dedup_key's window begin with the commit, a ttl now.
         """
         message, terms = self._steps.prepared(body, options), Terms.of(durability, renamed(repeats, retries))
         self._store.run(self._records.prepare(message, timeout, checks, terms))
@@ -102,7 +101,3 @@ class PreparedCalls:
     def prepared(self, id: str) -> Prepared:
         """Return the handle of a prepared message, maybe of another process. Reads nothing; raises InvalidName."""
         return Prepared(self._store, self._records, id)
-
-
-class CheckCalls(Check):
-    """What an application has of prepared messages."""

@@ -17,7 +17,7 @@ class PreparedTimeouts(Duty[tuple[int, int]]):
     """Puts questions about overdue prepared messages."""
 
     name = "prepared"
-    effect = "no questions about prepared messages are asked"
+    effect = "check-backs of prepared messages are not asked"
 
     def turn(self, survey: Survey) -> Steps[tuple[int, int]]:
         """Put questions for these queues; return how many, and how many messages became dead letters."""

@@ -18,7 +18,7 @@ Decision = Literal["committed", "rolled_back", "purged"]
 class Accepted:
     """The reply of the prepare script; `id_in_use`: a message with this id is prepared or was decided lately.
 
-    `moved`: the partition takes no messages any more.
+    `moved`: the home takes no messages any more.
     """
 
     status: Literal["ok", "id_in_use", "full", "moved"]

@@ -21,8 +21,8 @@ from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.hidden import Hidden
-from reliq.protocol.partition import Moved, at_limit
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.home import Moved, at_limit
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.sending import around_send, ready
 
@@ -36,14 +36,14 @@ _PAGE = 100
 
 
 class PreparedSteps:
-    """The operations on the prepared messages of one partition of a queue, as steps."""
+    """The operations on the prepared messages of one home of a queue, as steps."""
 
     def __init__(self, keys: QueueKeys, pool: ProducerPool) -> None:
         self._keys = keys
         self._pool = pool
 
     def prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
-        """Raises QueueFull, InvalidMessage where its id is in use, and Moved where the partition takes none."""
+        """Raises QueueFull, InvalidMessage where its id is in use, and Moved where the home takes none."""
         keys, bodies = self._keys, list[ops.StoredBody]()
         entry = ops.Entry(
             message.id, encoded(message, self._pool.clock.now(), bodies), message.delay, message.dedup_key,
@@ -130,12 +130,12 @@ class PreparedSteps:
 class PreparedQueue:
     """The operations on the prepared messages of a queue, as steps."""
 
-    def __init__(self, partitions: Partitions, pool: ProducerPool) -> None:
-        self._partitions = partitions
+    def __init__(self, homes: QueueHomes, pool: ProducerPool) -> None:
+        self._homes = homes
         self._pool = pool
 
     def prepare(self, message: NewMessage, timeout: Duration, checks: int, terms: Terms) -> Steps[None]:
-        """Prepare the message in the home of its key, else in the first partition.
+        """Prepare the message in the home of its key, else in the first home.
 
         Raises QueueFull, and InvalidMessage where its id is in use.
         """
@@ -147,15 +147,15 @@ class PreparedQueue:
             )
         yield from ready(self._pool, terms, [message])
         steps = self._prepare(message, check_after, checks, terms)
-        yield from around_send(self._pool, self._partitions.queue, [message], steps)
+        yield from around_send(self._pool, self._homes.queue, [message], steps)
 
     def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
         while True:
-            keys = yield from self._partitions.home_of(message)
+            keys = yield from self._homes.home_of(message)
             try:
                 return (yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms))
             except Moved:  # by a layout that was read a while ago
-                yield from self._partitions.read_again()
+                yield from self._homes.read_again()
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
@@ -167,18 +167,18 @@ class PreparedQueue:
 
     def question(self) -> Steps[Message | None]:
         """Take one of the messages that await a check-back; None without one."""
-        for partition in (yield from self._partitions.every()):
-            message = yield from PreparedSteps(partition.keys, self._pool).question()
+        for home in (yield from self._homes.every()):
+            message = yield from PreparedSteps(home.keys, self._pool).question()
             if message is not None:
                 return message
         return None
 
     def _decide(self, decide: Callable[[PreparedSteps], Steps[T]]) -> Steps[T]:
-        """Decide about a message in the partition that knows it."""
-        *others, last = yield from self._partitions.every()
-        for partition in others:
+        """Decide about a message in the home that knows it."""
+        *others, last = yield from self._homes.every()
+        for home in others:
             try:
-                return (yield from decide(PreparedSteps(partition.keys, self._pool)))
+                return (yield from decide(PreparedSteps(home.keys, self._pool)))
             except PreparedClosed as closed:
                 if closed.outcome != "unknown":
                     raise

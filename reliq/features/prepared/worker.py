@@ -11,7 +11,7 @@ from reliq.features.prepared.steps import PreparedQueue
 from reliq.model.handlers import Handlers
 from reliq.model.message import Message
 from reliq.model.signatures import HandlerFunction
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
@@ -30,11 +30,11 @@ class CheckBacks(Companion):
     processes thus answer one question, the first decision counts.
     """
 
-    def __init__(self, store: Store, handlers: Handlers) -> None:
+    def __init__(self, store: Store, handlers: Handlers, owner: str) -> None:
         self._store = store
         pool = ProducerPool()
         checks = handlers.declared(CheckBack)
-        self._checks = [(PreparedQueue(Partitions(one.queue, pool), pool), one.function) for one in checks]
+        self._checks = [(PreparedQueue(QueueHomes(one.queue, pool), pool), one.function) for one in checks]
         self._stopping = threading.Event()
 
     def start(self) -> None:

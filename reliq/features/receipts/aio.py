@@ -16,6 +16,15 @@ _LOOK = 0.25  #: seconds of waiting after which messages are looked for whose ti
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
+class Patience:
+    """Whether the caller of a receive still waits: a cancellation ends that, and with the next look the receive."""
+
+    lasts = True
+
+    def end(self) -> None:
+        self.lasts = False
+
+
 class Receiver:
     """Receives for all callers of a queue. One of those who wait asks Redis; the others wait for their turn."""
 
@@ -26,7 +35,7 @@ class Receiver:
         self._waiters = 0
         self._connection = store.connection("reliq-receive")
 
-    async def receive(self, wanted: Wanted, wait: float) -> list[Received]:
+    async def receive(self, wanted: Wanted, wait: float, patience: "Patience") -> list[Received]:
         """Return messages, or none after `wait` seconds."""
         until = time.monotonic() + wait
         received = await self._store.run(self._steps.receive(wanted))
@@ -34,10 +43,10 @@ class Receiver:
             return received
         self._waiters += 1
         try:
-            while not received and (left := until - time.monotonic()) > _ENOUGH:
+            while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
                 if await acquired(self._turn, left):
                     try:
-                        received = await self._wait(wanted, until)
+                        received = await self._wait(wanted, until, patience)
                     finally:
                         self._turn.release()
         finally:
@@ -54,9 +63,9 @@ class Receiver:
             finally:
                 self._turn.release()
 
-    async def _wait(self, wanted: Wanted, until: float) -> list[Received]:
+    async def _wait(self, wanted: Wanted, until: float, patience: "Patience") -> list[Received]:
         received: list[Received] = []
-        while not received and (left := until - time.monotonic()) > _ENOUGH:
+        while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
             received = await self._store.run(self._steps.receive(wanted, min(left, _LOOK)), self._connection)
         return received
 
@@ -74,7 +83,7 @@ class ReceiveCalls:
 
     @cached_property
     def _receipts(self) -> ReceiptSteps:
-        return ReceiptSteps(self._steps.partitions, self._steps.pool)
+        return ReceiptSteps(self._steps.homes, self._steps.pool)
 
     @cached_property
     def _receiver(self) -> Receiver:
@@ -100,7 +109,9 @@ class ReceiveCalls:
         """
         wanted = Wanted(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
         waits = values.seconds(wait, "wait")
-        return await brought(self._receiver.receive(check_wanted(wanted), waits), self._receiver.give_back)
+        patience = Patience()
+        receiving = self._receiver.receive(check_wanted(wanted), waits, patience)
+        return await brought(receiving, self._receiver.give_back, patience.end)
 
     async def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""

@@ -25,11 +25,11 @@ class Visibility(Duty[int]):
         """Make due messages of these queues visible; return how many."""
         returned = 0
         queues = survey.found.get(self.seeks, ())
-        for _, (count, _next) in (yield from survey.attempts.together(self.name, queues, _return_due)):
+        for _, (count, *_) in (yield from survey.attempts.together(self.name, queues, _return_due)):
             returned += count
         return returned
 
 
-def _return_due(queues: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
-    answers: list[tuple[int, int]] = yield [own.return_due(keys, RETURNED_AT_ONCE) for keys in queues]
+def _return_due(queues: Sequence[QueueKeys]) -> Steps[list[tuple[int, int, list[bytes]]]]:
+    answers: list[tuple[int, int, list[bytes]]] = yield [own.return_due(keys, RETURNED_AT_ONCE) for keys in queues]
     return answers

@@ -22,7 +22,7 @@ class Handle(NamedTuple):
 
 
 class Receipt(str):
-    """What the receiver of a message deletes it with: the queue, a partition maybe, and the message's name there.
+    """What the receiver of a message deletes it with: the queue, a home maybe, and the message's name there.
 
     Printable ASCII without blanks. Each receive of a message gives it another one.
     """

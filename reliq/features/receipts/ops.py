@@ -37,6 +37,7 @@ def receive(
         processing=keys.processing(consumer),
         received=keys.received,
         receipts=keys.receipts,
+        early=keys.early,
         attempt=None if attempt is None else keys.attempt_of(dedup_digest(attempt)),
         visible=milliseconds(visible),
         consumer=consumer,
@@ -56,19 +57,31 @@ def receive_again(keys: QueueKeys, attempt: str, visible: float) -> Op[list[byte
     return scripted(call)
 
 
-def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
-    """Make due messages visible again; answers how many, and the ms until the next is due (-1: none is in flight)."""
-    call = signatures.return_due(places=keys.places, received=keys.received, receipts=keys.receipts, limit=limit)
+def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int, list[bytes]]]:
+    """Make due messages visible; answers how many, the ms until the next is due (-1: none is in flight), and groups.
+
+    These are some of those with a visible message before the ones in flight.
+    """
+    call = signatures.return_due(
+        places=keys.places, received=keys.received, receipts=keys.receipts, early=keys.early, limit=limit
+    )
     return scripted(call, tuple)
 
 
-def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float]], late: bool = False) -> Op[str]:
-    """Set the seconds for which named messages stay in flight from now on; answers a letter for each."""
-    parts = (signatures.set_visibility_change(name=name, visible=milliseconds(visible)) for name, visible in changes)
+def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float, str]], late: bool = False) -> Op[str]:
+    """Set the seconds for which messages stay in flight from now on; answers a letter for each.
+
+    A message is told by its name and, third, the group of its key.
+    """
+    parts = (
+        signatures.set_visibility_change(name=name, visible=milliseconds(visible), key_group=group)
+        for name, visible, group in changes
+    )
     call = signatures.set_visibility(
         places=keys.places,
         received=keys.received,
         receipts=keys.receipts,
+        early=keys.early,
         late=late,
         changes=[part for one in parts for part in one],
     )
@@ -82,6 +95,7 @@ def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late:
         places=keys.places,
         received=keys.received,
         receipts=keys.receipts,
+        early=keys.early,
         late=late,
         handles=[part for one in parts for part in one],
     )
@@ -90,7 +104,7 @@ def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late:
 
 def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
     call = signatures.purge_received(
-        places=keys.places, received=keys.received, receipts=keys.receipts, limit=limit, ids=()
+        places=keys.places, received=keys.received, receipts=keys.receipts, early=keys.early, limit=limit, ids=()
     )
     return scripted(call)
 
@@ -98,7 +112,7 @@ def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
 def cancel_received(keys: QueueKeys, identity: str) -> Op[int]:
     """Cancel a message in flight; answers 1 if it was there."""
     call = signatures.purge_received(
-        places=keys.places, received=keys.received, receipts=keys.receipts, limit=1, ids=[identity]
+        places=keys.places, received=keys.received, receipts=keys.receipts, early=keys.early, limit=1, ids=[identity]
     )
     return scripted(call)
 
@@ -112,7 +126,6 @@ def in_flight(keys: QueueKeys) -> Op[int]:
     return Op(("ZCARD", keys.received))
 
 
-def next_of_key(keys: QueueKeys, group: str, count: int) -> Op[list[bytes]]:
+def next_of_key(keys: QueueKeys, group: bytes, count: int) -> Op[list[bytes]]:
     """Read the first messages that wait for a key: each behind its group and its turn."""
-    text = group.encode()
-    return Op(("ZRANGEBYLEX", keys.waiting, b"[" + text, b"(" + text + b"\xff", "LIMIT", 0, count))
+    return Op(("ZRANGEBYLEX", keys.waiting, b"[" + group, b"(" + group + b"\xff", "LIMIT", 0, count))

@@ -6,9 +6,9 @@ from reliq.ops.request import Argument, Call
 
 
 def delete_received(
-    *, places: Sequence[str], received: str, receipts: str, late: bool, handles: Iterable[Argument]
+    *, places: Sequence[str], received: str, receipts: str, early: str, late: bool, handles: Iterable[Argument]
 ) -> Call:
-    return "receipts/delete_received", (*places, received, receipts), (int(late), *handles)
+    return "receipts/delete_received", (*places, received, receipts, early), (int(late), *handles)
 
 
 def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argument, ...]:
@@ -16,9 +16,9 @@ def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argu
 
 
 def purge_received(
-    *, places: Sequence[str], received: str, receipts: str, limit: float, ids: Iterable[Argument]
+    *, places: Sequence[str], received: str, receipts: str, early: str, limit: float, ids: Iterable[Argument]
 ) -> Call:
-    return "receipts/purge_received", (*places, received, receipts), (limit, *ids)
+    return "receipts/purge_received", (*places, received, receipts, early), (limit, *ids)
 
 
 def receive(
@@ -27,6 +27,7 @@ def receive(
     processing: str,
     received: str,
     receipts: str,
+    early: str,
     visible: float,
     consumer: Argument,
     moves: Iterable[Argument],
@@ -34,7 +35,7 @@ def receive(
 ) -> Call:
     return (
         "receipts/receive",
-        (*places, processing, received, receipts, *(() if attempt is None else (attempt,))),
+        (*places, processing, received, receipts, early, *(() if attempt is None else (attempt,))),
         (visible, consumer, *moves),
     )
 
@@ -47,15 +48,15 @@ def receive_again(*, received: str, receipts: str, attempt: str, visible: float)
     return "receipts/receive_again", (received, receipts, attempt), (visible,)
 
 
-def return_due(*, places: Sequence[str], received: str, receipts: str, limit: Argument) -> Call:
-    return "receipts/return_due", (*places, received, receipts), (limit,)
+def return_due(*, places: Sequence[str], received: str, receipts: str, early: str, limit: Argument) -> Call:
+    return "receipts/return_due", (*places, received, receipts, early), (limit,)
 
 
 def set_visibility(
-    *, places: Sequence[str], received: str, receipts: str, late: bool, changes: Iterable[Argument]
+    *, places: Sequence[str], received: str, receipts: str, early: str, late: bool, changes: Iterable[Argument]
 ) -> Call:
-    return "receipts/set_visibility", (*places, received, receipts), (int(late), *changes)
+    return "receipts/set_visibility", (*places, received, receipts, early), (int(late), *changes)
 
 
-def set_visibility_change(*, name: Argument, visible: Argument) -> tuple[Argument, ...]:
-    return (name, visible)
+def set_visibility_change(*, name: Argument, visible: Argument, key_group: Argument) -> tuple[Argument, ...]:
+    return (name, visible, key_group)

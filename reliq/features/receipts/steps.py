@@ -4,7 +4,6 @@ A receive is an ordinary claim, with all that a claim knows of limits, expired m
 script moves what was claimed from the processing list into flight, where each message has a time of its own.
 """
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,12 +31,12 @@ from reliq.ops import Destination, Move, Steps, Together
 from reliq.ops.browse import GROUP_AND_TURN
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.claiming import Round, taken
+from reliq.protocol.claiming import from_any, taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward, number
 from reliq.protocol.hidden import Hidden
+from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.outcomes import released
-from reliq.protocol.partitions import Partitions, checked
 from reliq.protocol.producer import ProducerPool
 
 RETURNED_AT_ONCE = 100  #: messages that one call makes visible again
@@ -45,65 +44,67 @@ LONGEST = 12 * 3600.0  #: seconds for which a message may be invisible
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _PURGED_AT_ONCE = 500
-_AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another partition
+_AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another home
 _SCAN_STEP = 1000
 
 
 class ReceiptSteps:
-    """The operations on messages in flight, of all partitions of a queue."""
+    """The operations on messages in flight, of all homes of a queue."""
 
-    def __init__(self, partitions: Partitions, pool: ProducerPool) -> None:
-        self._partitions = partitions
+    def __init__(self, homes: QueueHomes, pool: ProducerPool) -> None:
+        self._homes = homes
         self._pool = pool
-        self._idle: dict[str, list[ConsumerSteps]] = {}  #: by partition: registered, holding nothing
+        self._idle: dict[str, list[ConsumerSteps]] = {}  #: by home: registered, holding nothing
         self._in_flight: dict[str, int] = {}  #: as last read
+        self._run_length: dict[str, float] = {}  #: messages of one key in the latest receive
 
     @property
     def queue(self) -> str:
-        return self._partitions.queue
+        return self._homes.queue
 
     def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
-        """Receive from the partitions in turn; wait at most `timeout` seconds, shorter where there are several."""
-        every = yield from self._partitions.known()
+        """Receive from the homes in turn; wait at most `timeout` seconds, shorter where there are several."""
+        every = yield from self._homes.known()
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))
-        look = Round(every, self._partitions.failing)
-        yield from look.begin(random.randrange(len(every)), lambda _: False)
-        received: list[Received] = []
-        for keys in look.keys:
-            with look.trying(keys):
-                received = yield from self._receive(keys, wanted, 0.0)
-            if received:
-                return received
-        look.end()
-        yield from self.return_due()
+        received = yield from from_any(every, self._homes.failing, lambda keys: self._receive(keys, wanted, 0.0))
+        if not received:
+            yield from self.return_due()
         return received
 
     def _receive(self, keys: QueueKeys, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
-        """Receive from one partition."""
+        """Receive from one home."""
         if wanted.attempt is not None and (again := (yield from self._again(keys, wanted))):
             return again
         yield from self._check_room(keys, wanted)
         consumer = self._consumer(keys)
         for _ in range(_TRIES):
-            messages = yield from taken(consumer, wanted.limit, timeout)
+            heads = self._heads(keys, wanted)
+            messages = yield from taken(consumer, heads, timeout)
             missing = wanted.limit - len(messages)
-            if missing and (not messages or self._in_flight.get(keys.queue, 1)):
-                returned, _ = yield own.return_due(keys, RETURNED_AT_ONCE)
+            early: Sequence[bytes] = ()
+            if len(messages) < heads and (not messages or self._in_flight.get(keys.queue, 1)):
+                returned, _, early = yield own.return_due(keys, RETURNED_AT_ONCE)
                 if returned:
                     messages += yield from taken(consumer, missing)
-            if not messages:
+            early = early if self._runs_on(consumer, wanted) else ()
+            if not messages and not early:
                 if consumer.alive:
                     break
                 consumer = self._consumer(keys)  # it went with the queue, which was deleted and made again
                 continue
             living = yield from self._living(consumer, messages, wanted)
-            if living:
-                received = yield from self._put_in_flight(consumer, living, wanted)
-                self._idle.setdefault(keys.queue, []).append(consumer)
-                return received
+            if living or early:
+                received = yield from self._put_in_flight(consumer, living, wanted, early)
+                if received:
+                    self._idle.setdefault(keys.queue, []).append(consumer)
+                    return received
         self._idle.setdefault(keys.queue, []).append(consumer)
         return []
+
+    def _heads(self, keys: QueueKeys, wanted: Wanted) -> int:
+        """Return how many messages to claim: with runs fewer, if each one brought others of its key lately."""
+        return max(1, round(wanted.limit / self._run_length.get(keys.queue, 1.0))) if wanted.runs else wanted.limit
 
     def _consumer(self, keys: QueueKeys) -> ConsumerSteps:
         """Return a consumer that holds nothing and is used by no other call."""
@@ -143,14 +144,22 @@ class ReceiptSteps:
         return [one for one in messages if _receives(one) <= most]
 
     def _put_in_flight(
-        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted
+        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted, early: Sequence[bytes]
     ) -> Steps[list[Received]]:
+        """Put what was claimed in flight, with what else a receive gets of keys; `early`: groups of such keys."""
         now, keys = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000), consumer.keys
         chosen = [(b"", one) for one in messages]
-        if wanted.runs and wanted.limit > 1:
-            chosen = yield from self._runs(keys, messages, wanted, now)
-            surplus = messages[sum(1 for line, _ in chosen if not line) :]
-            yield from consumer.settle((), [released(one) for one in reversed(surplus)])
+        if early or (wanted.limit > 1 and self._runs_on(consumer, wanted)):
+            chosen = yield from self._runs(keys, messages, wanted, now, early)
+            if len(chosen) < wanted.limit and len(messages) == self._heads(keys, wanted) < wanted.limit:
+                others = yield from taken(consumer, wanted.limit - len(chosen))
+                messages = [*messages, *(yield from self._living(consumer, others, wanted))]
+                chosen = yield from self._runs(keys, messages, wanted, now, early)
+            claimed = sum(1 for line, _ in chosen if not line)
+            if surplus := messages[claimed:]:
+                yield from consumer.settle((), [released(one) for one in reversed(surplus)])
+            if claimed:
+                self._run_length[keys.queue] = len(chosen) / claimed
         flights = [_flight(one, now, line) for line, one in chosen]
         codes, self._in_flight[keys.queue] = yield own.receive(
             keys, consumer.consumer, wanted.visibility, flights, wanted.attempt
@@ -162,26 +171,38 @@ class ReceiptSteps:
             if code == DONE
         ]
 
+    @staticmethod
+    def _runs_on(consumer: ConsumerSteps, wanted: Wanted) -> bool:
+        """Whether a receive takes what waits for a key: not in a queue with limits, which count what is claimed."""
+        return wanted.runs and not consumer.limits.apply
+
     def _runs(
-        self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int
+        self, keys: QueueKeys, messages: Sequence[Message], wanted: Wanted, now: int, early: Sequence[bytes]
     ) -> Steps[list[tuple[bytes, Message]]]:
         """Choose as many messages of one key as there are, then those of the next one.
 
         Returns them with their places in line, which claimed ones do not have. What was claimed and is not among them
         are the last ones.
         """
-        keyed = {one.element: one.group for one in messages if one.key and one.group and not one.in_cycle}
-        answers = (yield [own.next_of_key(keys, one, wanted.limit - 1) for one in keyed.values()]) if keyed else []
-        lines = dict(zip(keyed, answers, strict=True))
+        keyed = {one.element: one.group.encode() for one in messages if one.key and one.group and not one.in_cycle}
+        groups = [*keyed.values(), *early]
+        answers = (yield [own.next_of_key(keys, one, wanted.limit) for one in groups]) if groups else []
+        lines = dict(zip(keyed, answers, strict=False))
         chosen: list[tuple[bytes, Message]] = []
-        for message in messages[: wanted.limit]:
-            if len(chosen) < wanted.limit:
-                chosen.append((b"", message))
-            for entry in lines.get(message.element, ())[: wanted.limit - len(chosen)]:
+
+        def choose(line: Sequence[bytes]) -> None:
+            for entry in line[: wanted.limit - len(chosen)]:
                 following = self._next(entry, wanted, now)
                 if following is None:
                     break
                 chosen.append((entry[:GROUP_AND_TURN], following))
+
+        for message in messages[: wanted.limit]:
+            if len(chosen) < wanted.limit:
+                chosen.append((b"", message))
+            choose(lines.get(message.element, ()))
+        for line in answers[len(keyed) :]:  # the script takes what comes before the messages in flight
+            choose(line)
         yield from read_bodies(keys, [one for line, one in chosen if line])
         return [(line, one) for line, one in chosen if one.body_is_read]
 
@@ -205,14 +226,15 @@ class ReceiptSteps:
 
     def return_due(self) -> Steps[int]:
         """Make the messages visible again whose time is over; return how many."""
-        return sum((yield from self._partitions.act("the return", _return_due)))
+        return sum((yield from self._homes.act("the return", _return_due)))
 
     def change_visibility(self, changes: Sequence[tuple[str, float]], *, late: bool = False) -> Steps[list[str]]:
         """Set for how many seconds each message stays in flight from now on; return a code for each."""
         times = [visible for _, visible in changes]
 
         def change(keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
-            codes: str = yield own.set_visibility(keys, [(one.name, times[position]) for position, one in some], late)
+            changed = [(one.name, times[position], one.group) for position, one in some]
+            codes: str = yield own.set_visibility(keys, changed, late)
             return codes
 
         return (yield from self._by_receipt([receipt for receipt, _ in changes], change, "changed"))
@@ -229,7 +251,7 @@ class ReceiptSteps:
     def _by_receipt(
         self, receipts: Sequence[str], act: Callable[[QueueKeys, Sequence[tuple[int, Handle]]], Steps[str]], done: str
     ) -> Steps[list[str]]:
-        """Act on the receipts of each partition, at the same time; return a code for each receipt."""
+        """Act on the receipts of each home, at the same time; return a code for each receipt."""
         codes = [UNKNOWN] * len(receipts)
         groups = {queue: some for queue, some in by_queue(receipts).items() if self._is_of(queue)}
         if not groups:
@@ -245,16 +267,16 @@ class ReceiptSteps:
         return codes
 
     def _is_of(self, queue: str) -> bool:
-        """Whether a receipt is of this queue or of one of its partitions."""
+        """Whether a receipt is of this queue or of one of its homes."""
         return queue == self.queue or QueueKeys(queue).logical == self.queue
 
     def purge(self) -> Steps[int]:
         """Delete all messages in flight; return how many."""
-        return sum((yield from self._partitions.act("the purge", _purge)))
+        return sum((yield from self._homes.act("the purge", _purge)))
 
     def forget_deduplication(self) -> Steps[None]:
         """Forget all deduplication keys: a message with a key that was used before is accepted."""
-        yield from self._partitions.act("forgetting the deduplication keys", _forget_dedup)
+        yield from self._homes.act("forgetting the deduplication keys", _forget_dedup)
 
 
 def check_wanted(wanted: Wanted) -> Wanted:
@@ -302,7 +324,7 @@ def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
 def _return_due(keys: QueueKeys) -> Steps[int]:
     total, count = 0, RETURNED_AT_ONCE
     while count == RETURNED_AT_ONCE:
-        count, _ = yield own.return_due(keys, RETURNED_AT_ONCE)
+        count, *_ = yield own.return_due(keys, RETURNED_AT_ONCE)
         total += count
     return total
 

@@ -17,7 +17,7 @@ class ResultCalls:
     async def result(self, id: str, *, wait: Duration = 0) -> Any:
         """Return what the handler of a message returned: JSON as Python values, or bytes.
 
-        For handlers with `result=`, which says how long results are kept. `wait`: how long to wait for it. Waiting
-        takes a connection, and no polling. Raises HandlerFailed for a dead letter, and NoResult if there is none then.
+        For handlers with `result=`. `wait`: how long to wait, without polling. Raises HandlerFailed for a dead letter,
+        and NoResult if there is none.
         """
-        return await self._store.run(result_of(self._steps.partitions, id, wait))
+        return await self._store.run(result_of(self._steps.homes, id, wait))

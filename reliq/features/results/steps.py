@@ -14,10 +14,10 @@ from reliq.model.error_text import classed_gist
 from reliq.model.keys import QueueKeys
 from reliq.model.result import CANCELLED, DEAD, read_result
 from reliq.ops import Steps, Together
+from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.listing import read_letter
-from reliq.protocol.partitions import Partitions, checked
 
-ASK_EVERY = 0.2  #: seconds between two questions to all partitions of a queue
+ASK_EVERY = 0.2  #: seconds between two questions to all homes of a queue
 LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
 
 
@@ -36,22 +36,22 @@ def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
         yield from _wait(keys, identity, answer.since, min(left, LOOK_EVERY))
 
 
-def result_of(partitions: Partitions, identity: str, wait: Duration) -> Steps[Any]:
-    """Do the same for a queue; with several partitions each is asked, again and again while the caller waits."""
+def result_of(homes: QueueHomes, identity: str, wait: Duration) -> Steps[Any]:
+    """Do the same for a queue; with several homes each is asked, again and again while the caller waits."""
     check_id(identity)
-    every = yield from partitions.every()
+    every = yield from homes.every()
     if len(every) == 1:
-        return (yield from result(partitions.first.keys, identity, wait))
+        return (yield from result(homes.first.keys, identity, wait))
     until = time.monotonic() + seconds(wait, "wait")
     while (stored := (yield from look_at_all([one.keys for one in every], identity))) is None:
         if time.monotonic() >= until:
-            raise missing(partitions.first.keys, identity)
+            raise missing(homes.first.keys, identity)
         yield ops.Sleep(min(ASK_EVERY, max(0.0, until - time.monotonic())))
     return read_result(stored)
 
 
 def look_at_all(every: Sequence[QueueKeys], identity: str) -> Steps[bytes | None]:
-    """Read the stored result of a message from whichever partition has one; raises as `look` does."""
+    """Read the stored result of a message from whichever home has one; raises as `look` does."""
     answers = yield Together([look(one, identity) for one in every])
     found = next((one.result for one in answers if isinstance(one, Returned) and one.result is not None), None)
     if found is None:

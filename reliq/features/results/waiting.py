@@ -15,7 +15,7 @@ from reliq.features.results.steps import ASK_EVERY, LOOK_EVERY, look, look_at_al
 from reliq.model.keys import QueueKeys
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
-from reliq_api.consume.partitions import PartitionsOf
+from reliq_api.consume.homes import HomesOf
 
 log = logging.getLogger("reliq.api")
 
@@ -27,10 +27,10 @@ Gone = Callable[[], Coroutine[Any, Any, None]]  #: ends when the client has disc
 class Results:
     """All who wait for results in this process."""
 
-    def __init__(self, store: AioStore, background: Background, partitions: PartitionsOf) -> None:
+    def __init__(self, store: AioStore, background: Background, homes: HomesOf) -> None:
         self._store = store
         self._background = background
-        self._partitions = partitions
+        self._homes = homes
         self._watches: dict[str, Watch] = {}
         self._draining = False
 
@@ -39,7 +39,7 @@ class Results:
         seconds, when the service stops, or when the client disconnects (`gone`).
         """
         check_id(identity)
-        every = [one.keys for one in await self._store.run(self._partitions(queue).every())]
+        every = [one.keys for one in await self._store.run(self._homes(queue).every())]
         keys = every[0]
         if len(every) > 1:
             stored = await self._of_any(every, identity, wait, gone)
@@ -54,7 +54,7 @@ class Results:
         return stored
 
     async def _of_any(self, every: list[QueueKeys], identity: str, wait: float, gone: Gone) -> bytes | None:
-        """Look at all partitions, again and again until there is a result or the time is over."""
+        """Look at all homes, again and again until there is a result or the time is over."""
         until = time.monotonic() + wait
         ended = asyncio.create_task(gone())
         try:

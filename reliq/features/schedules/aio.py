@@ -14,7 +14,7 @@ from reliq.transport.aiostore import AioStore
 
 
 class Schedules:
-    """The schedules of all queues, `app.schedules`. They live in Redis; the monitors send their messages.
+    """The schedules of all queues, `app.schedules`. Redis stores them; the monitors send their messages.
 
         await app.schedules.add("report", "0 7 * * MON-FRI", "reports", {"kind": "daily"}, tz="Europe/Berlin")
         await app.schedules.add("poll", "30s", "polls")
@@ -61,18 +61,18 @@ class Schedules:
         await self._store.run(self._steps.pause(name))
 
     async def resume(self, name: str) -> None:
-        """End a pause. The next tick is the first one from now on: those of the pause are not caught up."""
+        """End a pause. The next tick is the first one from now on."""
         await self._store.run(self._steps.resume(name))
 
     async def run(self, name: str) -> str:
-        """Send the message of a schedule now, beside its ticks, and return the id. Raises as `Queue.send`."""
+        """Send the message of a schedule now, in addition to its ticks, and return the id. Raises as `Queue.send`."""
         return await self._store.run(self._steps.run(name))
 
     async def fate(self, name: str) -> str:
         """Return where the message of the latest run is: ready, processing, delayed, dead, gone or unknown.
 
-        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a long list. Empty before
-        the first run, and if nothing was sent for the latest ticks.
+        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a list. Empty before the
+        first run.
         """
         schedule = await self._store.run(self._steps.get(name))
         return (await self._store.run(self._steps.fates([schedule])))[name]

@@ -15,7 +15,7 @@ from reliq.transport.store import Store
 
 
 class Schedules:
-    """The schedules of all queues, `app.schedules`. They live in Redis; the monitors send their messages.
+    """The schedules of all queues, `app.schedules`. Redis stores them; the monitors send their messages.
 
         app.schedules.add("report", "0 7 * * MON-FRI", "reports", {"kind": "daily"}, tz="Europe/Berlin")
         app.schedules.add("poll", "30s", "polls")
@@ -62,18 +62,18 @@ class Schedules:
         self._store.run(self._steps.pause(name))
 
     def resume(self, name: str) -> None:
-        """End a pause. The next tick is the first one from now on: those of the pause are not caught up."""
+        """End a pause. The next tick is the first one from now on."""
         self._store.run(self._steps.resume(name))
 
     def run(self, name: str) -> str:
-        """Send the message of a schedule now, beside its ticks, and return the id. Raises as `Queue.send`."""
+        """Send the message of a schedule now, in addition to its ticks, and return the id. Raises as `Queue.send`."""
         return self._store.run(self._steps.run(name))
 
     def fate(self, name: str) -> str:
         """Return where the message of the latest run is: ready, processing, delayed, dead, gone or unknown.
 
-        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a long list. Empty before
-        the first run, and if nothing was sent for the latest ticks.
+        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a list. Empty before the
+        first run.
         """
         schedule = self._store.run(self._steps.get(name))
         return (self._store.run(self._steps.fates([schedule])))[name]

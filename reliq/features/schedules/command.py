@@ -49,9 +49,9 @@ def add_to(commands: Any) -> None:
 
     for verb, run, what in (
         ("remove", remove, "remove a schedule; its messages stay"),
-        ("pause", pause, "send nothing until it is resumed"),
-        ("resume", resume, "end a pause, from the next tick on"),
-        ("run", run_now, "send its message now, beside the ticks"),
+        ("pause", pause, "pause a schedule"),
+        ("resume", resume, "resume a schedule, from the next tick on"),
+        ("run", run_now, "send a schedule's message now, in addition to its ticks"),
     ):
         one = command(commands, f"schedule {verb}", run, what, json_too=True)
         one.add_argument("name", help="the schedule's name")

@@ -79,7 +79,7 @@ class Schedules(Duty[int]):
     """The schedules of all queues."""
 
     name = "schedules"
-    effect = "ticks of schedules are not sent; they are caught up by their policy"
+    effect = "ticks of schedules are not sent; their catch-up policy applies later"
     brings_due = True
     seeks = "ticks"
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.features.staging import ops as own
+from reliq.features.staging.model import Ended, Written
 from reliq.features.staging.steps import Job, abort
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job
 from reliq.ops import JobState, Steps
@@ -13,6 +15,8 @@ from reliq.protocol.seen import or_unseen
 from reliq.runtime.looking import is_away, missing_now
 
 _MOST = 100  #: unfinished jobs of a queue that are read
+OF_QUEUE = ("messages", "deduplicated", "bytes")
+ENDED = 100  #: jobs of a queue that have ended and are known
 ABORTABLE = JobState.OPEN
 
 
@@ -64,6 +68,31 @@ def _jobs_of(homes: Sequence[tuple[str, JobKeys]]) -> Steps[list[StagedJob]]:
         for (queue, _, name), record in zip(named, records, strict=True)
         if record.state
     ]
+
+
+def read_ended(queues: Sequence[str], several: bool = True, count: int = ENDED) -> Steps[list[tuple[str, Ended]]]:
+    """Return the latest jobs of these queues that have ended, each with its queue, and those of several queues."""
+    homes: list[tuple[str, JobKeys]] = [(queue, QueueKeys(queue)) for queue in queues]
+    if several:
+        homes.append(("", SEVERAL))
+    found = (yield [own.ended_jobs(home, count) for _, home in homes]) if homes else []
+    pairs = [(queue, job) for (queue, _), jobs in zip(homes, found, strict=True) for job in jobs]
+    return sorted(pairs, key=lambda pair: pair[1].ended, reverse=True)
+
+
+def counts_of(job: Ended | Written) -> dict[str, Any]:
+    """Return what a job has done: rows by their fate, messages and bytes, and those of each queue as `queues`."""
+    queues = {
+        queue: {
+            "messages": share.messages - job.deduplicated.get(queue, 0),
+            "deduplicated": job.deduplicated.get(queue, 0),
+            "bytes": share.bytes,
+        }
+        for queue, share in job.about.queues.items()
+    }
+    sums = {name: sum(one[name] for one in queues.values()) for name in OF_QUEUE}
+    rows = {name: getattr(job.about, name) for name in ("rows", "skipped", "dead", "unroutable")}
+    return {**rows, **sums, "queues": queues}
 
 
 def _age(record: ops.JobRecord, now: int) -> float:

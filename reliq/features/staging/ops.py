@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq.features.staging import signatures
+from reliq.features.staging.model import Ended, Written, encode, read_ended, read_written
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops.browse import as_names, first_names, up_to
 from reliq.ops.policy import follows
@@ -15,6 +16,36 @@ from reliq.ops.schema import Counter, Job
 def count_rolled(home: JobKeys, job: str, messages: int) -> Op[int]:
     """Note that messages of a committed job became visible; only for those who watch it."""
     return Op(("HINCRBY", home.job(job), Job.ROLLED, messages))
+
+
+def count_duplicates(home: JobKeys, job: str, queue: str, messages: int) -> Op[int]:
+    """Note that messages of a committed job were left out, because of their dedup keys."""
+    return Op(("HINCRBY", home.job(job), f"{Job.DEDUPLICATED} {queue}", messages))
+
+
+def duplicates(home: JobKeys, job: str) -> Op[dict[str, int]]:
+    """Read how many messages of a job were left out because of their dedup keys, by queue."""
+    return Op(("HGETALL", home.job(job)), _read_duplicates)
+
+
+def _read_duplicates(reply: list[bytes]) -> dict[str, int]:
+    fields = {name.decode(): count for name, count in zip(reply[::2], reply[1::2], strict=True)}
+    prefix = f"{Job.DEDUPLICATED} "
+    return {name.removeprefix(prefix): int(count) for name, count in fields.items() if name.startswith(prefix)}
+
+
+def ended_jobs(home: JobKeys, count: int) -> Op[list[Ended]]:
+    """Read the jobs that have ended, the latest first."""
+    return Op(("LRANGE", home.ended, 0, count - 1), lambda reply: list(map(read_ended, reply)))
+
+
+def note_write(home: JobKeys, session: str, written: Written, remembered: float) -> Op[bool]:
+    """Note the latest write of a Spark session."""
+    return Op(("SET", home.latest_write(session), encode(written), "PX", milliseconds(remembered)), bool)
+
+
+def latest_write(home: JobKeys, session: str) -> Op[Written | None]:
+    return Op(("GET", home.latest_write(session)), lambda reply: reply and read_written(reply))
 
 
 def job_manifest(home: JobKeys, job: str) -> Op[bytes | None]:
@@ -162,6 +193,7 @@ def stage_clear(home: JobKeys, job: str, run: str, remembered: float, parts: Seq
         job=home.job(job),
         jobs=home.jobs,
         parts=home.parts(job),
+        ended=home.ended,
         lists=[staged.key(job) for staged in parts if not staged.apart(home)],
         name=job,
         run=run,
@@ -180,11 +212,17 @@ def commit(
     remembered: float,
     stream: str = "",
     epoch: int = 0,
+    versions: bool = False,
+    about: bytes = b"",
 ) -> Op[str]:
+    """Commit a job. `versions`: `stream` is an application, and `epoch` the version of its transaction.
+
+    `about`: a `Summary`, encoded, for the list of ended jobs.
+    """
     call = signatures.commit(
         job=home.job(job),
         jobs=home.jobs,
-        epochs=home.epochs,
+        epochs=home.versions if versions else home.epochs,
         name=job,
         run=run,
         manifest=manifest,
@@ -192,8 +230,14 @@ def commit(
         stream=stream,
         epoch=epoch,
         messages=messages,
+        about=about,
     )
     return scripted(call, as_text)
+
+
+def last_version(home: JobKeys, application: str) -> Op[int | None]:
+    """Read the last version of an application's transactions that is committed."""
+    return Op(("HGET", home.versions, application), lambda reply: reply and int(reply.split()[0]))
 
 
 def first_chunk(job: str, staged: Staged) -> Watch:
@@ -223,11 +267,12 @@ def roll_bodies(job: str, staged: Staged, bodies: Packed) -> Transaction:
     return Transaction((Op(("LTRIM", staged.key(job), 1, -1)), Op(("HSET", staged.keys.bodies, bodies))))
 
 
-def commit_roll(job: str, staged: Staged, dedup: Sequence[str] = ()) -> Op[tuple[int, int]]:
+def commit_roll(job: str, staged: Staged, dedup: Sequence[str] = ()) -> Op[tuple[int, int, int]]:
     """Move the first chunk with a script: messages that have to be placed, and any chunk when memory is full.
 
     `dedup`: the digests of the deduplication keys of the chunk, as `chunks.read` has found them. The reply is how many
-    messages moved, and how many chunks are left; -1 moved: these are the keys of another chunk, nothing was done.
+    messages moved, how many chunks are left, and how many messages were duplicates; -1 moved: these are the keys of
+    another chunk, nothing was done.
     """
     keys = staged.keys
     call = signatures.commit_roll(

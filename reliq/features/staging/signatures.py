@@ -17,8 +17,9 @@ def commit(
     stream: Argument,
     epoch: Argument,
     messages: Argument,
+    about: Argument,
 ) -> Call:
-    return "staging/commit", (job, jobs, epochs), (name, run, manifest, remembered, stream, epoch, messages)
+    return "staging/commit", (job, jobs, epochs), (name, run, manifest, remembered, stream, epoch, messages, about)
 
 
 def commit_roll(
@@ -67,13 +68,14 @@ def stage_clear(
     job: str,
     jobs: str,
     parts: str,
+    ended: str,
     lists: Iterable[str],
     name: Argument,
     run: Argument,
     remembered: Argument,
     names: Iterable[Argument],
 ) -> Call:
-    return "staging/stage_clear", (job, jobs, parts, *lists), (name, run, remembered, *names)
+    return "staging/stage_clear", (job, jobs, parts, ended, *lists), (name, run, remembered, *names)
 
 
 def stage_enlist(

@@ -21,9 +21,10 @@ from reliq import ops
 from reliq.contract import values
 from reliq.errors import JobClosed, OutcomeUnknown, QueueFull
 from reliq.features.staging import ops as own
+from reliq.features.staging.model import Summary, encode
 from reliq.features.staging.ops import Staged
 from reliq.features.staging.room import check_room
-from reliq.model.keys import JobKeys, QueueKeys, check_job
+from reliq.model.keys import JobKeys, QueueKeys, check_job, logical_name
 from reliq.ops import JobState, Steps, Transaction
 from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of, references_of
 from reliq.protocol.progress import Progress, unwatched
@@ -57,6 +58,18 @@ class Job:
         check_job(self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The place of a job in a sequence whose numbers are committed once each, in rising order."""
+
+    of: str  #: the stream or the application
+    number: int  #: the epoch of a stream, or the version of an application's transaction
+    versions: bool = False
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self.of}" if self.versions else f"epoch {self.number} of stream {self.of}"
+
+
 class Part(msgspec.Struct, array_like=True, frozen=True):
     """The messages that one writer has staged for one queue, as listed in the manifest of the commit."""
 
@@ -64,28 +77,31 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     name: str
     chunks: int
     messages: int
+    bytes: int = 0
 
     @property
     def staged(self) -> Staged:
         return Staged(QueueKeys(self.queue), self.name)
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_manifest = msgspec.msgpack.Encoder().encode
 _decode_manifest = msgspec.msgpack.Decoder(list[Part]).decode
 
 
 class PartWriter:
     """Stages one part of a job. For a single writer; the part's name is unique to this attempt."""
 
-    def __init__(self, job: Job, queue: str, name: str) -> None:
+    def __init__(self, job: Job, queue: str, name: str, announced: bool = False) -> None:
+        """`announced`: the caller has made the queue known, for all parts that it writes."""
         self._job = job
+        self._announced = announced
         self.part = Part(queue, f"{name}-{new_token()}", 0, 0)
 
     def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
         """Stage further chunks of the part; raises JobClosed, and QueueFull if Redis is full."""
         apart = self.part.staged.apart(self._job.home)
         for some in _calls(chunks if apart else _bodies_last(chunks)):
-            if not self.part.chunks:
+            if not self.part.chunks and not self._announced:
                 yield ops.announce(self.part.queue)
             staged, bodies = some, []
             if not apart:
@@ -94,7 +110,8 @@ class PartWriter:
             if answer != "ok":
                 raise _closed(self._job, answer)
             part, messages = self.part, sum(chunk.messages for chunk in staged)
-            self.part = Part(part.queue, part.name, part.chunks + len(staged), part.messages + messages)
+            size = part.bytes + sum(chunk.size for chunk in some)
+            self.part = Part(part.queue, part.name, part.chunks + len(staged), part.messages + messages, size)
 
     def _stage(self, chunks: Sequence[Chunk], bodies: Sequence[Chunk]) -> Steps[str]:
         """Append chunks, and store bodies with those of the queue.
@@ -147,17 +164,19 @@ def open_job(job: Job) -> Steps[bool]:
 
 
 def commit(
-    job: Job, parts: Sequence[Part], stream: str = "", epoch: int = 0
+    job: Job, parts: Sequence[Part], turn: Turn | None = None, about: Summary | None = None
 ) -> Steps[Literal["committed", "already", "repeated"]]:
     """Decide that exactly these parts of the job become visible; `roll_forward` moves them afterwards.
 
-    With a stream, an epoch that the stream has already committed is not committed again: the answer is "repeated" and
-    the job is aborted. Raises JobClosed, QueueFull (max_length, max_bytes): then nothing becomes visible.
+    A turn that has been committed, or a later one, is not committed again: the answer is "repeated" and the job is
+    aborted. Raises JobClosed, QueueFull (max_length, max_bytes): then nothing becomes visible.
     """
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
-    manifest, messages = _encode(parts), sum(part.messages for part in parts)
-    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, stream, epoch)
+    manifest, messages = _encode_manifest(parts), sum(part.messages for part in parts)
+    place = (turn.of, turn.number, turn.versions) if turn is not None else ("", 0, False)
+    told = encode(about) if about is not None else b""
+    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, *place, told)
     if answer == "closed":
         raise _closed(job, answer)
     if answer == "repeated":
@@ -187,6 +206,12 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
         of_it = [part for part in parts if part.queue == queue]
         staged = [part.staged.key(job.name) for part in of_it]
         yield from check_room(job.name, queue, sum(part.messages for part in of_it), staged)
+
+
+def is_over(home: JobKeys, turn: Turn) -> Steps[bool]:
+    """Whether this version of an application's transactions is committed, or a later one."""
+    last: int | None = yield own.last_version(home, turn.of)
+    return last is not None and turn.number <= last
 
 
 def outcome(home: JobKeys, job: str) -> Steps[int | None]:
@@ -278,7 +303,10 @@ def _roll(job: Job, staged: Staged) -> Steps[int | None]:
 
 def _roll_by_script(job: Job, staged: Staged, first: bytes) -> Steps[int | None]:
     """Let the script move the first chunk; None if another client has moved the one that was read."""
-    messages, _ = yield own.commit_roll(job.name, staged, dedup_digests(first))
+    messages, _, duplicates = yield own.commit_roll(job.name, staged, dedup_digests(first))
+    if duplicates:
+        with suppress(QueueFull):
+            yield own.count_duplicates(job.home, job.name, logical_name(staged.keys.queue), duplicates)
     return None if messages < 0 else int(messages)
 
 

@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
-from reliq.features.staging.jobs import ABORTABLE, abort_job, read_jobs
+from reliq.features.staging.jobs import ABORTABLE, abort_job, counts_of, read_ended, read_jobs
 from reliq.model.keys import check_name
 from reliq.protocol.seen import every_queue
 from reliq_api.access.auth import Access
@@ -19,6 +19,8 @@ from reliq_api.ui.render import page
 router = APIRouter(route_class=Page, prefix="/jobs")
 
 SECTION = {"jobs": "Jobs"}
+
+_SHOWN = 50  #: jobs that have ended
 
 NOTICES = {
     "aborted": "The job is aborted. Its staged messages are deleted.",
@@ -34,7 +36,8 @@ async def jobs(request: Request, who: Viewer) -> Response:
     queues = [queue for queue in await store.run(every_queue()) if who.may_see(queue)]
     found = await store.run(read_jobs(queues, several=_may_abort(who, "")))
     rows = [(one, one.state == ABORTABLE and _may_abort(who, one.queue)) for one in found]
-    return page(request, "jobs.html", jobs=rows)
+    ended = (await store.run(read_ended(queues, several=_may_abort(who, ""))))[:_SHOWN]
+    return page(request, "jobs.html", jobs=rows, ended=[(queue, one, counts_of(one)) for queue, one in ended])
 
 
 @router.post("/abort")

@@ -25,13 +25,12 @@ class TrackingCalls:
 
     @cached_property
     def _tracking(self) -> Tracking:
-        return Tracking(self._steps.partitions)
+        return Tracking(self._steps.homes)
 
     def find(self, id: str) -> Found | None:
         """Return where the message with this id is, without its body; None if it is not in the queue.
 
-        Delayed and dead messages are found at once. Ready ones are looked for, 250 with each command, so that Redis
-        serves others in between: about a second for a million of them. Raises InvalidName.
+        Redis searches ready messages 250 at a time: about a second for a million. Raises InvalidName.
         """
         return self._store.run(self._tracking.find(id))
 
@@ -46,11 +45,10 @@ class TrackingCalls:
     def cancel(self, id: str) -> Cancellation:
         """Cancel a message, wherever it is.
 
-        One that is ready, delayed, prepared or waits for its key is removed, and never runs: `cancelled`, the only true
-        answer as a condition. The consumer of one in processing learns it with its next heartbeat: an async handler is
-        cancelled, others see `message.cancelled`: `told`. A dead letter: `done`; any other id: `unknown`.
-        A ready message is looked for as by `find`. Raises InvalidName, and OutcomeUnknown if an answer of Redis was
-        lost and the message is not in the queue any more: this call may have removed it.
+        `cancelled` (the only true answer): it was ready, delayed, prepared or waiting, and is removed. `told`: its
+        consumer is told with its next heartbeat; an async handler is cancelled, others see `message.cancelled`.
+        `done`: a dead letter. `unknown`: any other id. Raises InvalidName, and OutcomeUnknown if a reply was lost and
+        this call may have removed the message.
         """
         return self._store.run(self._tracking.cancel(id))
 
@@ -79,16 +77,15 @@ class FindCalls(Application):
     def find(self, id: str) -> Found | None:
         """Return where the message with this id is, in whichever queue; None if it is in none.
 
-        The queues are looked through one after the other, in the order of their names, as by `Queue.find`, which is
-        faster where the queue is known. The first that has the id answers. Raises InvalidName, and RedisUnavailable if
-        it is in no queue that can be read.
+        It searches one queue after the other; `Queue.find` is faster. Raises InvalidName, and RedisUnavailable if it
+        is in no queue that can be read.
         """
         check_id(id)
         self._known = self.store.run(every_queue(self._known))
         away: RedisUnavailable | None = None
         for name in sorted(self._known):
             try:
-                found = self.store.run(Tracking(self._steps_of(name).partitions).find(id))
+                found = self.store.run(Tracking(self._steps_of(name).homes).find(id))
             except RedisUnavailable as error:  # it may be in a queue that can be read
                 away = away or error
                 continue

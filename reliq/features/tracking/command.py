@@ -20,9 +20,9 @@ from reliq.runtime.logging import printable
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "message find", find, "say where a message is, and why", json_too=True)
+    one = command(commands, "message find", find, "show where a message is, and why", json_too=True)
     one.add_argument("id", help="its id")
-    one.add_argument("--queue", metavar="QUEUE", help="the queue that it is in (default: look into all of them)")
+    one.add_argument("--queue", metavar="QUEUE", help="the queue that it is in (default: search all)")
 
     one = command(
         commands, "message search", search, "look for a text in ids, headers, keys, errors and bodies", queue=True,
@@ -40,7 +40,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("id", nargs="?", help="its id")
     one.add_argument("--key", help="all messages with this ordering key or limit key")
     header(one, "all messages with this header")
-    one.add_argument("--dry-run", action="store_true", help="with --key or --header: only say how many")
+    one.add_argument("--dry-run", action="store_true", help="with --key or --header: only count them")
 
 
 def find(options: argparse.Namespace) -> int:

@@ -38,7 +38,7 @@ class Found:
     place: Place
     message: ListedMessage | None = None  #: without its body; None if it is done
     position: int | None = None  #: of a ready message: about how many are taken before it
-    limited_by: str = ""  #: of a ready message: why none is given out now: paused, held, breaker, rate, concurrency
+    limited_by: str = ""  #: of a ready message: why none starts now: paused, held, breaker, rate, concurrency
     waiting_for: str = ""  #: of a waiting message: its key
     consumer: str = ""  #: of one in processing: who holds it
     since: int | None = None  #: ms since the epoch: claimed then, or done; known with history
@@ -53,8 +53,8 @@ class Found:
         """Say in a sentence why the message is in its place, and what it waits for."""
         match self.place:
             case Place.READY:
-                ahead = "the next to be taken" if not self.position else f"taken after about {self.position:,} others"
-                return f"{ahead}; none is given out now: {self.limited_by}" if self.limited_by else ahead
+                ahead = "next to run" if not self.position else f"after about {self.position:,} others"
+                return f"{ahead}; none starts now: {self.limited_by}" if self.limited_by else ahead
             case Place.WAITING:
                 return f"another message of its key {self.waiting_for!r} is before it"
             case Place.PROCESSING:
@@ -62,6 +62,8 @@ class Found:
             case Place.DELAYED:
                 failures = self.message.failures if self.message else 0
                 return f"waits for the next try after {failures} failures" if failures else "not due yet"
+            case Place.PARKED:
+                return "it waits for a signal"
             case Place.PREPARED:
                 return "its producer has not decided about it"
             case Place.DEAD:

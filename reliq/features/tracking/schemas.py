@@ -45,7 +45,7 @@ class Found(BaseModel):
     why: str = Field(description="A sentence for people.")
     position: int | None = Field(description="ready: about how many are taken before it.")
     limited_by: str = Field(
-        description="ready: why none is given out now: paused, held, breaker, rate, concurrency; else empty."
+        description="ready: why none starts now: paused, held, breaker, rate, concurrency; else empty."
     )
     waiting_for: str = Field(description="waiting: the key that another message holds.")
     consumer: str = Field(description="processing: who holds it.")

@@ -27,8 +27,8 @@ from reliq.ops import Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted
 from reliq.protocol.features import HANDLED, HIDDEN
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import read_by_id, read_letter
-from reliq.protocol.partitions import Partitions
 from reliq.protocol.progress import Progress, unwatched
 
 _CANCELLATION = "the cancellation"
@@ -37,26 +37,26 @@ _CONSUMERS = 100  #: processing lists that are read in one round trip
 
 
 class Tracking:
-    """The operations on single messages of one queue with all of its partitions."""
+    """The operations on single messages of one queue with all of its homes."""
 
-    def __init__(self, partitions: Partitions) -> None:
-        self.partitions = partitions
+    def __init__(self, homes: QueueHomes) -> None:
+        self.homes = homes
 
     def find(self, identity: str) -> Steps[Found | None]:
         """Return where a message is; None if it is unknown."""
-        found = yield from self.partitions.any_of(lambda keys: Search(keys).find(identity), lambda one: one is not None)
+        found = yield from self.homes.any_of(lambda keys: Search(keys).find(identity), lambda one: one is not None)
         there = [one for one in found if one is not None]
         return min(there, key=lambda one: one.place is Place.DONE, default=None)
 
     def search(self, text: str, place: str | None, limit: int, most: int) -> Steps[Hits]:
         """Return the messages that contain a text."""
-        return (yield from TextSearch.checked(text, place, limit, most).of_queue(self.partitions))
+        return (yield from TextSearch.checked(text, place, limit, most).of_queue(self.homes))
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Cancel a message, wherever it is."""
         order = [*Cancellation]
         ends = (Cancellation.CANCELLED, Cancellation.TOLD)
-        answers = yield from self.partitions.any_of(lambda keys: Search(keys).cancel(identity), lambda one: one in ends)
+        answers = yield from self.homes.any_of(lambda keys: Search(keys).cancel(identity), lambda one: one in ends)
         return min(answers, key=order.index)
 
     def cancel_many(
@@ -76,13 +76,13 @@ class Tracking:
             with counted(_CANCELLATION, keys, lambda: 0 if dry_run else cancelled.get(keys.queue, 0)):
                 return (yield from Search(keys).cancel_many(key, headers, dry_run, progress_of(keys.queue)))
 
-        partitions = self.partitions
-        answers = yield from (partitions.each(cancel) if dry_run else partitions.act(_CANCELLATION, cancel))
+        homes = self.homes
+        answers = yield from (homes.each(cancel) if dry_run else homes.act(_CANCELLATION, cancel))
         return CancelledMany(sum(one.cancelled for one in answers), sum(one.told for one in answers))
 
 
 class Search:
-    """The same for one partition."""
+    """The same for one home."""
 
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
@@ -169,8 +169,8 @@ class Search:
     def _index_is_complete(self) -> Steps[bool]:
         """Whether the index has all messages. It lacks those that were sent before it, or by programs without reliq."""
         consumers = yield ops.members(self.keys.consumers)
-        counts, fields, batches = yield [ops.stats(self.keys, consumers), *own.count_tracked(self.keys)]
-        return bool(fields - (batches or 0) >= counts.ready + counts.processing + counts.delayed)
+        counts, fields, others = yield [ops.stats(self.keys, consumers), *own.count_tracked(self.keys)]
+        return bool(fields - others >= counts.ready + counts.processing + counts.delayed)
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""

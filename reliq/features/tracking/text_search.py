@@ -16,7 +16,7 @@ from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 
 PLACES = (Place.READY, Place.DELAYED, Place.DEAD)
 MOST = 200_000  #: messages that are looked at: about a second
@@ -44,17 +44,17 @@ class TextSearch:
         places = PLACES if place is None else (Place(place),)
         return cls(text, places, whole(limit, "limit", 1, 1000), whole(most, "most", 1, 10_000_000))
 
-    def of_queue(self, partitions: Partitions) -> Steps[Hits]:
-        """Look through all partitions of a queue, each as far as its share of `most` goes."""
-        count = len((yield from partitions.every()))
+    def of_queue(self, homes: QueueHomes) -> Steps[Hits]:
+        """Look through all homes of a queue, each as far as its share of `most` goes."""
+        count = len((yield from homes.every()))
         share = TextSearch(self.text, self.places, self.limit, max(1, self.most // count))
-        found = yield from partitions.each(lambda keys: share.of_partition(keys, MOST_BYTES // count))
+        found = yield from homes.each(lambda keys: share.of_home(keys, MOST_BYTES // count))
         hits = list(chain(*(one.hits for one in found)))[: self.limit]
         looked, total = sum(one.looked for one in found), sum(one.total for one in found)
         return Hits(hits, looked, total, sum(one.unread for one in found))
 
-    def of_partition(self, keys: QueueKeys, most_bytes: int) -> Steps[Hits]:
-        """Look through one partition, the smallest place first: what it leaves of its share goes to the others."""
+    def of_home(self, keys: QueueKeys, most_bytes: int) -> Steps[Hits]:
+        """Look through one home, the smallest place first: what it leaves of its share goes to the others."""
         sizes = yield from self._sizes(keys)
         hits, looked, unread, bytes_read = dict[str, Hit](), 0, 0, 0
         for index, (size, place, key) in enumerate(sizes):

@@ -17,9 +17,9 @@ from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import Steps
 from reliq.protocol.bodies import read_starts
-from reliq.protocol.partitions import Partitions
+from reliq.protocol.homes import QueueHomes
 from reliq.runtime.looking import unseen
-from reliq_api.ui.access import Operated, Viewer, partitions_of, reliq_of
+from reliq_api.ui.access import Operated, Viewer, homes_of, reliq_of
 from reliq_api.ui.delayed import Wanted, back
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.messages import address, queue_address
@@ -84,7 +84,7 @@ async def message(request: Request, queue: Operated, id: str) -> Response:
         "message.html",
         queue=queue.name,
         found=found,
-        shown_message=await reliq_of(request).store.run(_body_of(partitions_of(request, queue.name), found)),
+        shown_message=await reliq_of(request).store.run(_body_of(homes_of(request, queue.name), found)),
         period=_period(found),
     )
 
@@ -123,9 +123,9 @@ async def cancel_delayed(request: Request, queue: Operated, fields: Form) -> Res
     return back(request, queue.name, Wanted.read(fields), "cancelled", cancelled)
 
 
-def _body_of(partitions: Partitions, one: Found) -> Steps[ListedMessage | None]:
+def _body_of(homes: QueueHomes, one: Found) -> Steps[ListedMessage | None]:
     """Read a message with the start of its body; None if it lies too deep, or is not there any more."""
-    found = yield from partitions.each(lambda keys: _body_in(keys, one))
+    found = yield from homes.each(lambda keys: _body_in(keys, one))
     return next((message for message in found if message is not None), None)
 
 

@@ -1,5 +1,5 @@
 -- The moments of a message: it enters a queue, moves in it, leaves it, dies, comes back. Features note what happens to messages, in
--- queues where config asks for it: `track`, `history`, `batched`. A feature's part is in lua/shared/moments.lua of its slice, which
+-- queues where config asks for it: `track`, `history`, `batched`, `recorded`. A feature's part is in lua/shared/moments.lua of its slice, which
 -- the script gets after this file: functions by the names of the moments that concern it. Requires `now` and `element`.
 
 local parts = {}
@@ -55,4 +55,9 @@ end
 -- Note a dead letter that has come back.
 local function has_revived(q, element)
   if q.follows then each_part('has_revived', q, element) end
+end
+
+-- Note dead letters that were deleted, by their ids.
+local function are_discarded(q, ids)
+  if q.recorded then each_part('are_discarded', q, ids) end
 end

@@ -12,7 +12,7 @@ CALLS = {
     "receive": lambda: own.receive(KEYS, "w", 30.0, [Flight(keyed("c", "k"), keyed("c2", "k"))], "attempt"),
     "receive_again": lambda: own.receive_again(KEYS, "attempt", 30.0),
     "return_due": lambda: own.return_due(KEYS, 10),
-    "set_visibility": lambda: own.set_visibility(KEYS, [(name_of(IN_FLIGHT), 0.0)]),
+    "set_visibility": lambda: own.set_visibility(KEYS, [(name_of(IN_FLIGHT), 0.0, "")]),
 }
 
 

@@ -10,7 +10,7 @@ from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.outgoing import NewMessage
 from reliq_api.access.cached import Cached
 from reliq_api.background import Background
-from reliq_api.consume.partitions import remembered_partitions
+from reliq_api.consume.homes import remembered_homes
 from reliq_api.consume.polls import Poll, Polls
 from reliq_api.enqueue.coalescer import QueueSends
 from tests.integration.api.serving import problem, serving
@@ -159,7 +159,7 @@ def test_polls_that_wait_are_answered_whatever_the_polling_task_met(caplog):
     async def scene():
         async with Background() as background:
             store: Any = Broken()
-            polls, partitions = Polls(store, background), remembered_partitions()("q")
+            polls, partitions = Polls(store, background), remembered_homes()("q")
             waiting = [asyncio.create_task(polls.take(Poll(partitions, 1, 15.0, 30.0), never)) for _ in range(3)]
             for task in waiting:
                 with pytest.raises(OutcomeUnknown):

@@ -23,3 +23,10 @@ def test_workers_are_listed_and_told_what_to_do(service, app):
     assert fields == {" pause ab12", " resume ab12", " stop ab12"}
     assert problem(service.post("/v1/workers/cother/pause")) == (404, "worker_not_found")
     assert problem(service.post("/v1/workers/cab12/dance"))[0] == 422
+
+
+def test_a_consumer_by_hand_follows_no_instructions(service, app):
+    app.store.call(ops.announce("orders"))
+    app.store.call(ops.register(QueueKeys("orders"), "cab12", 15.0))
+    assert problem(service.post("/v1/workers/cab12/pause")) == (404, "worker_not_found")
+    assert app.store.call(ops.told(QueueKeys("orders"))) == ()

@@ -19,6 +19,8 @@ from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.workers import APP, Process, environment, send, signature, working
 from tests.support.workers import eventually
 
+pytestmark = pytest.mark.celery
+
 
 def test_results_canvas_and_retries(app: reliq.Reliq, broker: str, client: Any) -> None:
     with working(broker):

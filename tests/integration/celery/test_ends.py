@@ -16,7 +16,7 @@ from tests.integration.celery.workers import APP, send, signature, working
 from tests.support.workers import eventually
 
 #: Celery stores results in Redis with a command that redis-py calls deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+pytestmark = [pytest.mark.celery, pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")]
 
 
 @pytest.fixture

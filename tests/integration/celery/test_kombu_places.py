@@ -19,6 +19,8 @@ from tests.integration.security.test_tls import folder, port  # noqa: F401
 from tests.integration.security.test_tls import url as tls_url
 from tests.support.workers import eventually
 
+pytestmark = pytest.mark.celery
+
 
 def exchange_messages(broker: str, **options: Any) -> None:
     """Declare queues, send through an exchange and to a queue, and receive all of it, under a guard."""

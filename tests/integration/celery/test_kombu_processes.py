@@ -72,6 +72,8 @@ def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connectio
 
 HOLDER = """
 import json, os, sys, time, kombu, reliq.contrib.kombu
+
+pytestmark = pytest.mark.celery
 connection = kombu.Connection(sys.argv[1], transport_options=json.loads(sys.argv[3]))
 def hold(body, message):
     if sys.argv[2] == "fork" and os.fork() == 0:

@@ -12,8 +12,8 @@ import reliq.contrib.kombu
 from reliq import ops
 from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
 from reliq.contrib.kombu.options import broker_url
+from reliq.features.topics.routing import Routes
 from reliq.model.keys import check_name, instance_of
-from reliq.model.routing import Routes
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import eventually
 

@@ -10,6 +10,8 @@ import pytest
 from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.suites import CACHE, CELERY, KOMBU, Outcome, run
 
+pytestmark = pytest.mark.celery
+
 #: Tests that are left out, by name, and why. One that fails leaves traces that fail those of the result backend.
 LEFT_OUT = {
     "test_scheduled": "lists the worker's memory; an ETA waits in Redis. Tested apart, with eta_in_worker=True",

@@ -50,7 +50,7 @@ def test_one_batch_is_shown_in_full(say, app):
     assert json.loads(say("batches", batch.id, "--json")[1])["sent"] == 1
     status, out, err = say("batches", "0123456789ab")
     assert (status, out) == (1, "")
-    assert "there is no batch 0123456789ab: it has ended, or never was" in err
+    assert "there is no batch 0123456789ab: it has ended, or never existed" in err
     assert say("batches", "0123456789ab", "--json")[:2] == (1, "null\n")
 
 

@@ -127,7 +127,7 @@ def test_send_stats_pause_resume_cancel_purge(url):
     assert run("resume", "q", url=url).returncode == 0
     assert run("cancel", "q", later, url=url).stdout == "cancelled\n"
     assert run("cancel", "q", later, url=url).returncode == 1
-    assert "say --yes" in run("purge", "q", url=url).stderr
+    assert "confirm with --yes" in run("purge", "q", url=url).stderr
     assert json.loads(run("purge", "q", "--yes", "--json", url=url).stdout) == {"removed": 4}
 
 

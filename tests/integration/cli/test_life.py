@@ -36,7 +36,7 @@ def test_find_says_where_a_message_is_and_why(say, app, orders):
     orders.pause()
     status, out, _ = say("find", ready)
     assert (status, facts(out)["queue"], facts(out)["place"]) == (0, "orders", "ready")
-    assert facts(out)["why"] == "the next to be taken; none is given out now: paused"
+    assert facts(out)["why"] == "next to run; none starts now: paused"
     status, out, _ = say("find", later, "--queue", "orders")
     assert (facts(out)["place"], facts(out)["header"]) == ("delayed", "tenant=a\\x1b[2J")
     status, out, _ = say("find", later, "--json")

@@ -30,7 +30,7 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
         (["monitor", "--interval", "nan"], "interval is nan", 2),
         (["top", "--once", "--interval=-1"], "interval is -1", 2),
         (["dev", "--port", "99999"], "port is 99999", 2),
-        (["dev", "--data", "/proc/no-such-folder"], "cannot be made", 1),
+        (["dev", "--data", "/proc/no-such-folder"], "cannot be created", 1),
         (["demo", "--files=-1"], "files is -1", 2),
         (["api", "--port", "99999"], "port is 99999", 2),
         (["api", "--grace", "nan"], "grace is nan", 2),
@@ -170,7 +170,7 @@ def test_a_purge_of_dead_letters_says_which_ones_it_would_remove(app, capsys):
         (["a", "b"], "the dead letters a, b of q"),
     ):
         assert main.main(["dead", "purge", "q", *ids, *([] if ids else ["--all"]), "--url", app.url]) == 2
-        assert f"this would remove {named} for good: say --yes" in capsys.readouterr().err
+        assert f"this would remove {named} for good: confirm with --yes" in capsys.readouterr().err
 
 
 def test_one_message_that_was_removed_is_counted_in_the_singular(app, capsys):

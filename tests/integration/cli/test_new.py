@@ -75,7 +75,7 @@ def test_every_file_is_filled_in_and_says_where_reliq_comes_from(shop):
         ("Shop", "is no name for a module"), ("my-shop", "is no name for a module"),
         ("class", "is no name for a module"), ("../x", "is no name for a module"),
         ("json", "there is a module 'json' already"),
-        ("reliq", "there is a module 'reliq' already"), ("taken", "the folder taken cannot be made: File exists"),
+        ("reliq", "there is a module 'reliq' already"), ("taken", "the folder taken cannot be created: File exists"),
     ],
 )  # fmt: skip
 def test_a_name_that_cannot_be_used_is_refused(tmp_path, monkeypatch, capsys, name, says):

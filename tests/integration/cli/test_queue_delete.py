@@ -105,14 +105,14 @@ def test_a_queue_whose_producer_would_not_announce_it_again_is_refused(app, orde
         client.hset(producers, producer, b"%s %d" % (sequence, int(sent_at) - 61_000))
     assert delete(app) == 0
 
-    orders._steps.partitions.first._announced_at -= 61  # what the minute would have done
+    orders._steps.homes.first._announced_at -= 61  # what the minute would have done
     orders.send("again")
     assert (app.queues(), orders.stats().ready) == (["orders"], 1)
 
 
 def test_without_yes_nothing_is_deleted_from_a_script(app, orders, capsys):
     assert main.main(["queue", "delete", "orders", "--url", app.url]) == 2
-    assert "this would delete the queue orders for good: say --yes" in capsys.readouterr().err
+    assert "this would delete the queue orders for good: confirm with --yes" in capsys.readouterr().err
     assert app.queues() == ["orders"]
 
 

@@ -1,5 +1,6 @@
 """Receiving messages one by one; every test runs for the sync and for the asyncio face."""
 
+import asyncio
 import random
 import threading
 import time
@@ -9,6 +10,7 @@ import pytest
 
 import reliq
 from reliq import InvalidName, InvalidSetting, NewMessage, TooManyInFlight
+from reliq.aio import Reliq as AioReliq
 from reliq.features.receipts.model import Receipt
 from reliq.model.keys import QueueKeys
 from reliq.transport.store import Store
@@ -75,7 +77,7 @@ def test_a_receipt_says_what_became_of_it(queue, store):
     queue.send_many(["a", "b"])
     a, b = queue.receive(limit=2, visibility=MINUTE)
     assert queue.change_visibility([(a.receipt, "5m"), (b.receipt, 0)]) == ["changed", "changed"]
-    assert queue.change_visibility([(b.receipt, 5)]) == ["unknown"]
+    assert queue.change_visibility([(b.receipt, 5)]) == ["expired"]
     let_time_pass(store, [a])
     assert queue.change_visibility([(a.receipt, 5)]) == ["expired"]
     assert queue.delete_received([a.receipt]) == ["expired"]
@@ -203,6 +205,13 @@ def test_as_many_messages_of_one_key_as_there_are_come_first(queue):
     assert texts(queue.receive(limit=10, runs=True)) == ["h1", "h2", "i1"]
 
 
+def test_a_queue_with_limits_gives_one_message_of_each_key(queue):
+    """Those behind it would not be counted for the rate."""
+    queue.configure(rate="100/s")
+    queue.send_many([NewMessage(text, key=text[0]) for text in ("g1", "h1", "g2", "h2")])
+    assert texts(queue.receive(limit=10, runs=True)) == ["g1", "h1"]
+
+
 def test_deduplication_can_be_forgotten(queue):
     first = queue.send("a", dedup_key="one")
     assert queue.send("a", dedup_key="one") == first
@@ -244,13 +253,14 @@ def test_messages_of_a_key_are_received_in_order_whatever_happens(queue, store, 
                 queue.send_many([NewMessage(one, key=key) for one in some])
                 sent[key] += some
             elif act == "receive":
-                received = queue.receive(limit=chance.randint(1, 5), visibility=MINUTE, runs=chance.random() < 0.7)
+                runs = chance.random() < 0.7
+                received = queue.receive(limit=chance.randint(1, 5), visibility=MINUTE, runs=runs)
                 by_key = defaultdict(list)
                 for one in received:
                     by_key[one.message.key].append(one)
                 for key, ones in by_key.items():
-                    assert not any(there == key for there, _, _ in flying.values()), "the key is in flight"
-                    assert texts(ones) == sent[key][: len(ones)]
+                    assert runs or not any(there == key for there, _, _ in flying.values()), "the key is in flight"
+                    assert texts(ones) == sent[key][: len(ones)], "the first ones, so none in flight is before them"
                     flying |= {one.receipt: (key, one.message.body.decode(), one) for one in ones}
             elif act == "claim":
                 for message in consumer.claim(limit=2):
@@ -278,3 +288,24 @@ def test_messages_of_a_key_are_received_in_order_whatever_happens(queue, store, 
             queue.delete_received(receipts(received))
         assert not any(sent.values())
     assert left_in_redis(store) == set()
+
+
+def test_thousands_are_deleted_in_one_call(queue, store):
+    queue.send_many([str(at) for at in range(5000)])
+    held = [one.receipt for _ in range(5) for one in queue.receive(limit=1000, visibility=MINUTE)]
+    assert queue.delete_received(held) == ["deleted"] * 5000
+    assert left_in_redis(store) == set()
+
+
+def test_a_cancelled_receive_ends_with_its_next_look(url):
+    async def cancelled() -> int:
+        async with AioReliq(url) as app:
+            queue = app.queue("q")
+            others = asyncio.all_tasks()
+            waiting = asyncio.ensure_future(queue.receive(wait=600))
+            await asyncio.wait([waiting], timeout=0.5)
+            waiting.cancel()
+            await asyncio.wait(asyncio.all_tasks() - others - {asyncio.current_task()}, timeout=60)
+            return queue._receiver._waiters
+
+    assert asyncio.run(cancelled()) == 0

@@ -203,6 +203,57 @@ def test_scripts_are_loaded_again_after_they_were_flushed(queue, url):
         assert len(consumer.claim(limit=5)) == 2
 
 
+@pytest.mark.parametrize(("setting", "options"), [("min-replicas-to-write", {}), ("maxmemory", {"repeats": 0})])
+def test_a_send_that_ran_without_a_script_and_is_refused_then_is_an_unknown_outcome(server, face, setting, options):
+    """The transaction of a large body: enqueue is known and enqueues, arrive is not; then Redis refuses all writes."""
+
+    def reply(data):
+        if b"NOSCRIPT" in data and armed.is_set():
+            configure(server, setting, "1")
+        return data
+
+    armed = threading.Event()
+    store = Store(server.url)
+    store.call(command("SCRIPT", "FLUSH"))
+    with Proxy(server.port, reply=reply) as proxy:
+        queue = face(proxy.url, send_timeout=0.3).queue("q")
+        queue.send("small: the server knows the script that enqueues", dedup_key="small")
+        armed.set()
+        with pytest.raises(OutcomeUnknown) as caught:
+            queue.send("x" * 5000, id="large", dedup_key="large", **options)
+    assert caught.value.ids == ("large",)
+    assert store.call(command("LLEN", "reliq:{q}:messages")) == 2
+    store.close()
+
+
+def test_a_send_that_ran_without_any_script_and_is_refused_then_is_not_enqueued(server, face):
+    def reply(data):
+        if b"NOSCRIPT" in data:
+            configure(server, "min-replicas-to-write", "1")
+        return data
+
+    store = Store(server.url)
+    with Proxy(server.port, reply=reply) as proxy:
+        queue = face(proxy.url, send_timeout=0.3).queue("q")
+        queue.stats()
+        store.call(command("SCRIPT", "FLUSH"))
+        with pytest.raises(RedisUnavailable, match="too few replicas"):
+            queue.send("x" * 5000)
+    assert store.call(command("LLEN", "reliq:{q}:messages")) == 0
+    store.close()
+
+
+@pytest.mark.parametrize("repeats", [None, 0])
+def test_a_script_that_is_unknown_costs_no_retry(server, face, repeats):
+    store = Store(server.url)
+    queue = face(server.url).queue("q")
+    queue.send("x", repeats=repeats)
+    store.call(command("SCRIPT", "FLUSH"))
+    queue.send("x" * 5000, repeats=repeats)
+    store.close()
+    assert queue.stats().ready == 2
+
+
 def test_a_send_whose_answer_is_lost_is_repeated_and_enqueues_once(redis_server, url, face):
     cuts = 0
 

@@ -32,7 +32,7 @@ def app(cluster):
 
 
 def names_of(app: reliq.Reliq, queue: str) -> list[str]:
-    return read_layout(app.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+    return read_layout(app.store.call(ops.layout(QueueKeys(queue)))).every(queue)
 
 
 def ready_by_node(app: reliq.Reliq, cluster: Cluster, queue: str) -> Counter[int]:

@@ -55,7 +55,7 @@ def soon(monkeypatch):
 
 
 def names_of(app: reliq.Reliq, queue: str) -> list[str]:
-    return read_layout(app.store.call(ops.partitions(QueueKeys(queue)))).every(queue)
+    return read_layout(app.store.call(ops.layout(QueueKeys(queue)))).every(queue)
 
 
 def held_of(app: reliq.Reliq, names: list[str]) -> int:
@@ -316,7 +316,7 @@ def test_after_fewer_partitions_the_threads_connections_and_leases_of_the_others
             def after_look() -> list[str]:
                 monitor.scan()
                 monitor.tend_partitions()
-                inner(consumer)._partitions._read_at = float("-inf")
+                inner(consumer)._homes._read_at = float("-inf")
                 assert consumer.claim() == []
                 return sorted(inner(consumer)._parts)
 
@@ -370,7 +370,7 @@ def test_a_partition_that_comes_back_has_a_consumer_with_another_id(face, app):
         def has_followed(number: int) -> bool:
             monitor.scan()
             monitor.tend_partitions()
-            inner(consumer)._partitions._read_at = float("-inf")
+            inner(consumer)._homes._read_at = float("-inf")
             assert consumer.claim() == []
             return len(inner(consumer)._parts) == number
 

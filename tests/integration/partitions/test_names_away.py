@@ -10,8 +10,8 @@ import redis
 
 from reliq.contract import values
 from reliq.errors import RedisUnavailable
+from reliq.features.topics import steps
 from reliq.model.keys import QUEUES
-from reliq.protocol import topics
 from tests.support.cluster import Cluster
 from tests.support.workers import eventually
 
@@ -51,7 +51,7 @@ def names_away(cluster):
 
 def forget_announcement(queue):
     """Do what a minute does: the next send announces the queue again."""
-    queue._steps.partitions.first._announced_at -= 61
+    queue._steps.homes.first._announced_at -= 61
 
 
 def names(app):
@@ -102,7 +102,7 @@ def test_its_operator_pauses_it_and_changes_its_policy(app, cluster, there):
 
 
 def test_a_message_is_published_by_bindings_that_are_known(app, cluster, there, monkeypatch):
-    monkeypatch.setattr(topics, "_FRESH", 60.0)
+    monkeypatch.setattr(steps, "_FRESH", 60.0)
     app.subscribe(there, "order.*")
     app.publish("order.created", "before")
     forget_announcement(app.queue(there))

@@ -60,7 +60,7 @@ def orders(app):
 
 @pytest.fixture
 def names(app, orders):
-    return read_layout(app.store.call(ops.partitions(QueueKeys("orders")))).every("orders")
+    return read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders")
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_message_that_can_be_seen_is_found_and_cancelled_and_others_are_not_sa
 
 def key_of(app, home):
     """Return a key with its home in this partition."""
-    layout = read_layout(app.store.call(ops.partitions(QueueKeys("orders"))))
+    layout = read_layout(app.store.call(ops.layout(QueueKeys("orders"))))
     return next(key for key in map(str, range(1000)) if layout.homes("orders", bucket_of_key(key))[-1] == home)
 
 

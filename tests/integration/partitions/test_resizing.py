@@ -34,7 +34,7 @@ def monitor(app: reliq.Reliq) -> Monitor:
 
 
 def layout_of(app: reliq.Reliq):
-    return read_layout(app.store.call(ops.partitions(QueueKeys("orders"))))
+    return read_layout(app.store.call(ops.layout(QueueKeys("orders"))))
 
 
 def key_that_moves(before: int, after: int) -> tuple[str, str, str]:
@@ -264,7 +264,7 @@ def test_the_layout_of_a_first_partition_that_was_restarted_from_an_older_state_
     orders.configure(partitions=2)
     before = layout_of(app)
     orders.configure(partitions=3)
-    app.store.call(ops.store_partitions(QueueKeys("orders"), layout_text(before)))
+    app.store.call(ops.store_layout(QueueKeys("orders"), layout_text(before)))
     app.store.call(ops.remove_fields(QueueKeys("orders").config, [b"homes", b"retired"]))
     for _ in range(3):
         monitor.tend_partitions()

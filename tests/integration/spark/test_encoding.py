@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from reliq.contract.values import is_id
 from reliq.errors import InvalidMessage, InvalidName
-from reliq.features.staging.spark.writer import id_prefix
+from reliq.features.staging.spark.naming import id_prefix
 from reliq.model.keys import instance_queue, new_owner
 from reliq.model.message import Message
 from reliq.model.partitions import UNPARTITIONED

@@ -52,7 +52,7 @@ def rows(spark, count: int, *columns: str):
 
 
 def layout_of(app) -> Layout:
-    return read_layout(app.store.call(ops.partitions(QueueKeys("orders"))))
+    return read_layout(app.store.call(ops.layout(QueueKeys("orders"))))
 
 
 def resized(layout: Layout, count: int) -> Layout:

@@ -98,7 +98,7 @@ def spread_out(app):
     """A queue with a partition on each node."""
     orders = app.queue("orders")
     orders.configure(partitions=3)
-    names = read_layout(app.store.call(ops.partitions(QueueKeys("orders")))).every("orders")
+    names = read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders")
     assert len({app.store.call(ops.command("CLUSTER", "KEYSLOT", name)) * 3 // 16384 for name in names}) == 3
     return orders
 

@@ -123,9 +123,9 @@ def test_one_full_queue_and_no_queue_gets_anything(spark, app):
 
 def test_a_named_job_of_several_queues_is_written_once(spark, app):
     for _ in range(2):
-        write(routed(spark, "queue", "concat('q', id % 2)"), job="nightly")
+        write(routed(spark, "queue", "concat('q', id % 2)"), job="nightly", application="shop")
     assert [app.queue(queue).stats().ready for queue in ("q0", "q1")] == [300, 300]
-    assert app.store.call(ops.command("HGET", SEVERAL.job("nightly"), "state")) == b"done"
+    assert app.store.call(ops.command("HGET", SEVERAL.job("shop@nightly"), "state")) == b"done"
 
 
 @pytest.mark.parametrize(

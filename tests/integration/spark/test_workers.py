@@ -34,6 +34,25 @@ def test_tasks_share_the_connection_of_their_worker(spark, app):
     assert app.queue("orders").stats().ready == 26
 
 
+def test_a_task_of_one_call_to_redis_is_one_round_trip(spark, app):
+    """What a queue, a job and a script need once, they get once a worker: a small task is one transaction."""
+
+    def calls() -> dict[str, int]:
+        lines = app.store.call(ops.command("INFO", "commandstats")).decode().split()
+        pairs = (line.removeprefix("cmdstat_").split(":calls=") for line in lines if line.startswith("cmdstat_"))
+        return {name: int(rest.partition(",")[0]) for name, rest in pairs}
+
+    df = spark.range(0, 48, 1, 24).selectExpr("cast(id AS string) AS value")
+    df.write.format("reliq").option("queue", "orders").mode("append").save()
+    before = calls()
+    df.write.format("reliq").option("queue", "orders").mode("append").save()
+    after = calls()
+    assert after["sismember"] - before["sismember"] <= 4  # the queue is announced by each worker
+    assert after["rpush"] - before["rpush"] == 24
+    assert after["script|load"] == before["script|load"]
+    assert app.queue("orders").stats().ready == 96
+
+
 def test_a_worker_that_has_written_leaves_its_modules_out_of_collections(spark):
     df = spark.range(0, 2, 1, 2)
     df.selectExpr("cast(id AS string) AS value").write.format("reliq").option("queue", "orders").mode("append").save()

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.sqs.test_messages import code_of, received
+from tests.support.workers import eventually
 
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
 
@@ -43,6 +44,33 @@ def test_a_group_is_blocked_until_its_messages_are_deleted_or_visible(sqs, fifo)
     assert bodies(sqs, url) == []
     sqs.delete_message(QueueUrl=url, ReceiptHandle=again[1]["ReceiptHandle"])
     assert bodies(sqs, url) == ["a2"]
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+def test_what_is_visible_before_the_messages_in_flight_is_received_and_nothing_after_them(sqs, fifo, shown):
+    url = fifo()
+    for at in range(4):
+        send(sqs, url, f"{at}")
+    held = received(sqs, url, MaxNumberOfMessages=3)
+    for at in {shown, 2}:
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=held[at]["ReceiptHandle"], VisibilityTimeout=0)
+    assert bodies(sqs, url) == (["0"] if shown == 0 else [])
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=held[1 - shown]["ReceiptHandle"])
+    assert bodies(sqs, url) == ([] if shown == 0 else ["1", "2", "3"])
+
+
+def test_a_message_that_is_extended_holds_back_those_whose_time_is_over(sqs, fifo):
+    url = fifo(VisibilityTimeout="1")
+    for at in range(3):
+        send(sqs, url, f"{at}")
+    first = received(sqs, url)[0]
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=600)
+    counts = ["ApproximateNumberOfMessagesNotVisible"]
+    told = {"QueueUrl": url, "AttributeNames": counts}
+    eventually(lambda: sqs.get_queue_attributes(**told)["Attributes"][counts[0]] == "1")
+    assert bodies(sqs, url) == []
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0)
+    assert bodies(sqs, url) == ["0", "1", "2"]
 
 
 def test_a_handle_that_expired_deletes_nothing(sqs, fifo):
@@ -138,5 +166,7 @@ def test_throughput_per_group_needs_deduplication_per_group(sqs, fifo):
 def test_fifo_is_for_good(sqs, fifo):
     url = fifo()
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"FifoQueue": "true"})
-    said = code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes={"FifoQueue": "false"})
-    assert said[0] == "InvalidAttributeValue"
+    assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes={"FifoQueue": "false"}) == (
+        "InvalidAttributeValue", 400,
+        "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
+    )  # fmt: skip

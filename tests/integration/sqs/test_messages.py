@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError
 
 from tests.support.workers import eventually
 
+_EMPTY = "Message (user) attribute 'a' must contain a non-empty value of type 'String'."
+
 
 def received(sqs, url, **options):
     return sqs.receive_message(QueueUrl=url, **{"MaxNumberOfMessages": 10, **options}).get("Messages", [])
@@ -91,6 +93,14 @@ def test_a_trace_header_is_kept_and_digested(sqs, queue):
     assert len(sent["MD5OfMessageSystemAttributes"]) == 32
 
 
+def test_a_trace_header_of_the_request_is_that_of_the_message(sqs, queue, http):
+    url, trace = queue(), "Root=1-5759e988-bd862e3fe1be46a994272793"
+    form = {"Action": "SendMessage", "QueueUrl": url, "MessageBody": "m"}
+    http.post("/", data=form, headers={"x-amzn-trace-id": trace})
+    (message,) = received(sqs, url, AttributeNames=["All"])
+    assert message["Attributes"]["AWSTraceHeader"] == trace
+
+
 def test_a_body_may_have_one_mebibyte_with_its_attributes_and_not_a_byte_more(sqs, queue):
     url = queue()
     attributes = {"a": {"DataType": "String", "StringValue": "x"}}  # 1 + 6 + 1 bytes
@@ -115,9 +125,14 @@ def test_a_body_has_only_characters_that_xml_allows(sqs, queue, body):
     [
         ("öä", {"DataType": "String", "StringValue": "x"}, "The message attribute name 'öä' is invalid."),
         ("AWS.x", {"DataType": "String", "StringValue": "x"}, "You can't use message attribute names beginning with"),
-        ("a", {"DataType": "Text", "StringValue": "x"}, "invalid message attribute type, the set of supported"),
-        ("a", {"DataType": "String", "StringValue": ""}, "must contain non-empty message attribute value"),
-        ("a", {"DataType": "String", "BinaryValue": b"x"}, "must contain non-empty message attribute value"),
+        (
+            "a",
+            {"DataType": "Text", "StringValue": "x"},
+            "The type of message (user) attribute 'a' is invalid. You must",
+        ),
+        ("a", {"DataType": "String", "StringValue": ""}, _EMPTY),
+        ("a", {"DataType": "String", "BinaryValue": b"x"}, _EMPTY),
+        ("a", {"DataType": "String", "StringValue": "a\x00"}, "Invalid binary character '#x0' was found in the"),
         ("a", {"DataType": "Number", "StringValue": "1x"}, "Can't cast the value of message (user) attribute 'a'"),
     ],
 )
@@ -199,6 +214,20 @@ def test_deleting_twice_succeeds_and_changing_what_is_deleted_does_not(sqs, queu
     code, _, text = code_of(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=1)
     assert code == "InvalidParameterValue"
     assert text.endswith("Reason: Message does not exist or is not available for visibility timeout change.")
+
+
+def test_a_handle_that_expired_on_a_standard_queue_changes_nothing(sqs, queue):
+    url = queue(VisibilityTimeout="0")
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    handle = received(sqs, url)[0]["ReceiptHandle"]
+    for _ in range(2):  # when its time is just over, and when it is ready again
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=600)
+        counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+        assert counts == {"ApproximateNumberOfMessages": "1"}
+    entry = {"Id": "a", "ReceiptHandle": handle, "VisibilityTimeout": 600}
+    answer = sqs.change_message_visibility_batch(QueueUrl=url, Entries=[entry])
+    assert answer["Successful"] == [{"Id": "a"}]
+    assert len(received(sqs, url)) == 1
 
 
 def test_the_time_in_flight_ends_after_twelve_hours_in_all(sqs, queue):

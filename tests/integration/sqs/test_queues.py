@@ -92,12 +92,16 @@ def test_a_fifo_queue_needs_its_suffix(sqs, name):
         ("Policy", "no JSON", "InvalidAttributeValue"),
         ("FifoQueue", "false", "InvalidAttributeName"),
         ("ContentBasedDeduplication", "true", "InvalidAttributeName"),
+        ("DeduplicationScope", "queue", "InvalidAttributeName"),
+        ("FifoThroughputLimit", "perQueue", "InvalidAttributeName"),
         ("QueueArn", "arn:aws:sqs:us-east-1:000000000000:x", "InvalidAttributeName"),
         ("Nothing", "1", "InvalidAttributeName"),
     ],
 )
 def test_attributes_have_the_limits_of_aws(sqs, queue, name, attribute, value, code):
     text = f"Unknown Attribute {attribute}."
+    if attribute in ("DeduplicationScope", "FifoThroughputLimit"):
+        text = f"You can specify the {attribute} only when FifoQueue is set to true."
     if code == "InvalidAttributeValue":
         text = f"Invalid value for the parameter {attribute}."
     assert code_of(sqs.create_queue, QueueName=f"{name}-new", Attributes={attribute: value}) == (code, 400, text)
@@ -167,6 +171,15 @@ def test_a_queue_that_is_not_there_is_the_error_of_every_action(sqs, queue):
     )
     for call, given in calls:
         assert code_of(call, QueueUrl=url, **given) == _GONE
+
+
+def test_a_queue_of_another_account_is_not_there_or_not_to_be_seen(sqs, queue, name):
+    url = queue()
+    assert sqs.get_queue_url(QueueName=name, QueueOwnerAWSAccountId="000000000000")["QueueUrl"] == url
+    assert code_of(sqs.get_queue_url, QueueName=name, QueueOwnerAWSAccountId="111111111111") == (
+        "AWS.SimpleQueueService.NonExistentQueue", 400,
+        "The specified queue does not exist or you do not have access to it.",
+    )  # fmt: skip
 
 
 def test_a_bare_name_a_path_and_another_host_are_urls_too(sqs, queue, name):

@@ -182,8 +182,9 @@ def test_a_task_is_slow_if_asked_to_and_ends_when_it_is_cancelled(sqs, pair):
     assert running["Status"] == "RUNNING"
     assert running["MaxNumberOfMessagesPerSecond"] == 1
     assert running["TaskHandle"] == started["TaskHandle"]
-    assert code_of(sqs.start_message_move_task, SourceArn=arn_of(sqs, dead))[:2] == (
-        "AWS.SimpleQueueService.UnsupportedOperation", 400,
+    assert code_of(sqs.start_message_move_task, SourceArn=arn_of(sqs, dead)) == (
+        "InvalidParameterValue", 400,
+        "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
     )  # fmt: skip
 
     sqs.cancel_message_move_task(TaskHandle=started["TaskHandle"])
@@ -192,7 +193,7 @@ def test_a_task_is_slow_if_asked_to_and_ends_when_it_is_cancelled(sqs, pair):
     assert task["Status"] == "CANCELLED"
     assert task["ApproximateNumberOfMessagesMoved"] < 10
     assert code_of(sqs.cancel_message_move_task, TaskHandle=started["TaskHandle"]) == (
-        "AWS.SimpleQueueService.UnsupportedOperation", 400, "Only active tasks can be cancelled.",
+        "InvalidParameterValue", 400, "Only active tasks can be cancelled.",
     )  # fmt: skip
 
 
@@ -227,7 +228,7 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     assert said[0] == "InvalidParameterValue"
     assert code_of(sqs.cancel_message_move_task, TaskHandle="none")[0] == "InvalidParameterValue"
     assert code_of(sqs.list_message_move_tasks, SourceArn=arn, MaxResults=11)[0] == "InvalidParameterValue"
-    assert tasks(sqs, dead) == []
+    assert sqs.list_message_move_tasks(SourceArn=arn)["Results"] == []
 
 
 def test_another_endpoint_goes_on_with_a_task_whose_endpoint_was_killed(url, name):

@@ -102,10 +102,22 @@ def test_workers_are_those_of_the_queues_one_may_see(holding, app):
     assert ["message-orders" in looks[scope] for scope in ("metrics", "operate")] == [False, True]
 
 
+WORKER = encoded(Process("vm-7", 42, "the shop", 1, "1.2.3"), 15.0, Doing())
+
+
+def test_a_consumer_by_hand_is_told_nothing(holding, app):
+    app.store.call(ops.register(QueueKeys("orders"), "h1", 15.0))
+    client = holding("operate")
+    page = client.get("/workers/h1").text
+    assert "Pause" not in page and "you cannot pause or stop it" in page
+    assert client.post("/workers/h1/pause").status_code == 404
+    assert app.store.call(ops.told(QueueKeys("orders"))) == ()
+
+
 def test_a_worker_is_told_by_who_may_operate_all_of_its_queues(holding, app):
     for name, owners in (("orders", ("h1", "h2")), ("secret", ("h2",))):
         for owner in owners:
-            app.store.call(ops.register(QueueKeys(name), owner, 15.0))
+            app.store.call(ops.register(QueueKeys(name), owner, 15.0, about=WORKER))
     one, every, looking = holding("operate"), holding("operate", "*"), holding("metrics")
     assert "Pause" in one.get("/workers/h1").text
     told = one.post("/workers/h1/pause")

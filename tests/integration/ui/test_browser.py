@@ -85,7 +85,7 @@ def test_chosen_letters_are_deleted_after_the_name_is_typed(app, look):
     assert page.get_by_label("to confirm").evaluate("field => field.validity.valueMissing")
     page.get_by_label("to confirm").fill("orders")
     page.get_by_role("button", name="Delete for good").click()
-    expect(page.get_by_text("Dead letters removed for good: 2.")).to_be_visible()
+    expect(page.get_by_text("Dead letters deleted: 2.")).to_be_visible()
     assert [letter.id for letter in app.queue("orders").dead.list()] == [second]
 
 
@@ -101,7 +101,7 @@ def test_a_queue_is_paused_resumed_and_purged(app, look):
     expect(page.get_by_text("2 ready messages")).to_be_visible()
     page.get_by_label("to confirm").fill("orders")
     page.get_by_role("button", name="Remove for good").click()
-    expect(page.get_by_text("Removed for good: 2.")).to_be_visible()
+    expect(page.get_by_text("Messages deleted: 2.")).to_be_visible()
     expect(page).to_have_url(re.compile(r"/queues/orders$"))  # what a reload asks for
     page.goto(page.url)
     expect(page.get_by_text("Removed for good")).to_have_count(0)

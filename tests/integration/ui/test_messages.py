@@ -47,7 +47,7 @@ def test_a_ready_message_says_what_keeps_it_and_shows_its_body(client, orders):
     one = orders.send("second")
     orders.pause()
     text = text_of(client.get(f"/queues/orders/message?id={one}"))
-    assert "taken after about 1 others; none is given out now: paused" in text
+    assert "after about 1 others; none starts now: paused" in text
     assert "second" in text
 
 
@@ -60,7 +60,7 @@ def test_a_cancellation_is_confirmed_and_noted(client, orders, audit):
     with orders.consumer() as consumer:
         (message,) = consumer.claim()
         answer = client.post("/queues/orders/message/cancel", data={"id": held})
-        assert "Its consumer learns it" in client.get(answer.headers["location"]).text
+        assert "Its consumer is told" in client.get(answer.headers["location"]).text
         assert orders.cancel(held) is Cancellation.TOLD
         consumer.ack(message)
     answer = client.post("/queues/orders/message/cancel", data={"id": held})
@@ -185,7 +185,7 @@ def test_in_chromium_a_message_is_found_watched_and_cancelled(orders, look):
         expect(page.get_by_text("page 30 of 30")).to_be_visible()
         page.get_by_role("link", name="Cancel…").click()
         page.get_by_role("button", name="Cancel the message").click()
-        expect(page.get_by_text("Its consumer learns it")).to_be_visible()
+        expect(page.get_by_text("Its consumer is told")).to_be_visible()
         consumer.heartbeat()
         assert message.cancelled
         consumer.ack(message)

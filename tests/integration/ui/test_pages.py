@@ -15,6 +15,7 @@ from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
 from reliq_api.app import create_app
 from reliq_api.settings import Settings
+from reliq_api.ui import render
 from reliq_api.ui.guard import POLICY
 from tests.integration.api.serving import serving
 from tests.integration.ui.dying import bury
@@ -24,11 +25,26 @@ PAGES = ("/", "/queues/orders", "/queues/orders/purge", "/queues/orders/dead", "
          "/queues/orders/dead/purge", "/queues/orders/delayed", "/queues/orders/policy", "/topics", "/topics?key=a",
          "/jobs", "/schedules", "/schedules/none", "/queues/none", "/find", "/find?id=none",
          "/queues/orders/send")  # fmt: skip
+OF_SLICES = {"message", "search", "delayed/cancel"}  #: pages of a queue to which those of the core lead
 
 
 def test_the_bar_of_every_page_leads_to_each_section(client):
     bar = re.findall(r'<a class="to" href="/(\w+)">(\w+)</a>', client.get("/").text)
     assert sorted(bar) == [(one.lower(), one) for one in ("Batches", "Jobs", "Schedules", "Topics", "Workers")]
+
+
+@pytest.mark.parametrize("gone", [set(), {"/find"} | {f"/queues/{{name}}/{one}" for one in OF_SLICES}])
+def test_no_page_leads_to_one_that_a_deleted_slice_had(app, client, monkeypatch, gone):
+    monkeypatch.setitem(render._environment.globals, "pages", render.PAGES - gone)
+    app.queue("orders").send_many([1, 2])
+    app.queue("orders").send(3, delay=60)
+    with app.queue("orders").consumer() as consumer:
+        consumer.claim(limit=1)
+        found = set()
+        for page in ("/", "/queues/orders", "/queues/orders/delayed", "/queues/orders/dead", "/workers"):
+            found |= set(re.findall(r'(?:href|action)="(/[^"?#]*)', client.get(page).text))
+    lead = {path for path in OF_SLICES if f"/queues/orders/{path}" in found} | ({"/find"} & found)
+    assert lead == (set() if gone else {*OF_SLICES, "/find"})
 
 
 def text_of(answer: httpx.Response) -> str:
@@ -99,7 +115,7 @@ def test_a_queue_has_its_consumers_policy_counters_and_next_messages(app, client
         consumer.claim()
         text = text_of(client.get("/queues/orders"))
         assert re.search(rf"{consumer.id} 1 \d+ s left connected", text)
-    assert "Most messages 5,000 Most bytes no limit Deliveries before it is dead 7" in text
+    assert "Most messages 5,000 Most bytes no limit Worker deaths before a message is dead 7" in text
     assert "claimed 1 enqueued 2" in text
     assert "0 6 B second" in text
 
@@ -193,7 +209,7 @@ def test_a_purge_needs_the_name_typed(app, client):
     assert client.post("/queues/orders/purge", data={"confirm": "order"}).status_code == 400
     assert app.queue("orders").stats().ready == 2
     answer = client.post("/queues/orders/purge", data={"confirm": "orders"})
-    assert "Removed for good: 2." in client.get(answer.headers["location"]).text
+    assert "Messages deleted: 2." in client.get(answer.headers["location"]).text
     assert app.queue("orders").stats().ready == 0
 
 
@@ -350,7 +366,7 @@ def test_a_form_without_end_is_refused(app, client):
 def test_a_notice_says_only_what_the_dashboard_says(app, client):
     app.queue("orders").send(1)
     text = client.get("/queues/orders?notice=purged&count=<b>").text
-    assert "Removed for good: some." in text
+    assert "Messages deleted: some." in text
     assert 'class="notice"' not in client.get("/queues/orders?notice=<b>pwned").text
 
 

@@ -6,8 +6,10 @@ import textwrap
 import pytest
 
 import reliq
-import reliq_monitor.broadcast_cleanup
 from reliq import InvalidHandler, InvalidName, InvalidSetting
+from reliq.features.topics import duty
+from reliq.features.topics import ops as own
+from reliq.features.topics.model import Broadcast
 from reliq.model.keys import QueueKeys, instance_of, instance_queue, new_owner
 from tests.support.turns import Monitor
 from tests.support.workers import eventually, process, working
@@ -73,7 +75,7 @@ def test_a_failing_one_is_logged_and_not_tried_again(app, caplog):
 
 def test_an_instance_too_far_behind_does_not_stop_the_others(app):
     slow = instance_queue("reload.1", new_owner())
-    app.store.call(reliq.ops.bind("bind", [f"{slow} config.#"]))
+    app.store.call(own.bind("bind", [f"{slow} config.#"]))
     app.subscribe("audit@all", "#")
     app.store.call(reliq.ops.command("HSET", QueueKeys(slow).config, "max_length", 2, "overflow", "drop"))
     for number in range(5):
@@ -119,7 +121,7 @@ def test_a_suspended_instance_comes_back(app):
 
 def test_an_instance_that_only_starts_is_not_dropped_at_once(app):
     queue = instance_queue("reload.1", new_owner())
-    app.store.call(reliq.ops.bind("bind", [f"{queue} config.#"]))
+    app.store.call(own.bind("bind", [f"{queue} config.#"]))
     monitor = Monitor(app.store)
     monitor.scan()
     assert bound(app) == {queue}
@@ -148,7 +150,7 @@ def test_no_user_gives_a_queue_the_name_of_an_instance(app, use):
 
 def test_a_monitor_drops_no_queue_that_only_has_such_a_name(app, monkeypatch):
     """An older version, or another program, has put messages there."""
-    monkeypatch.setattr(reliq_monitor.broadcast_cleanup, "_GRACE", 0.0)
+    monkeypatch.setattr(duty, "_GRACE", 0.0)
     keys = QueueKeys(LIKE_AN_INSTANCE)
     app.store.call([reliq.ops.announce(keys.queue), reliq.ops.command("LPUSH", keys.messages, b"x")])
     monitor = Monitor(app.store)
@@ -175,6 +177,6 @@ def test_bad_registrations_are_refused(app):
 def test_two_functions_of_one_name_have_a_queue_each(app):
     for _ in range(2):
         app.broadcast("config.#")(lambda message: None)
-    names = {one.name for one in app.handlers.broadcasts}
+    names = {one.name for one in app.handlers.declared(Broadcast)}
     assert len(names) == 2
     assert all(instance_of(instance_queue(name, new_owner())) for name in names)

@@ -96,7 +96,7 @@ def test_without_redis_the_worker_stores_them_later(app, url):
     handlers = Handlers()
     handlers.declare(app.schedules._steps.define("s", "30s", "q", "x", {}))
     store = Store("redis://127.0.0.1:1")
-    away = DefinedSchedules(store, handlers)
+    away = DefinedSchedules(store, handlers, "owner")
     away.keep()
     assert app.schedules.list() == []
     away._store = app.store

@@ -224,6 +224,13 @@ def test_the_command_line_pauses_resumes_and_stops_a_worker_by_the_beginning_of_
         eventually(lambda: seen(app).paused is paused)  # noqa: B023  it ends before the next one
         assert ("; paused" in run("worker", "list", url=app.url).stdout) is paused
     assert json.loads(run("worker", "pause", one.id, "--json", url=app.url).stdout) == {"id": one.id, "told": "pause"}
+    app.queue("by-hand").send("x")
+    with app.queue("by-hand").consumer() as consumer:
+        consumer.claim()
+        (held,) = [one.id for one in app.store.run(every_worker()) if one.queues == ["by-hand"]]
+        by_hand = run("worker", "stop", held, url=app.url)
+    assert by_hand.returncode == 1
+    assert "is no worker, but a consumer by hand, a lease over HTTP or a batch of Spark" in by_hand.stderr
     missing = run("worker", "stop", "c-unknown", url=app.url)
     assert (missing.returncode, missing.stderr) == (
         1,

@@ -11,7 +11,7 @@ from reliq import Message
 from reliq.model.keys import is_name
 from reliq_sqs import message_attributes, receipts, stored
 from reliq_sqs.errors import SqsError
-from reliq_sqs.ids import Ids, sequence_number
+from reliq_sqs.ids import Ids, random_id, sequence_number
 from reliq_sqs.names import Names, Place
 from reliq_sqs.redrive import allows
 
@@ -54,6 +54,34 @@ def test_ids_and_sequence_numbers_grow_also_within_a_millisecond():
     numbers = [sequence_number(one, 0) for one in made]
     assert numbers == sorted(set(numbers))
     assert {len(one) for one in numbers} == {20}
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_ids_follow_the_clock_of_the_server(skew):
+    now = [1_000_000.0]
+    ids, right = Ids(lambda: now[0] + skew), Ids(lambda: now[0])
+    for late in (0.3, 0.002):  # seconds until the answer is there
+        asked = ids.now()
+        now[0] += late
+        ids.follow(int(now[0] * 1000), asked)
+    first = right.new()
+    now[0] += 0.01
+    second = ids.new()
+    now[0] += 0.01
+    assert sorted([first, second, right.new()])[:2] == [first, second]
+
+
+def test_a_slow_answer_changes_nothing_that_is_possible():
+    ids = Ids(lambda: 1_000_000.0)
+    before = ids.new()
+    ids.follow(999_990_000, 999_980.0)
+    assert uuid.UUID(ids.new()).int >> 80 == uuid.UUID(before).int >> 80
+
+
+def test_the_id_of_a_request_is_a_uuid_of_version_4():
+    made = {random_id() for _ in range(1000)}
+    assert len(made) == 1000
+    assert {(uuid.UUID(one).version, uuid.UUID(one).variant) for one in made} == {(4, uuid.RFC_4122)}
 
 
 def test_other_ids_count_by_the_time_of_the_send():

@@ -85,7 +85,7 @@ _COUNTERS = """
 ## Counters of a queue
 
 In `reliq:{QUEUE}:counters`, `queue.stats().counters`, and as [metrics](../operations/metrics.md). A queue with
-[`history`](../how-to/life.md#an-index-and-a-history-for-queues-that-want-them) notes those that are events for each
+[`history`](../how-to/life.md#an-index-and-a-history) notes those that are events for each
 message; after a last event the message is not in the queue.
 
 | counter | counts | metric | event |

@@ -25,7 +25,19 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "handlers": (
         "Handlers and back-offs",
         "A handler is registered with `Reliq.handler` on the page [Application](application.md).",
-        ["Retry", "Dead", "Again", "Backoff", "fixed", "steps", "exponential", "rocketmq_levels", "breaker"],
+        [
+            "Retry",
+            "Dead",
+            "Again",
+            "Backoff",
+            "fixed",
+            "steps",
+            "exponential",
+            "rocketmq_levels",
+            "breaker",
+            "step",
+            "StepFailed",
+        ],
     ),
     "middleware": (
         "Middleware",
@@ -42,7 +54,7 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "life": (
         "The life of a message",
         "What `queue.find`, `queue.cancel` and `queue.cancel_many` return.",
-        ["Found", "Place", "Progress", "Event", "Cancellation", "CancelledMany", "Batch", "BatchProgress"],
+        ["Found", "Place", "Progress", "Event", "Cancellation", "CancelledMany", "Batch", "BatchProgress", "Parked"],
     ),
     "schedules": ("Schedules", "`app.schedules`.", ["Schedules", "Schedule", "ScheduleOptions"]),
 }

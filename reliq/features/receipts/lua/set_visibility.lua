@@ -1,25 +1,29 @@
 -- set_visibility: set for how long messages stay in flight from now on; for 0 ms they become visible.
 --
--- KEYS  places, received, receipts
--- ARGV  late: flag, changes... [name, visible]
+-- KEYS  places, received, receipts, early
+-- ARGV  late: flag, changes... [name, visible, key_group]
 --       late: also of a message that was received again since
 --       visible: ms
--- Returns one letter for each: d = done, e = its time was over, u = it is not in flight
+--       key_group: of the message's key, '' = none
+-- Returns one letter for each: d = done, e = its time was over, and the message is visible; u = it is not in flight
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
-local received, receipts = KEYS[14], KEYS[15]
+local received, receipts, early = KEYS[14], KEYS[15], KEYS[16]
 local late = ARGV[1] == '1'
-local PLACES, CHANGES, CHANGES_STEP, NAME, VISIBLE = 1, 2, 2, 0, 1
+local PLACES, CHANGES, CHANGES_STEP, NAME, VISIBLE, KEY_GROUP = 1, 2, 3, 0, 1, 2
 -- end of the names
 local q = places(PLACES)
-check_flights(received, receipts)
+check_flights(received, receipts, early)
 local now = now_ms()
 local codes, landed = {}, {}
 for at = CHANGES, #ARGV, CHANGES_STEP do
   local name, visible = ARGV[at + NAME], tonumber(ARGV[at + VISIBLE])
   local field, until_ms, later = find_flight(received, receipts, name)
   local code = 'd'
-  if not field or later and not late then
+  if not field then
+    local id = id_of(name)
+    code = (find_ready(q, id) or is_waiting(q, id, ARGV[at + KEY_GROUP])) and 'e' or 'u'
+  elseif later and not late then
     code = 'u'
   elseif until_ms <= now then
     code = 'e'
@@ -31,5 +35,5 @@ for at = CHANGES, #ARGV, CHANGES_STEP do
   end
   codes[#codes + 1] = code
 end
-make_visible(q, landed)
+make_visible(q, early, landed)
 return table.concat(codes)

@@ -1,13 +1,14 @@
 -- commit: decide that a job's approved parts become visible. From now on any process may roll it forward, none abort it.
 --
 -- KEYS  job, jobs, epochs
--- ARGV  name, run, manifest, remembered, stream, epoch, messages
+-- ARGV  name, run, manifest, remembered, stream, epoch, messages, about
 --       name: the job's
 --       manifest: the approved parts
 --       remembered: ms for which the outcome is
 --       stream: '' = none
 --       epoch: of the stream
 --       messages: how many, kept with the outcome
+--       about: JSON, what the job has written, for the list of ended jobs; '' = none
 -- Returns 'committed'; 'already': by an earlier call of this run; 'repeated': the stream has committed this epoch;
 --         'closed': the job was aborted, or belongs to another run
 -- Removes before it adds: when memory is full, staged messages can still become visible and be consumed.
@@ -15,7 +16,7 @@
 -- names of the keys and arguments (tools/generate_scripts.py)
 local job, jobs, epochs = KEYS[1], KEYS[2], KEYS[3]
 local name, run, manifest, remembered, stream, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local messages = ARGV[7]
+local messages, about = ARGV[7], ARGV[8]
 -- end of the names
 local state, current = unpack(redis.call('HMGET', job, 'state', 'run'))
 redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write
@@ -27,5 +28,6 @@ redis.call('HDEL', job, 'state')
 redis.call(
   'HSET', job, 'state', 'committed', 'run', run, 'manifest', manifest, 'remember', remembered, 'messages', messages)
 redis.call('ZADD', jobs, 0, name)
+if about ~= '' then redis.call('HSET', job, 'about', about, 'committed', string.format('%.0f', now_ms())) end
 if stream ~= '' then redis.call('HSET', epochs, stream, epoch .. ' ' .. string.format('%.0f', now_ms())) end
 return 'committed'

@@ -4,7 +4,7 @@
 -- KEYS  staged, places, delayed, dead, index, dedup_keys...
 --       dedup_keys: of the chunk's messages, in their order
 -- ARGV  none
--- Returns {n moved, n chunks left}; or {-1, n chunks left}: the dedup keys are not those of the first chunk, nothing moved
+-- Returns {n moved, n chunks left, n of them deduplicated}; or {-1, n chunks left, 0}: the dedup keys are not those of the first chunk, nothing moved
 -- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
 -- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
 -- body; or it is 'dead': an invalid row. Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
@@ -15,7 +15,7 @@ local PLACES, DEDUP_KEYS = 2, 18
 -- end of the names
 local q = places(PLACES)
 local chunk = redis.call('LINDEX', staged, 0)
-if not chunk then return {0, 0} end
+if not chunk then return {0, 0, 0} end
 
 local kind, count, at = string.match(chunk, '^([*%%=])(%d+)\r\n()')
 local function next_string()
@@ -36,7 +36,7 @@ for _ = 1, count do
   if sha and sha ~= '' then
     dedup = dedup + 1
     entry.key, entry.window, entry.value = KEYS[dedup], window, id_of(element) .. ' ' .. digest
-    if string.sub(entry.key or '', -#sha) ~= sha then return {-1, redis.call('LLEN', staged)} end
+    if string.sub(entry.key or '', -#sha) ~= sha then return {-1, redis.call('LLEN', staged), 0} end
     first = first_ids[sha] or redis.call('GET', entry.key)
     first_ids[sha] = first or entry.value
   end
@@ -61,7 +61,7 @@ if kind == '=' then
   for from = 1, #strings, 1000 do
     redis.call('HSET', q.bodies, unpack(strings, from, math.min(from + 999, #strings)))
   end
-  return {0, redis.call('LLEN', staged)}
+  return {0, redis.call('LLEN', staged), 0}
 end
 delete_bodies(q.bodies, duplicates)
 local now = now_ms()
@@ -83,4 +83,4 @@ if kind == '*' then redis.call('LPUSH', q.messages, unpack(strings)) end
 if #entries > 0 then redis.call('HINCRBY', q.counters, 'enqueued', #entries) end
 if #duplicates > 0 then redis.call('HINCRBY', q.counters, 'deduplicated', #duplicates) end
 if conflicts > 0 then redis.call('HINCRBY', q.counters, 'dedup_conflicts', conflicts) end
-return {tonumber(count), redis.call('LLEN', staged)}
+return {tonumber(count), redis.call('LLEN', staged), #duplicates}

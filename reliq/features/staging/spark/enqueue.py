@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
 from reliq.features.staging import steps as staging
+from reliq.features.staging.spark.naming import job_name
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job, check_name
 from reliq.protocol.application import eviction_allowed, url_from_environment
 from reliq.spark.session import Session, common, say
@@ -36,6 +37,10 @@ def add_to(commands: Any) -> None:
     one.add_argument("--max-body", metavar="SIZE", help="bytes a body may have, such as 8MiB (default 1MiB)")
     one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
     one.add_argument(
+        "--application", default="reliq", metavar="NAME",
+        help="the application of --job, if the rows go to several queues (default reliq)",
+    )  # fmt: skip
+    one.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"
     )
     common(one)
@@ -45,14 +50,16 @@ def enqueue(options: argparse.Namespace) -> int:
     """Write the rows of the input into queues; all of them become visible together."""
     job = check_job(options.job or staging.new_token())
     home, store = _home(options), _store(options)
-    before = store.run(staging.outcome(home, job))
+    name = job_name(home, options.application, job)
+    before = store.run(staging.outcome(home, name))
     if before is None:
         mandatory = "true" if options.mandatory else None
         how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}
+        how["application"] = options.application
         with Session(options) as spark:
             writer = _messages(spark, options).write.format("reliq").option("job", job)
             writer.options(**{name: value for name, value in how.items() if value}).mode("append").save()
-    after = store.run(staging.outcome(home, job))
+    after = store.run(staging.outcome(home, name))
     written = after if before is None and after is not None else 0
     text = f"{written} messages enqueued" if before is None else f"job {job} was committed before: nothing enqueued"
     return say(options, text, job=job, enqueued=written)

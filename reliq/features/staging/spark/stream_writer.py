@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -10,7 +11,6 @@ from pyspark.sql.types import StructType
 from reliq.errors import InvalidSetting
 from reliq.features.staging import steps as staging
 from reliq.features.staging.spark.writer import (
-    Staged,
     check_write,
     commit,
     count_left_out,
@@ -18,7 +18,8 @@ from reliq.features.staging.spark.writer import (
     stage_rows,
     task,
 )
-from reliq.features.staging.steps import Job, new_token
+from reliq.features.staging.spark.written import Staged
+from reliq.features.staging.steps import Job, Turn, new_token
 from reliq.spark.options import WriteOptions
 from reliq.spark.targets import targets
 from reliq.spark.workers import in_worker
@@ -37,9 +38,11 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         self._layout, column = check_write(options, schema, overwrite)
         if options.job is not None:
             raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
+        if options.transaction is not None:
+            raise InvalidSetting("option txnAppId is for batch writes, such as those of foreachBatch")
         if options.on_handled is not None:
             raise InvalidSetting("option onHandled is for batch writes: a stream has no last row")
-        self._options = options
+        self._options = replace(options, if_committed="skip")  # a replay is no error
         self._run = new_token()
         with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
@@ -60,7 +63,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         with in_worker(), closing(self._options.connection.store()) as store:
             raise_failure(staged)
             if any(one.parts for one in staged):
-                commit(store, job, staged, self._options.rules, query, batchId)
+                commit(store, job, staged, self._options, Turn(query, batchId))
             else:  # no rows were staged, so no task has opened the job
                 count_left_out(store, job, staged, self._options.rules)
             store.run(staging.abort_others(job, f"{query}."))

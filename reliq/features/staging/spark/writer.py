@@ -1,21 +1,25 @@
 """The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
-import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.features.staging import ops as own
 from reliq.features.staging import steps as staging
-from reliq.features.staging.steps import Job, Part, PartWriter
+from reliq.features.staging.model import Written
+from reliq.features.staging.spark.naming import id_prefix, job_name, of_transaction
+from reliq.features.staging.spark.written import Staged, note, note_before, summary_of
+from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Partitions
 from reliq.protocol.features import JOB_ENDS
@@ -28,7 +32,7 @@ from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread, read_layouts
 from reliq.spark.targets import Targets, column_of, targets
 from reliq.spark.watched import Watched
-from reliq.spark.workers import in_worker, store_of
+from reliq.spark.workers import announce, in_worker, store_of
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -36,27 +40,9 @@ if TYPE_CHECKING:
 
 _ROLLERS = 2
 _ROUTED_BYTES = 16 * 1024 * 1024  #: rows that are spread over queues at once: each queue's part is a call to Redis
-_LONGEST_PREFIX = 128 - len("-2147483648-999999999999")  #: an id has 128 characters, with partition and row
 _ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or option("invalid", "dead")'
 
 log = logging.getLogger("reliq.spark")
-
-
-@dataclass(frozen=True)
-class Staged(WriterCommitMessage):
-    """The parts that one task attempt has staged, with the job.
-
-    `unroutable`: rows that matched no binding. `tally`: rows that could not be sent. `failure`: why the task gave up;
-    it is reported here, because Spark shows the error of a task below a dozen lines of traceback, after four attempts.
-    """
-
-    job: str
-    run: str
-    parts: tuple[Part, ...] = ()
-    unroutable: int = 0
-    tally: Tally = field(default_factory=Tally)
-    stream: str = ""
-    failure: str = ""
 
 
 def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> tuple[Layout, str]:
@@ -99,7 +85,8 @@ def stage_rows(
         for batch in batches if to_one else merged(batches, _ROUTED_BYTES):
             for queue, chunks in rows.chunks(batch):
                 if queue not in writers:
-                    writers[queue] = PartWriter(job, queue, str(partition))
+                    announce(options.connection, job.run, queue)
+                    writers[queue] = PartWriter(job, queue, str(partition), announced=True)
                 store.run(writers[queue].add(chunks))
             size += batch.nbytes
             watched.note(rows.row, size // 1_000_000)
@@ -109,7 +96,7 @@ def stage_rows(
     except JobClosed as error:
         failure = str(error)
     parts = tuple(writer.part for writer in writers.values())
-    return Staged(job.name, job.run, parts, rows.unroutable, rows.tally, stream, failure)
+    return Staged(job.name, job.run, parts, rows.row, rows.unroutable, rows.tally, stream, failure)
 
 
 def _partitions_of(queue: str, where: Targets, store: Store) -> Partitions:
@@ -133,21 +120,27 @@ def task() -> TaskContext:
     return context
 
 
-def commit(store: Store, job: Job, every: Sequence[Staged], rules: Rules, stream: str = "", epoch: int = 0) -> None:
+def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOptions, turn: Turn | None = None) -> None:
     """Commit and roll forward. If rolling fails, the job is committed nevertheless: the monitor continues."""
     parts = [part for staged in every for part in staged.parts]
-    answer = store.run(staging.commit(job, parts, stream, epoch))
+    about = summary_of(every, options.rules)
+    answer = store.run(staging.commit(job, parts, turn, about))
     if answer == "repeated":
+        note_before(store, job, options, turn)
         return
     if answer == "committed":
-        count_left_out(store, job, every, rules)
+        count_left_out(store, job, every, options.rules)
+    written = Written(job.name, options.queue or "", about=about)
     try:
         roll = _Roll(store, job, sum(part.messages for part in parts))
         with ThreadPoolExecutor(_ROLLERS) as rollers:
             list(rollers.map(roll, _shares(parts)))
         store.run(staging.roll_forward(job))
+        written = msgspec.structs.replace(written, deduplicated=store.call(own.duplicates(job.home, job.name)))
     except ReliqError as error:
-        log.warning("job %s is committed, a monitor will make the rest of it visible: %s", job.name, error)
+        written = msgspec.structs.replace(written, complete=False)
+        log.warning("job %s is committed, a monitor will finish it: %s", job.name, error)
+    note(store, options.session, written)
 
 
 class _Roll:
@@ -193,15 +186,17 @@ class ReliqWriter(DataSourceArrowWriter):
         with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
             self._job = _job_of(options, self._targets)
-            self._write = store.run(staging.open_job(self._job))
+            self._turn = Turn(*options.transaction, versions=True) if options.transaction else None
+            over = self._turn is not None and store.run(staging.is_over(self._job.home, self._turn))
+            self._write = not over and store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
-                log.warning("job %s was committed before: nothing is written again", self._job.name)
+                note_before(store, self._job, options, self._turn)
             elif options.on_handled is not None:
                 if not JOB_ENDS:
                     raise InvalidSetting("option onHandled: this reliq has no batches")
                 for end in JOB_ENDS:
-                    batch = store.run(end.open(options.on_handled, self._job.name))
+                    batch = store.run(end.open(options.on_handled, options.job or self._job.name))
                     self._options = replace(options, rules=replace(options.rules, batch=batch))
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
@@ -209,7 +204,8 @@ class ReliqWriter(DataSourceArrowWriter):
         if not self._write:
             return Staged(job.name, job.run)
         with in_worker():
-            prefix = id_prefix(job.name)
+            named = self._options.transaction
+            prefix = of_transaction(*named) if named else id_prefix(job.name)
             return stage_rows(self._options, self._layout, self._targets, job, prefix, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -221,7 +217,9 @@ class ReliqWriter(DataSourceArrowWriter):
             job, queues = self._job, {logical_name(part.queue) for one in staged for part in one.parts}
             for end in JOB_ENDS if self._options.rules.batch else ():
                 store.run(end.close(self._options.rules.batch, job.home, job.name, job.run, queues))
-            commit(store, self._job, staged, self._options.rules)
+            commit(store, self._job, staged, self._options, self._turn)
+            if self._options.transaction:  # its runs that died
+                store.run(staging.abort_others(job, f"{of_transaction(*self._options.transaction)}."))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
@@ -235,12 +233,9 @@ class ReliqWriter(DataSourceArrowWriter):
 def _job_of(options: WriteOptions, where: Targets) -> Job:
     """Return a new run of the job. It is remembered where others ask later whether it was committed."""
     remembered = JOB_REMEMBERED if options.job is not None or options.on_handled is not None else staging.REMEMBERED
-    return Job(where.home, options.job or staging.new_token(), time_limit=options.time_limit, remembered=remembered)
-
-
-def id_prefix(job: str) -> str:
-    """Return what the ids of a job's rows begin with: its name, or for a long one its beginning and a digest."""
-    if len(job) <= _LONGEST_PREFIX:
-        return job
-    digest = hashlib.blake2b(job.encode(), digest_size=8).hexdigest()
-    return f"{job[: _LONGEST_PREFIX - 1 - len(digest)]}~{digest}"  # no name of a job has a ~
+    name = run = staging.new_token()
+    if options.job:
+        name = job_name(where.home, options.application, options.job)
+    elif options.transaction:  # the turn says whether it is written; a name of its own for each run
+        name = f"{of_transaction(*options.transaction)}.{run}"
+    return Job(where.home, name, run, options.time_limit, remembered)

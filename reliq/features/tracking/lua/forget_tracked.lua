@@ -1,4 +1,5 @@
--- forget_tracked: delete the index of a queue that tracks its messages no more, and leave the counts of open batches.
+-- forget_tracked: delete the index of a queue that tracks its messages no more, and leave the counts of open
+-- batches, and the records of messages.
 --
 -- KEYS  config, followed
 -- ARGV  cursor, limit
@@ -11,12 +12,12 @@ local cursor, limit = ARGV[1], ARGV[2]
 -- end of the names
 redis.call('HLEN', followed) -- a wrong type is refused here, before the first write
 if redis.call('HEXISTS', config, 'track') == 1 then return 0 end
-if redis.call('HEXISTS', config, 'batched') == 0 then
+if redis.call('HEXISTS', config, 'batched') + redis.call('HEXISTS', config, 'recorded') == 0 then
   redis.call('UNLINK', followed)
   return 0
 end
 local following, fields = unpack(redis.call('HSCAN', followed, cursor, 'COUNT', limit))
 for at = 1, #fields, 2 do
-  if string.sub(fields[at], 1, 1) ~= ' ' then redis.call('HDEL', followed, fields[at]) end
+  if not string.find(fields[at], '^[ \n]') then redis.call('HDEL', followed, fields[at]) end
 end
 return tonumber(following)

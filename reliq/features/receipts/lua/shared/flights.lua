@@ -2,10 +2,12 @@
 -- `receipts` has them by id, each behind its turn. A receipt names a push of a message: by how its element begins, through
 -- the nonce, which each receive makes anew. While a message is in flight, another one with the same id has its name there.
 --
--- An ordering key is in flight as long as one of its messages is: `active` then has a blank and their number in the place
--- of an id. A message that becomes visible again enters the line of its key at its turn. Requires `element` and `place`.
+-- An ordering key is in flight as long as one of its messages is: `active` then has a blank and their turns in the place of
+-- an id. A message that becomes visible again enters the line of its key at its turn; one that comes before all in flight may
+-- be received before these end: `early` has its group. Requires `element` and `place`.
 
 local FIRST_TURN = string.rep('0', 16) -- of a message that was not in line
+local PART = 2000 -- fields of one command
 
 -- The ordering key of a message; nil for other keys, whose slot or place the message keeps in flight.
 local function ordering_key_of(element)
@@ -13,22 +15,53 @@ local function ordering_key_of(element)
   if group and not (is_laned(element) or is_latest(group) or is_cyclic(element)) then return group end
 end
 
-local function in_flight_of(q, group)
-  return tonumber(string.match(redis.call('HGET', q.active, group) or '', '^ (%d+)$') or 0)
+-- The turns of the messages of an ordering key that are in flight, one behind the other.
+local function turns_in_flight(q, group)
+  return string.match(redis.call('HGET', q.active, group) or '', '^ (%d+)$') or ''
 end
 
--- Note how many messages of an ordering key are in flight: with the last one the key passes on.
-local function note_in_flight(q, group, number)
-  if number > 0 then
-    redis.call('HSET', q.active, group, ' ' .. number)
+-- The lowest of these turns; nil if there is none.
+local function lowest(turns)
+  local found
+  for at = 1, #turns, #FIRST_TURN do
+    local turn = string.sub(turns, at, at + #FIRST_TURN - 1)
+    if not found or turn < found then found = turn end
+  end
+  return found
+end
+
+-- The first in the line of a key, if its turn is before this one.
+local function first_before(q, group, turn)
+  local first = first_in_line(q, group)
+  return first and string.sub(first, GROUP + 1, GROUP + #FIRST_TURN) < turn and first
+end
+
+local function note_early(q, early, group)
+  local turn = lowest(turns_in_flight(q, group))
+  redis.call(turn and first_before(q, group, turn) and 'SADD' or 'SREM', early, group)
+end
+
+-- Note that a message of an ordering key has left flight: with the last one the key passes on.
+local function leave_flight(q, early, group, turn)
+  local turns = turns_in_flight(q, group)
+  for at = 1, #turns, #turn do
+    if string.sub(turns, at, at + #turn - 1) == turn then
+      turns = string.sub(turns, 1, at - 1) .. string.sub(turns, at + #turn)
+      break
+    end
+  end
+  if turns ~= '' then
+    redis.call('HSET', q.active, group, ' ' .. turns)
   elseif not pass_on(q, group) then
     redis.call('HDEL', q.active, group)
   end
+  note_early(q, early, group)
 end
 
-local function check_flights(received, receipts)
+local function check_flights(received, receipts, early)
   redis.call('ZCARD', received)
   redis.call('HLEN', receipts)
+  redis.call('SCARD', early)
 end
 
 local function is_named(record, name)
@@ -51,13 +84,24 @@ local function find_flight(received, receipts, name)
   return field, visible_at, later
 end
 
-local function take_off(q, received, receipts, name, turn, element, visible_at)
-  local group = ordering_key_of(element)
-  if group then redis.call('HSET', q.active, group, ' ' .. in_flight_of(q, group) + 1) end
-  local field = redis.call('HEXISTS', receipts, id_of(name)) == 1 and name or id_of(name)
-  redis.call('ZADD', received, string.format('%.0f', visible_at), field)
-  redis.call('HSET', receipts, field, turn .. element)
-  return field
+-- What is in flight under these names and their ids: the records by field.
+local function records_of(receipts, names)
+  local fields, found = {}, {}
+  for _, name in ipairs(names) do fields[#fields + 1], fields[#fields + 2] = id_of(name), name end
+  for from = 1, #fields, PART do
+    local records = redis.call('HMGET', receipts, unpack(fields, from, math.min(#fields, from + PART - 1)))
+    for at, record in ipairs(records) do found[fields[from + at - 1]] = record end
+  end
+  return found
+end
+
+-- Take messages out of flight by their fields.
+local function land_all(received, receipts, fields)
+  for from = 1, #fields, PART do
+    local to = math.min(#fields, from + PART - 1)
+    redis.call('HDEL', receipts, unpack(fields, from, to))
+    redis.call('ZREM', received, unpack(fields, from, to))
+  end
 end
 
 -- Take a message out of flight; returns its element and its turn, or nil if it is not in flight.
@@ -72,20 +116,24 @@ local function land(received, receipts, field)
   return string.sub(record, #FIRST_TURN + 1), string.sub(record, 1, #FIRST_TURN)
 end
 
--- Delete what belongs to messages that were in flight and are done. `counter`: what happened to them.
-local function finish_flights(q, elements, counter)
-  if #elements == 0 then return end
-  for _, element in ipairs(elements) do
+-- Delete what belongs to messages that were in flight and are done. Each is {element, turn}. `counter`: what happened to
+-- them.
+local function finish_flights(q, early, landed, counter)
+  if #landed == 0 then return end
+  local elements = {}
+  for at, one in ipairs(landed) do
+    local element, turn = unpack(one)
     local group = ordering_key_of(element)
+    elements[at] = element
     leave_queue(q, element)
-    if group then note_in_flight(q, group, in_flight_of(q, group) - 1) end
+    if group then leave_flight(q, early, group, turn) end
   end
   have_left(q, elements, counter)
   redis.call('HINCRBY', q.counters, counter, #elements)
 end
 
 -- Make messages ready again, in this order. Each is {element, turn}.
-local function make_visible(q, landed)
+local function make_visible(q, early, landed)
   if #landed == 0 then return end
   for _, one in ipairs(landed) do
     local element, turn = unpack(one)
@@ -100,8 +148,35 @@ local function make_visible(q, landed)
         redis.call('ZADD', q.waiting, 0, group .. turn .. element)
         track(q, element, group .. turn)
       end
-      note_in_flight(q, group, in_flight_of(q, group) - 1)
+      leave_flight(q, early, group, turn)
     end
   end
   redis.call('HINCRBY', q.counters, 'returned', #landed)
+end
+
+-- How many messages at each end of a list, or of a line, are looked at to find one.
+local LOOKS = 500
+
+-- Find a ready message; returns its list, its place there, and its element.
+local function find_ready(q, id)
+  for _, list in ipairs({q.messages, q.high, q.low}) do
+    for _, from in ipairs({0, -LOOKS}) do
+      for at, element in ipairs(redis.call('LRANGE', list, from, from + LOOKS - 1)) do
+        if id_of(element) == id then
+          local first = from < 0 and math.max(0, redis.call('LLEN', list) - LOOKS) or 0
+          return list, first + at - 1, element
+        end
+      end
+    end
+  end
+end
+
+-- Whether a message waits for its key.
+local function is_waiting(q, id, group)
+  if group == '' then return false end
+  local line = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, LOOKS)
+  for _, member in ipairs(line) do
+    if id_of(element_in_line(member)) == id then return true end
+  end
+  return false
 end

@@ -1,0 +1,40 @@
+"""Signals for messages, and the messages that wait for one."""
+
+from typing import Any
+
+from reliq.contract import values
+from reliq.features.steps.ops import Parked
+from reliq.features.steps.steps import SignalSteps, give_anywhere, parked_in
+from reliq.protocol.application import Application
+from reliq.protocol.queue import QueueSteps
+from reliq.transport.aiostore import AioStore
+
+
+class SignalCalls:
+    """What a queue has of messages that wait for signals."""
+
+    _store: AioStore
+    _steps: QueueSteps
+
+    async def signal(self, id: str, name: str, value: Any = None) -> bool:
+        """Give a signal to a message; return False if it has had it. One that comes early is kept, up to a day.
+
+        Raises SignalRefused, InvalidMessage, OutcomeUnknown (then give it again: twice is once).
+        """
+        return await self._store.run(SignalSteps(self._steps.homes).give(id, name, value))
+
+    async def parked(self, limit: int = 100) -> list[Parked]:
+        """Return messages that wait for a signal."""
+        return await self._store.run(parked_in(self._steps.homes, values.whole(limit, "limit", 1, 10_000)))
+
+
+class SignalEvery(Application):
+    """What an application has of signals."""
+
+    store: AioStore
+
+    async def signal(self, id: str, name: str, value: Any = None, *, queue: str | None = None) -> bool:
+        """Do as `Queue.signal`; without `queue`, all queues are asked, and one that comes early is refused."""
+        if queue is not None:
+            return await self.store.run(SignalSteps(self._queue_steps(queue).homes).give(id, name, value))
+        return await self.store.run(give_anywhere(id, name, value))

@@ -1,0 +1,58 @@
+"""Messages that wait for a signal, from the command line, and their signals."""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from reliq.cli.options import app_of, command, queue_of, say_none, utc
+from reliq.cli.progress import age
+from reliq.errors import InvalidMessage, SignalRefused
+from reliq.runtime.logging import printable
+
+
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
+    one = command(commands, "parked list", parked, "list messages that wait for a signal", queue=True, json_too=True)
+    one.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+
+    one = command(
+        commands, "message signal", signal, "give a signal to a message that waits for it, or will", queue=True,
+        json_too=True,
+    )  # fmt: skip
+    one.add_argument("id", help="the id of the message")
+    one.add_argument("name", help="the name of the signal, such as approval")
+    one.add_argument("value", nargs="?", help="its value, as JSON; a text that is no JSON is taken as it is")
+
+
+def parked(options: argparse.Namespace) -> int:
+    """Print the messages that wait."""
+    found = queue_of(options).parked(options.limit)
+    if options.json:
+        print(json.dumps([one.summary() for one in found]))
+        return 0
+    say_none(found, "no message waits for a signal")
+    for one in found:
+        until = f"until={utc(one.until)}" if one.until else "for ever"
+        waits = age(max(0.0, time.time() - one.since / 1000))
+        print(f"{one.id}  signal={printable(one.signal)}  since={waits} ago  {until}")
+    return 0
+
+
+def signal(options: argparse.Namespace) -> int:
+    """Give a signal; exit 1 if it is refused."""
+    try:
+        value = None if options.value is None else json.loads(options.value)
+    except ValueError:
+        value = options.value
+    try:
+        taken = app_of(options).signal(options.id, options.name, value, queue=options.queue)
+    except (SignalRefused, InvalidMessage) as error:
+        print(f"reliq: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps({"taken": taken}))
+    else:
+        print("the signal is given" if taken else "the message has had this signal before: the first one counts")
+    return 0

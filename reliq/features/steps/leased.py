@@ -1,0 +1,83 @@
+"""Steps, sleeps and waits of a message that is leased over HTTP: between two calls all is in Redis."""
+
+from contextlib import suppress
+from typing import Final
+
+from reliq import ops
+from reliq.errors import LeaseLost
+from reliq.features.steps import ops as own
+from reliq.features.steps.model import TIMED_OUT, Book, Entry, check_step_name, group_of, stored_signal
+from reliq.features.steps.ops import Hold, Parting
+from reliq.features.steps.steps import check_said, resting
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops import Steps
+from reliq.ops.schema import Counter
+
+#: What an entry says of its step, by its kind.
+states: Final = {"s": "done", "f": "failed", "r": "tried", "b": "begun", "z": "slept", "x": "again"}
+
+
+class Leased:
+    """A message of a lease. Its steps are found by their names alone: the order in which they are asked for is free."""
+
+    def __init__(self, keys: QueueKeys, lease: str, identity: str) -> None:
+        self._keys = keys
+        self._lease = lease
+        self._id = identity
+
+    def entries(self) -> Steps[list[Entry]]:
+        """Return what is recorded; raises LeaseLost."""
+        hold = yield from self._hold()
+        return list((yield from self._book(hold)).entries)
+
+    def step(self, name: str, result: object) -> Steps[tuple[bytes, bool]]:
+        """Store a result, unless the step has one; return what is stored, and whether it was before."""
+        hold = yield from self._hold()
+        book, found = yield from self._entry(hold, check_step_name(name))
+        if found.kind == "s":
+            return found.value, True
+        entry = found._replace(kind="s", value=stored_signal(result))
+        check_said(hold.message, (yield own.record(hold, book.number(entry), entry.encoded())))
+        return entry.value, False
+
+    def sleep(self, name: str, seconds: float) -> Steps[bool]:
+        """Return whether the message has slept; else it sleeps from now on."""
+        hold = yield from self._hold()
+        book, found = yield from self._entry(hold, check_step_name(name))
+        if found.kind == "z":
+            return True
+        entry, parting = found._replace(kind="z", value=b""), Parting(resting(hold.message))
+        op = own.sleep(hold, book.number(entry), entry.encoded(), seconds, parting, Counter.SLEPT)
+        check_said(hold.message, (yield op))
+        return False
+
+    def wait(self, signal: str, timeout: float | None) -> Steps[tuple[str, bytes | None]]:
+        """Return "given" with the stored signal, "timed_out", or "waiting": it waits from now on."""
+        hold = yield from self._hold()
+        said, stored = yield own.park(hold, check_step_name(signal, "signal"), timeout, Parting(resting(hold.message)))
+        if said == "given":
+            return ("timed_out", None) if stored == TIMED_OUT else ("given", stored)
+        check_said(hold.message, said)
+        return "waiting", None
+
+    def _hold(self) -> Steps[Hold]:
+        elements = yield ops.read_back(self._keys, self._lease)
+        for place, element in enumerate(reversed(elements)):
+            with suppress(Undecodable):
+                message = Message.decode(self._keys.queue, element)
+                if message.id == self._id:
+                    return Hold(self._keys, self._lease, message, place)
+        raise LeaseLost("the lease has ended, or the message is settled: another consumer may be handling it")
+
+    def _book(self, hold: Hold) -> Steps[Book]:
+        book, recorded = Book(), (yield own.recorded(self._keys, self._id))
+        if recorded.sent in (0, hold.message.enqueued_at):
+            book.read(recorded)
+        return book
+
+    def _entry(self, hold: Hold, name: str) -> Steps[tuple[Book, Entry]]:
+        book = yield from self._book(hold)
+        there = [one for one in book.entries if group_of(one.name) == group_of(name)]
+        return book, next((one for one in there if one.name == name), Entry("x", len(there) + 1, name))

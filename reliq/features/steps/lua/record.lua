@@ -1,0 +1,21 @@
+-- record: store an entry of a message's record, if its consumer still holds the message.
+--
+-- KEYS  followed, config, lease, processing
+-- ARGV  id, name, position, sent, nonce, number: number, entry
+--       name, position: of the element, as name and place for report
+--       sent: ms at which the message was sent: another message with its id has a record of its own
+--       number: of the entry: the next one, or one that it replaces
+-- Returns 'ok'; 'lost': the consumer does not hold the message; 'other': the record is not as the caller knows it. Then
+--         nothing was stored
+-- uses: held, records
+-- names of the keys and arguments (tools/generate_scripts.py)
+local followed, config, lease, processing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local id, name, position, sent, nonce, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local entry = ARGV[7]
+-- end of the names
+redis.call('HLEN', config) -- a wrong type is refused here, before the first write
+if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
+local count, owner = read_head(followed, id)
+if number > count + 1 or is_others(owner, sent) then return 'other' end
+write_entry(followed, config, id, number, entry, sent, nonce)
+return 'ok'

@@ -1,0 +1,26 @@
+-- remove_parked: delete parked messages, of a purge or by a cancellation.
+--
+-- KEYS  places, parked, waits
+-- ARGV  counter, ids...
+--       counter: purged | cancelled
+-- Returns how many were there
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, unparking
+-- names of the keys and arguments (tools/generate_scripts.py)
+local parked, waits = KEYS[14], KEYS[15]
+local counter = ARGV[1]
+local PLACES, IDS = 1, 2
+-- end of the names
+local q = places(PLACES)
+redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
+local removed = {}
+for _, id in ipairs({unpack(ARGV, IDS)}) do
+  local signal, element = parked_message(parked, id)
+  if signal then
+    unpark(parked, waits, id)
+    leave_queue(q, element)
+    removed[#removed + 1] = element
+  end
+end
+have_left(q, removed, counter)
+if #removed > 0 then redis.call('HINCRBY', q.counters, counter, #removed) end
+return #removed

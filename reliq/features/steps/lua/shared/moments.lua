@@ -1,0 +1,79 @@
+-- The record of a message (lua/shared/records.lua of the slice) goes when the message leaves the queue. Of one that had signals the
+-- head stays as `ended`, so that a late signal is refused; so many of the latest ones are kept: under two line feeds and a number are their
+-- heads, under one line feed the number of the latest. Requires `follow` and `element`.
+local forget_record
+do
+  local MOST_ENDED = 10000
+
+  local function field_of(element)
+    return '\n' .. id_of(element)
+  end
+
+  local function delete_fields(q, fields)
+    for from = 1, #fields, 1000 do
+      redis.call('HDEL', q.followed, unpack(fields, from, math.min(from + 999, #fields)))
+    end
+  end
+
+  local function note_ended(q, field)
+    local slot = '\n\n' .. redis.call('HINCRBY', q.followed, '\n', 1) % MOST_ENDED
+    local former = redis.call('HGET', q.followed, slot)
+    if former and redis.call('HGET', q.followed, former) == 'ended' then redis.call('HDEL', q.followed, former) end
+    redis.call('HSET', q.followed, slot, field, field, 'ended')
+  end
+
+  -- Delete the fields of a record. `followed` may have fewer than `recorded` counts only if another program has deleted some.
+  local function forget(q, field, head, ended)
+    local count, names = string.match(head, '^(%d+) %d+ %S+(.*)$')
+    local fields, before = {field}, redis.call('HLEN', q.followed)
+    for number = 1, count do fields[#fields + 1] = field .. '\n' .. string.format('%d', number) end
+    for name in string.gmatch(names, '\n([^\n]+)') do fields[#fields + 1] = field .. '\n!' .. name end
+    delete_fields(q, fields)
+    if ended and names ~= '' then note_ended(q, field) end
+    local left = redis.call('HINCRBY', q.config, 'recorded', redis.call('HLEN', q.followed) - before)
+    if left <= 0 then redis.call('HDEL', q.config, 'recorded') end
+  end
+
+  forget_record = function(q, field, head) forget(q, field, head) end
+
+  local function forget_all(q, fields, ended)
+    for from = 1, #fields, 1000 do
+      local to = math.min(from + 999, #fields)
+      local heads = redis.call('HMGET', q.followed, unpack(fields, from, to))
+      for at = from, to do
+        local head = heads[at - from + 1]
+        if head and head ~= 'ended' then forget(q, fields[at], head, ended) end
+      end
+    end
+  end
+
+  local function all_leave(q, elements, ended)
+    if not q.recorded then return end
+    local fields = {}
+    for at, element in ipairs(elements) do fields[at] = field_of(element) end
+    forget_all(q, fields, ended)
+  end
+
+  parts[#parts + 1] = {
+    have_left = function(q, elements) all_leave(q, elements, true) end,
+    have_gone_home = function(q, elements) all_leave(q, elements, false) end,
+    are_discarded = function(q, ids)
+      if not q.recorded then return end
+      local fields = {}
+      for at, id in ipairs(ids) do fields[at] = '\n' .. id end
+      forget_all(q, fields, true)
+    end,
+
+    -- Steps that have failed for good run again after a redrive.
+    has_revived = function(q, element)
+      local field = field_of(element)
+      local head = q.recorded and redis.call('HGET', q.followed, field)
+      for number = 1, tonumber(head and string.match(head, '^%d+ ') or 0) do
+        local entry = redis.call('HGET', q.followed, field .. '\n' .. number)
+        if entry and string.find(entry, '^[rfb]') then
+          redis.call('HSET', q.followed, field .. '\n' .. number, 'x' .. string.match(entry, '^.([^\n]*\n)'))
+        end
+      end
+    end,
+  }
+end

@@ -1,0 +1,15 @@
+-- A message leaves its consumer before it is handled, to come back later. Requires `place`.
+
+-- `frees`: other messages of its ordering key go on meanwhile. The slot of a limit key is always given up.
+local function part_from(q, processing, element, frees, uncounted)
+  redis.call('LREM', processing, -1, element)
+  if uncounted then redis.call('HINCRBY', q.counters, 'claimed', 1) end
+  if not q.keyed then return end
+  if is_member(q, element) then
+    leave_round(q, group_of(element))
+  elseif is_laned(element) then
+    release_slot(q, element)
+  elseif frees then
+    release_key(q, element)
+  end
+end

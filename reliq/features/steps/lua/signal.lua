@@ -1,0 +1,34 @@
+-- signal: give a signal to a message. One that waits for it is ready again; for others it is kept.
+--
+-- KEYS  places, parked, waits
+-- ARGV  id, signal, value, early
+--       early: ms for which a signal is kept for a message of which nothing is known; '' = it is refused
+-- Returns 'given': the message waited for it; 'kept'; 'before': it has had this signal; 'late': the time to wait for it is over;
+--         'ended': the message has left the queue; 'unknown': nothing is known of the message
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, unparking
+-- names of the keys and arguments (tools/generate_scripts.py)
+local parked, waits = KEYS[14], KEYS[15]
+local id, signal, value, early = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local PLACES = 1
+-- end of the names
+local q = places(PLACES)
+local now = now_ms()
+redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
+local had = redis.call('HGET', q.followed, signal_field(id, signal))
+if had then return string.sub(had, 1, 1) == 't' and 'late' or 'before' end
+local waited, element = parked_message(parked, id)
+local _, _, _, _, head = read_head(q.followed, id)
+if not waited then
+  if head == ENDED then return 'ended' end
+  if not head and early == '' then return 'unknown' end
+end
+if waited == signal then unpark(parked, waits, id) end
+write_signal(q.followed, q.config, id, signal, value)
+redis.call('HINCRBY', q.counters, 'signalled', 1)
+if waited == signal then
+  place(q, element)
+  note(q, 'signalled', element, signal)
+  return 'given'
+end
+if not waited and not head then redis.call('ZADD', waits, string.format('%.0f', now + early), record_of(id)) end
+return 'kept'

@@ -1,0 +1,175 @@
+"""Ops of durable handlers: records of messages, sleeps, waits and signals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from reliq.features.steps import signatures
+from reliq.features.steps.model import Recorded
+from reliq.model.element import name_of
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops.request import Op, as_text, milliseconds, optional_text, scripted
+
+HEAD = b"\n"  #: how the field of a record begins
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A message that waits for a signal. Times: ms since the epoch, the Redis server's clock."""
+
+    message: Message
+    signal: str
+    since: int
+    until: int  #: 0: for ever
+
+    @classmethod
+    def read(cls, queue: str, stored: bytes) -> Self:
+        head, _, element = stored.partition(b"\n")
+        until, since, signal = head.decode().split(" ", 2)
+        return cls(Message.decode(queue, element), signal, int(since), int(until))
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program or a page shows of it."""
+        return {
+            "id": self.id, "signal": self.signal, "since": self.since, "until": self.until or None,
+            "key": self.message.key or None, "headers": self.message.headers,
+        }  # fmt: skip
+
+
+class Hold(NamedTuple):
+    """A message and the consumer that holds it; `place`: where in its processing list, counted from the oldest."""
+
+    keys: QueueKeys
+    consumer: str
+    message: Message
+    place: int = 0
+    uncounted: bool = False  #: moved by BLMOVE, and not yet counted as claimed
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What each script is told of the message."""
+        return {
+            "lease": self.keys.lease(self.consumer), "processing": self.keys.processing(self.consumer),
+            "id": self.message.id, "name": name_of(self.message.element), "position": self.place,
+            "sent": self.message.enqueued_at,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """How a message leaves its consumer: its new element, and whether others of its key go on meanwhile."""
+
+    again: bytes
+    frees_key: bool = False
+
+
+def record(hold: Hold, number: int, entry: bytes) -> Op[str]:
+    """Store an entry of a record; answers "ok", "lost" or "other"."""
+    keys = hold.keys
+    call = signatures.record(
+        followed=keys.followed, config=keys.config, nonce=_nonce(hold), number=number, entry=entry, **hold.named
+    )
+    return scripted(call, as_text)
+
+
+def recorded(keys: QueueKeys, identity: str) -> Op[Recorded]:
+    """Read the record of a message; an empty one if there is none."""
+    return scripted(signatures.recorded(followed=keys.followed, id=identity), Recorded.read)
+
+
+def record_fields(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
+    """Read the fields of a record, each with its value."""
+
+    def read(reply: list[bytes]) -> list[bytes]:
+        if not reply:
+            return []
+        head = HEAD + identity.encode()
+        numbers, *names = reply[0].split(b"\n")
+        entries = [b"%d" % number for number in range(1, int(numbers.split(b" ")[0]) + 1)]
+        fields = [head, *(head + b"\n" + one for one in [*entries, *(b"!" + name for name in names)])]
+        return [part for pair in zip(fields, reply, strict=True) for part in pair]
+
+    return scripted(signatures.recorded(followed=keys.followed, id=identity), read)
+
+
+def put_record(keys: QueueKeys, fields: Sequence[bytes]) -> Op[int]:
+    """Store such fields, up to 2,000 of them."""
+    return scripted(signatures.put_record(followed=keys.followed, config=keys.config, fields=fields))
+
+
+def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Parting, counter: str) -> Op[str]:
+    """Store an entry and delay the message; answers as `record`."""
+    call = signatures.sleep(
+        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, nonce=_nonce(hold), number=number,
+        entry=entry, delay=milliseconds(seconds), again=parting.again, counter=counter, frees=parting.frees_key,
+        uncounted=hold.uncounted, **hold.named,
+    )  # fmt: skip
+    return scripted(call, as_text)
+
+
+def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op[tuple[str, bytes | None]]:
+    """Park a message; answers "ok", "lost", "other", or "given" with the stored signal."""
+    keys = hold.keys
+    call = signatures.park(
+        places=keys.places, parked=keys.parked, waits=keys.waits, signal=signal, again=parting.again,
+        timeout="" if timeout is None else milliseconds(timeout), frees=parting.frees_key, uncounted=hold.uncounted,
+        **hold.named,
+    )  # fmt: skip
+    return scripted(call, lambda reply: (reply[0].decode(), reply[1] if len(reply) > 1 else None))
+
+
+def signal(keys: QueueKeys, identity: str, name: str, stored: bytes, early: float | None) -> Op[str]:
+    """Give a signal; `early`: seconds for which it is kept for an unknown message."""
+    call = signatures.signal(
+        places=keys.places, parked=keys.parked, waits=keys.waits, id=identity, signal=name, value=stored,
+        early="" if early is None else milliseconds(early),
+    )  # fmt: skip
+    return scripted(call, as_text, repeatable=False)
+
+
+def unpark_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
+    """End the waits whose time is over; answers how many messages are ready, and how many entries were looked at."""
+    return scripted(signatures.unpark_due(places=keys.places, parked=keys.parked, waits=keys.waits, limit=limit), tuple)
+
+
+def remove_parked(keys: QueueKeys, counter: str, ids: Sequence[str]) -> Op[int]:
+    call = signatures.remove_parked(places=keys.places, parked=keys.parked, waits=keys.waits, counter=counter, ids=ids)
+    return scripted(call)
+
+
+def parked(keys: QueueKeys, identity: str) -> Op[Parked | None]:
+    """Read a parked message."""
+    return Op(("HGET", keys.parked, identity), lambda reply: reply and Parked.read(keys.logical, reply))
+
+
+def parked_element(keys: QueueKeys, identity: str) -> Op[bytes | None]:
+    return Op(("HGET", keys.parked, identity), lambda reply: reply and reply.partition(b"\n")[2])
+
+
+def scan_parked(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[Parked]]]:
+    """Read a part of the parked messages, in no order; answers where to go on, 0 = that is all."""
+
+    def read(reply: Any) -> tuple[int, list[Parked]]:
+        pairs = reply[1].values() if isinstance(reply[1], dict) else reply[1][1::2]
+        return int(reply[0]), [Parked.read(keys.logical, one) for one in pairs]
+
+    return Op(("HSCAN", keys.parked, cursor, "COUNT", step), read)
+
+
+def recorded_tag(keys: QueueKeys, identity: str) -> Op[str | None]:
+    """Read which push of a message the latest entry of its record is of."""
+
+    def read(reply: bytes | None) -> str | None:
+        words = (optional_text(reply) or "").split("\n")[0].split(" ")
+        return f"{identity} {words[2]}" if len(words) == 3 else None
+
+    return Op(("HGET", keys.followed, HEAD + identity.encode()), read)
+
+
+def _nonce(hold: Hold) -> str:
+    return hold.message.tag.rpartition(" ")[2]

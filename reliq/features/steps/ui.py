@@ -1,0 +1,55 @@
+"""The page about messages that wait for a signal: a form for each gives it."""
+
+import json
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRouter
+
+from reliq.errors import InvalidMessage, InvalidName, SignalRefused
+from reliq_api.ui.access import Operated, Sendable
+from reliq_api.ui.guard import Page, form
+from reliq_api.ui.messages import queue_address
+from reliq_api.ui.render import page
+
+router = APIRouter(route_class=Page, prefix="/queues/{name}/parked")
+
+Form = Annotated[list[tuple[str, str]], Depends(form)]
+
+NOTICES = {
+    "signal-given": "The signal is given.",
+    "signal-before": "The message has had this signal before: the first one counts.",
+    "signal-refused": "The signal was refused: the message has ended, or waits no more.",
+}
+
+SHOWN = 100
+
+
+@router.get("")
+async def parked(request: Request, queue: Operated) -> Response:
+    found = await queue.parked(SHOWN)
+    count = (await queue.stats()).parked
+    return page(request, "parked.html", queue=queue.name, parked=found, count=count)
+
+
+@router.post("/signal")
+async def give(request: Request, queue: Sendable, fields: Form) -> Response:
+    """Give a signal; a value that is no JSON is taken as a text."""
+    given = dict(fields)
+    try:
+        taken = await queue.signal(given.get("id", ""), given.get("signal", ""), _value(given.get("value", "")))
+        notice = "signal-given" if taken else "signal-before"
+    except (SignalRefused, InvalidName, InvalidMessage):
+        notice = "signal-refused"
+    return RedirectResponse(
+        f"{queue_address(request, queue.name)}/parked?{urlencode({'notice': notice})}", status_code=303
+    )
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text) if text.strip() else None
+    except ValueError:
+        return text

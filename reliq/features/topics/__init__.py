@@ -1,0 +1,1 @@
+"""Topics: bindings of queues to patterns of routing keys, publishing, and broadcasts."""

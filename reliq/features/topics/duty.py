@@ -1,0 +1,62 @@
+"""Broadcast cleanup: removes the broadcast queues of worker processes that are gone."""
+
+import logging
+import time
+from collections.abc import Container
+
+from reliq import ops
+from reliq.features.topics import ops as own
+from reliq.model.keys import QueueKeys, instance_of
+from reliq.ops import Steps
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Survey
+
+log = logging.getLogger("reliq.monitor")
+
+_GRACE = 3.0  #: seconds; producers cache bindings for half a second, and a starting worker needs a moment, too
+
+
+class BroadcastCleanup(Duty[None]):
+    """Remembers since when a broadcast queue has had no consumer.
+
+    The name is not enough: only a queue with the policy that every running instance sets (`overflow drop`) is dropped.
+    """
+
+    name = "broadcast"
+    effect = "broadcast queues of worker processes that are gone are not removed"
+    seeks = "consumers"
+
+    def __init__(self) -> None:
+        self._alone_since: dict[str, float] = {}
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the observations of all other queues."""
+        self._alone_since = {queue: since for queue, since in self._alone_since.items() if queue in queues}
+
+    def turn(self, survey: Survey) -> Steps[None]:
+        """Look at the broadcast queues."""
+        inhabited = {keys.queue for keys in survey.found[self.seeks]}
+        for keys in survey.queues:
+            if instance_of(keys.queue) is not None:
+                steps = self._look(keys, alone=keys.queue not in inhabited)
+                yield from survey.attempts.of_queue(self.name, keys, steps, None, elsewhere=True)
+
+    def _look(self, keys: QueueKeys, alone: bool) -> Steps[None]:
+        """Unbind the queue of a vanished instance, and drop it a while later. `alone`: it has no consumers."""
+        queue = keys.queue
+        if not alone:
+            self._alone_since.pop(queue, None)
+            return
+        since = self._alone_since.setdefault(queue, time.monotonic())
+        if time.monotonic() - since < _GRACE:
+            return
+        if not (yield own.is_for_broadcasts(keys)):
+            return
+        bindings = [binding for binding, bound in (yield own.bound()).items() if bound == queue]
+        if bindings:
+            self._alone_since[queue] = time.monotonic()  # producers may still use the bindings
+            yield own.bind("unbind", bindings)
+            return
+        yield ops.drop_queue(keys)
+        del self._alone_since[queue]
+        log.info("dropped queue=%s: its instance is gone", queue)

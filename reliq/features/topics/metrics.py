@@ -1,0 +1,19 @@
+"""The metric of unroutable messages. Needs the package prometheus-client, as the exporter does."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, Metric
+
+from reliq import ops
+from reliq.features.topics import ops as own
+from reliq.ops import Steps
+from reliq.protocol.seen import or_unseen
+
+
+def unroutable_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Iterator[Metric]:
+    """Count what was published and matched no binding, in all; nothing while the node of the bindings is away."""
+    unroutable = run(or_unseen("the count of unroutable messages", ops.one(own.unroutable()), -1))
+    if unroutable >= 0:
+        text = "Messages published that no queue was bound for."
+        yield CounterMetricFamily("reliq_messages_unroutable", text, value=unroutable)

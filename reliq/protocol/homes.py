@@ -1,0 +1,247 @@
+"""The homes of a queue: which there are, which message goes to which, and calls that concern all of them.
+
+Most queues have one home. One with partitions has as many; what is above this module knows no more of them.
+"""
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from reliq import ops
+from reliq.errors import QueueFull, RedisUnavailable, ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
+from reliq.model.partitions import Layout, bucket_of, read_layout
+from reliq.ops import Steps, Together, at_most
+from reliq.ops.schema import Counter
+from reliq.protocol.acts import done_everywhere
+from reliq.protocol.batch import Route
+from reliq.protocol.claiming import Failing
+from reliq.protocol.durability import ANY, Terms
+from reliq.protocol.home import ANNOUNCE_EVERY, AtLimit, Home, Moved
+from reliq.protocol.producer import ProducerPool
+from reliq.protocol.spread import SETTLING, Spread
+from reliq.runtime.looking import unseen
+
+T = TypeVar("T")
+E = TypeVar("E", bound=ReliqError)
+
+_FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
+_AWAY = 5.0  #: seconds for which messages without a key avoid a home that could not be reached
+_LOOKS = 3  #: reads of counters, while the homes change
+_PART = 1000  #: messages that a call sends to one home at a time
+_UNLIMITED = 2**53  #: messages
+
+
+class QueueHomes:
+    """The homes of one queue, for one application."""
+
+    def __init__(self, queue: str, pool: ProducerPool) -> None:
+        self.queue = queue
+        self.first = Home(queue, pool)
+        self.layout = Layout()
+        self._text: str | None = None
+        self._read_at = float("-inf")
+        self._known = {queue: self.first}
+        self._pool = pool
+        self._turn = itertools.count(random.randrange(1000))
+        self._away: dict[str, float] = {}  #: by queue of a home: until when it is avoided
+        self.failing = Failing()  #: those that claims leave out
+
+    # --- which there are ---
+
+    def named(self, name: str) -> Home:
+        """Return the home that is this queue."""
+        home = self._known.get(name)
+        if home is None:
+            home = self._known[name] = Home(name, self._pool)
+        return home
+
+    def _note(self, text: str | None) -> Layout:
+        if text != self._text:
+            self.layout, self._text = read_layout(text), text
+        self._read_at = time.monotonic()
+        return self.layout
+
+    def read(self, retries: int | None = None) -> Steps[Layout]:
+        """Read the layout."""
+        self.first.layout = yield at_most(ops.layout(self.first.keys), retries)
+        return self._note(self.first.layout)
+
+    def read_again(self) -> Steps[None]:
+        """Read the layout again, a little later: a home that it names has refused a message."""
+        yield ops.Sleep(SETTLING)
+        yield from self.read()
+
+    def _current(self) -> Layout | None:
+        """Return the layout for a send, as the first home told it with its introduction; None: it is to be read.
+
+        That of several homes is read once a minute.
+        """
+        if self.first.layout != self._text:
+            self._note(self.first.layout)
+        known = self.layout.count == 1 or time.monotonic() - self._read_at <= ANNOUNCE_EVERY
+        return self.layout if known else None
+
+    def every(self, fresh: float = _FRESH) -> Steps[list[Home]]:
+        """Return all homes that may have messages, by a layout that was read at most `fresh` seconds ago.
+
+        While the first of several homes, which has the layout, is away: by the layout that was read last.
+        """
+        several = self.layout.several
+        if time.monotonic() - self._read_at > fresh and not (several and self.is_away(self.queue)):
+            try:
+                yield from self.read(retries=1 if several else None)
+            except RedisUnavailable:
+                if not several:
+                    raise
+                self.note_away(self.queue)
+        return [self.named(name) for name in self.layout.every(self.queue)]
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the layout was read so shortly ago that a claim trusts it."""
+        return time.monotonic() - self._read_at <= _FRESH
+
+    def known(self) -> Steps[list[QueueKeys]]:
+        """Return the same, for a claim."""
+        return [one.keys for one in (yield from self.every())]
+
+    def each(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
+        """Run steps that read for every home, at the same time; raises the first error.
+
+        For an operator who looks, homes that do not answer are left out, unless all of them are.
+        """
+        homes = yield from self.every()
+        if len(homes) == 1:
+            return [(yield from steps(self.first.keys))]
+        answers = yield Together([steps(one.keys) for one in homes])
+        return self.seen(dict(zip((one.keys.queue for one in homes), answers, strict=True)))
+
+    def counted(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
+        """Do the same with steps that read counters; again if those of a forgotten home have moved meanwhile."""
+        answers: list[T] = []
+        for _ in range(_LOOKS):
+            yield from self.every()
+            layout = self.layout
+            answers = yield from self.each(steps)
+            if layout.several:
+                yield from self.every(fresh=0.0)
+            if self.layout.version == layout.version:
+                break
+        return answers
+
+    def seen(self, answers: Mapping[str, Any]) -> list[Any]:
+        """Return what the homes have answered, given by their queues; raises and leaves out as `each`."""
+        there = [one for one in answers.values() if not isinstance(one, ReliqError)]
+        for name, answer in answers.items():
+            if isinstance(answer, ReliqError) and not (there and unseen(f"partition {name}", answer)):
+                raise answer
+        return there
+
+    def any_of(self, steps: Callable[[QueueKeys], Steps[T]], decides: Callable[[T], bool]) -> Steps[list[T]]:
+        """Run steps for every home; raises an error of one of them, unless the answer of another decides."""
+        homes = yield from self.every()
+        if len(homes) == 1:
+            return [(yield from steps(self.first.keys))]
+        answers = yield Together([steps(one.keys) for one in homes])
+        there = [one for one in answers if not isinstance(one, ReliqError)]
+        return there if any(map(decides, there)) else checked(answers)
+
+    def act(self, what: str, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
+        """Run steps that change something, and may be repeated, for every home, at the same time.
+
+        Raises DoneInPart if only some of them have come to their end.
+        """
+        names = [one.keys.queue for one in (yield from self.every())]
+        if len(names) == 1:
+            return [(yield from steps(self.first.keys))]
+        answers = yield Together([steps(QueueKeys(name)) for name in names])
+        return done_everywhere(what, self.queue, dict(zip(names, answers, strict=True)))
+
+    def home_of(self, message: NewMessage) -> Steps[QueueKeys]:
+        """Return the home for a message that is to be placed elsewhere than among the ready ones."""
+        layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
+        return self.first.keys if bucket is None else self.named(layout.homes(self.queue, bucket)[-1]).keys
+
+    def offered(self, message: NewMessage, refused: list[str]) -> Steps[Home]:
+        """Return the home that a message is offered to: the first of its homes that has not refused it.
+
+        Where all have, the layout is read again, and `refused` begins anew.
+        """
+        layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
+        homes = self.open_ones()[:1] if bucket is None else layout.homes(self.queue, bucket)
+        if refused and (bucket is None or set(homes) <= set(refused)):
+            changed = yield from self.read()
+            if changed == layout:
+                yield ops.Sleep(SETTLING)
+            refused.clear()
+            homes = self.open_ones()[:1] if bucket is None else changed.homes(self.queue, bucket)
+        return self.named(next(one for one in homes if one not in refused))
+
+    # --- sending ---
+
+    def send(self, messages: Sequence[NewMessage], terms: Terms = ANY) -> Steps[list[str]]:
+        """Enqueue messages, each in the home of its key, the others spread evenly; return the ids."""
+        ids: list[str] = []
+        try:
+            layout = self._current() or (yield from self.read())
+            if layout.count == 1 and not layout.moving:
+                try:
+                    return (yield from self.first.send(messages, terms, Route(layout.version)))
+                except Moved as moved:  # the queue has several homes since
+                    ids += moved.sent
+                layout = yield from self.read()
+            for start in range(len(ids), len(messages), _PART * layout.count):
+                ids += yield from Spread(self, messages[start : start + _PART * layout.count], terms).send()
+        except AtLimit as full:
+            sent = (*ids, *full.sent)
+            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(sent))
+            raise self._in_part(QueueFull(str(full)), sent, messages) from None
+        except ReliqError as error:
+            self._in_part(error, (*ids, *error.sent), messages)
+            raise
+        return ids
+
+    def _in_part(self, error: E, sent: tuple[str, ...], messages: Sequence[NewMessage]) -> E:
+        """Return the error of a send; it says which messages were enqueued before."""
+        error.sent = sent
+        if sent:
+            first = "the first " if self.layout.count == 1 else ""
+            text = f"{error}; {first}{len(sent)} of the {len(messages)} messages of the call were enqueued"
+            error.args = (text,)
+        return error
+
+    def rooms(self) -> Steps[dict[str, int]]:
+        """Return how many messages each home that takes some has room for, by its share of `max_length`."""
+        names = self.layout.names(self.queue)
+        answers = yield Together([_room(QueueKeys(name)) for name in names])
+        return {name: 0 if isinstance(room, ReliqError) else room for name, room in zip(names, answers, strict=True)}
+
+    def is_away(self, name: str) -> bool:
+        return self._away.get(name, 0.0) > time.monotonic()
+
+    def note_away(self, name: str) -> None:
+        """Note that a home could not be reached."""
+        self._away[name] = time.monotonic() + _AWAY
+
+    def open_ones(self) -> list[str]:
+        """Return the queues that take messages without a key, in the order of their turns; those away come last."""
+        names = self.layout.names(self.queue)
+        first = next(self._turn) % len(names)
+        return sorted((*names[first:], *names[:first]), key=self.is_away)
+
+
+def _room(keys: QueueKeys) -> Steps[int]:
+    (most, _), *lengths = yield [ops.limits(keys), *ops.lengths(keys)]
+    return _UNLIMITED if most is None else max(0, most - sum(lengths))
+
+
+def checked(answers: Sequence[Any]) -> list[Any]:
+    """Return the answers to steps that ran together; raises the first error among them."""
+    for one in answers:
+        if isinstance(one, ReliqError):
+            raise one
+    return list(answers)

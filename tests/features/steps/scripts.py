@@ -1,0 +1,25 @@
+"""One call of each script of durable handlers, and what a queue has of them."""
+
+from reliq.features.steps import ops as own
+from reliq.features.steps.model import Entry
+from reliq.features.steps.ops import Hold, Parting
+from reliq.model.message import Message
+from tests.support.state import KEYS, World, element, keyed
+
+HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))
+ENTRY = Entry("s", 1, "charge", b"j5").encoded()
+CALLS = {
+    "park": lambda: own.park(HELD, "approval", 60.0, Parting(keyed("a2", "k"), frees_key=True)),
+    "put_record": lambda: own.put_record(KEYS, [b"\ny", b"0 0 -"]),
+    "record": lambda: own.record(HELD, 1, ENTRY),
+    "recorded": lambda: own.recorded(KEYS, "a"),
+    "remove_parked": lambda: own.remove_parked(KEYS, "purged", ["p"]),
+    "signal": lambda: own.signal(KEYS, "p", "approval", b"j1", None),
+    "sleep": lambda: own.sleep(HELD, 1, ENTRY, 60.0, Parting(keyed("a2", "k"), frees_key=True), "slept"),
+    "unpark_due": lambda: own.unpark_due(KEYS, 10),
+}
+
+
+def given(world: World) -> None:
+    world.redis.hset(KEYS.parked, "p", b"1 1 approval\n" + element("p"))
+    world.redis.zadd(KEYS.waits, {"p": 1})

@@ -1,0 +1,499 @@
+"""Durable handlers: steps, sleeps and waits for signals, by workers with threads and with asyncio."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import reliq
+from reliq.model.found import Place
+from reliq.model.keys import QueueKeys
+from tests.support.handlers import settled, working_as
+from tests.support.workers import eventually
+
+KEYS = QueueKeys("q")
+
+
+@pytest.fixture
+def durable(kind, app, client):
+    """A function that binds a generator-like handler: `act(name, *args)` calls a method of the message."""
+
+    def bound(handle, **options: Any) -> None:
+        if kind == "async":
+
+            @app.handler("q", **options)
+            async def run_async(message: reliq.Message) -> Any:
+                steps = handle(message)
+                answer = None
+                try:
+                    while True:
+                        try:
+                            asked = steps.send(answer) if not isinstance(answer, BaseException) else steps.throw(answer)
+                            answer = await asked()
+                        except StopIteration as end:
+                            return end.value
+                        except Exception as error:  # the handler may catch it
+                            if asked is None:
+                                raise
+                            asked, answer = None, error
+                finally:
+                    steps.close()
+        else:
+
+            @app.handler("q", **options)
+            def run(message: reliq.Message) -> Any:
+                steps = handle(message)
+                answer = None
+                while True:
+                    try:
+                        asked = steps.send(answer) if not isinstance(answer, BaseException) else steps.throw(answer)
+                    except StopIteration as end:
+                        return end.value
+                    try:
+                        answer = asked()
+                    except Exception as error:
+                        answer = error
+
+    return bound
+
+
+def now_due(client, queue="q") -> None:
+    """Let the delayed messages of a queue be due."""
+    keys = QueueKeys(queue)
+    for element in client.zrange(keys.delayed, 0, -1):
+        client.zadd(keys.delayed, {element: 1})
+    for field in client.hkeys(keys.index):
+        client.hset(keys.index, field, 1)
+
+
+def nothing_is_left(client) -> None:
+    assert client.hlen(KEYS.followed) == 0
+    assert client.hget(KEYS.config, "recorded") is None
+    assert not client.exists(KEYS.parked, KEYS.waits)
+
+
+def test_a_finished_step_does_not_run_again(app, client, kind, durable):
+    ran: list[str] = []
+
+    def note(name: str) -> dict[str, str]:
+        ran.append(name)
+        return {"was": name}
+
+    def handle(message):
+        first = yield lambda: message.step("first", note, "first")
+        second = yield lambda: message.step("second", note, "second")
+        assert (first, second) == ({"was": "first"}, {"was": "second"})
+        if message.failures == 0:
+            raise ValueError("half way")
+        ran.append("end")
+
+    durable(handle, retry=reliq.fixed(0, limit=3))
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert ran == ["first", "second", "end"]
+    assert app.queue("q").stats().counters["acked"] == 1
+    nothing_is_left(client)
+
+
+def test_a_sleep_holds_no_worker_and_is_not_counted_as_a_failure(app, client, kind, durable):
+    ran: list[str] = []
+
+    def handle(message):
+        yield lambda: message.step("before", lambda: ran.append("before"))
+        yield lambda: message.sleep("night", days=7)
+        ran.append(f"after {message.failures}")
+
+    durable(handle)
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().delayed)
+        stats = queue.stats()
+        assert (stats.processing, stats.ready, stats.counters["slept"]) == (0, 0, 1)
+        (one,) = queue.delayed.list()
+        assert 7 * 86_400 - 60 < one.due_at / 1000 - time.time() < 7 * 86_400 + 60
+        now_due(client)
+        eventually(lambda: settled(app))
+    assert ran == ["before", "after 0"]
+    nothing_is_left(client)
+
+
+def test_a_parked_message_goes_on_with_the_value_of_its_signal(app, client, kind, durable):
+    given = []
+
+    def handle(message):
+        given.append((yield lambda: message.wait("approval")))
+
+    durable(handle)
+    queue = app.queue("q")
+    one = queue.send("x", headers={"order": "7"})
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().parked)
+        assert queue.stats().missing == 0
+        (parked,) = queue.parked()
+        assert (parked.id, parked.signal, parked.until) == (one, "approval", 0)
+        assert parked.message.headers == {"order": "7"}
+        found = queue.find(one)
+        assert found is not None
+        assert (found.place, found.why) == (Place.PARKED, "it waits for a signal")
+        assert app.signal(one, "approval", {"by": "ann"}) is True
+        eventually(lambda: settled(app))
+    assert given == [{"by": "ann"}]
+    with pytest.raises(reliq.SignalRefused, match="it has left the queue") as refused:
+        queue.signal(one, "approval", {"by": "bob"})
+    assert refused.value.outcome == "ended"
+
+
+def test_a_signal_that_comes_early_is_kept_and_the_first_one_counts(app, client, kind, durable):
+    given = []
+
+    def handle(message):
+        given.append((yield lambda: message.wait("go")))
+        given.append((yield lambda: message.wait("go")))
+
+    durable(handle)
+    queue = app.queue("q")
+    one = queue.send("x")
+    assert queue.signal(one, "go", 1) is True
+    assert queue.signal(one, "go", 2) is False
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert given == [1, 1]
+    assert queue.stats().counters.get("parked", 0) == 0
+
+
+def test_a_wait_ends_after_its_time_and_a_late_signal_is_refused(app, client, kind, durable):
+    ends = []
+
+    def handle(message):
+        try:
+            yield lambda: message.wait("never", timeout="1h")
+        except reliq.SignalTimeout as error:
+            ends.append(str(error))
+        ends.append((yield lambda: message.wait("never", default="none")))
+        yield lambda: message.wait("close")
+
+    durable(handle)
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: client.zcard(KEYS.waits))
+        client.zadd(KEYS.waits, {one: 1})
+        eventually(lambda: [two.signal for two in queue.parked()] == ["close"])
+        with pytest.raises(reliq.SignalRefused, match="its time to wait for this signal is over"):
+            queue.signal(one, "never")
+        queue.signal(one, "close")
+        eventually(lambda: settled(app))
+    assert ends[-2:] == [f"message {one} of 'q' got no signal 'never' in time", "none"]
+    assert queue.stats().counters["timed_out"] == 1
+
+
+def test_a_step_is_tried_again_by_its_own_policy_and_the_others_do_not_run_again(app, client, kind, durable):
+    ran: list[str] = []
+
+    def flaky() -> str:
+        ran.append("flaky")
+        if ran.count("flaky") < 3:
+            raise ConnectionError("not now")
+        return "there"
+
+    def handle(message):
+        yield lambda: message.step("once", lambda: ran.append("once"))
+        assert (yield lambda: message.step("flaky", flaky, retry=reliq.fixed(0, limit=2))) == "there"
+        ran.append(f"failures {message.failures} errors {len(message.errors)}")
+
+    durable(handle)
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert ran == ["once", "flaky", "flaky", "flaky", "failures 0 errors 2"]
+    assert app.queue("q").stats().counters["retried"] == 2
+
+
+def test_a_step_that_fails_for_good_kills_its_message_and_runs_again_after_a_redrive(app, client, kind, durable):
+    ran: list[str] = []
+    broken = [True]
+
+    def fragile() -> str:
+        ran.append("fragile")
+        if broken:
+            raise ValueError("no such card")
+        return "paid"
+
+    def handle(message):
+        yield lambda: message.step("before", lambda: ran.append("before"))
+        assert (yield lambda: message.step("pay", fragile, retry=reliq.fixed(0, limit=1))) == "paid"
+
+    durable(handle, retry=5)
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().dead)
+        (letter,) = queue.dead.list()
+        assert letter.reason == "rejected"
+        assert "step 'pay' failed for good, after 2 tries: ValueError: no such card" in letter.last_error.text
+        broken.clear()
+        queue.dead.redrive()
+        eventually(lambda: settled(app) and queue.stats().counters["acked"])
+    assert ran == ["before", "fragile", "fragile", "fragile"]
+    nothing_is_left(client)
+
+
+def test_a_failed_step_may_be_caught_and_fails_again_when_the_handler_runs_again(app, client, kind, durable):
+    ran: list[str] = []
+
+    def refused() -> None:
+        ran.append("refused")
+        raise ValueError("no")
+
+    def handle(message):
+        try:
+            yield lambda: message.step("card", refused, retry=0)
+        except reliq.StepFailed as error:
+            ran.append(f"{error.step}: {error.error}")
+        yield lambda: message.sleep("a while", "1h")
+        ran.append("end")
+
+    durable(handle)
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().delayed)
+        now_due(client)
+        eventually(lambda: settled(app))
+    assert ran == ["refused", "card: ValueError: no", "card: ValueError: no", "end"]
+
+
+@pytest.mark.parametrize(
+    ("former", "changed", "said"),
+    [
+        (["a", "b"], ["a", "c"], "step 2 of this handler is 'c', and was 'b'"),
+        (["a", "b"], ["b", "a"], "step 'b' is number 1 of this handler, and was number 2"),
+        (["a", "b"], ["new", "a", "b"], "step 1 of this handler is 'new', and was 'a'"),
+        (["a", "a"], ["a"], "two steps of this handler are called 'a'"),
+    ],
+)
+def test_changed_steps_are_an_error_that_says_what_changed(app, client, kind, durable, former, changed, said):
+    names = [former]
+
+    def handle(message):
+        for name in names[-1]:
+            yield lambda name=name: message.step(name, lambda: name)
+        names.append(changed)
+        yield lambda: message.sleep("between", "1h")
+
+    durable(handle, retry=reliq.fixed("1h", limit=3))
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().delayed)
+        if former != ["a", "a"]:
+            now_due(client)
+        eventually(lambda: [one for one in queue.delayed.list() if one.errors])
+    assert said in queue.delayed.list()[0].errors[-1].text
+
+
+def test_a_step_that_is_to_run_at_most_once_is_not_repeated_by_itself(app, client, kind, durable):
+    ran: list[str] = []
+
+    def handle(message):
+        try:
+            yield lambda: message.step("risky", lambda: ran.append("risky"), at_most_once=True)
+        except reliq.StepFailed as error:
+            ran.append(error.error)
+
+    durable(handle)
+    queue = app.queue("q")
+    one = queue.send("x")
+    with queue.consumer() as consumer:  # a worker that is gone before the step has returned
+        (held,) = consumer.claim()
+
+        def interrupted() -> None:
+            raise SystemExit
+
+        with pytest.raises(SystemExit):
+            held.step("risky", interrupted, at_most_once=True)
+        consumer.release(held)
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert one
+    assert ran == ["InterruptedError: its worker ended while it ran, and it is to run at most once"]
+
+
+def test_a_robbed_run_learns_it_when_it_records_and_before_its_next_step(app, client):
+    queue = app.queue("q")
+    queue.send("x")
+    ran = []
+    with queue.consumer(lease=30) as consumer:
+        (message,) = consumer.claim()
+        client.delete(*client.keys("*lease:*"))
+        with pytest.raises(reliq.LeaseLost):
+            message.step("first", lambda: ran.append("first"))
+    assert client.hlen(KEYS.followed) == 0
+
+
+def test_typed_results_come_back_as_their_type(app):
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Receipt:
+        number: int
+
+    def charge(amount: int) -> Receipt:
+        return Receipt(amount)
+
+    charge.__annotations__["return"] = Receipt
+    queue = app.queue("q")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert message.step("charge", charge, 5) == Receipt(5)
+        assert message.step("bytes", lambda: b"\x00") == b"\x00"
+        assert message.step("nothing", lambda: None) is None
+        consumer.release(message)
+        (again,) = consumer.claim()
+        assert again.step("charge", charge, 6) == Receipt(5)
+        assert again.step("bytes", lambda: b"other") == b"\x00"
+        assert again.step("nothing", lambda: 1) is None
+        consumer.ack(again)
+
+
+def test_branches_of_an_async_handler_run_beside_each_other(app, client):
+    ran: list[str] = []
+
+    async def part(name: str) -> str:
+        await asyncio.sleep(0)
+        ran.append(name)
+        return name
+
+    async def branch(message: reliq.Message, letter: str) -> list[str]:
+        return [await message.step(f"{letter}/{number}", part, f"{letter}{number}") for number in (1, 2)]
+
+    @app.handler("q", retry=reliq.fixed(0, limit=2))
+    async def handle(message: reliq.Message) -> None:
+        done = await asyncio.gather(branch(message, "a"), branch(message, "b"))
+        assert [*done] == [["a1", "a2"], ["b1", "b2"]]
+        if not message.failures:
+            raise ValueError("once more")
+
+    app.queue("q").send("x")
+    with working_as("async", app, monitor=True):
+        eventually(lambda: settled(app))
+    assert sorted(ran) == ["a1", "a2", "b1", "b2"]
+
+
+def test_a_decorated_function_is_a_step(app):
+    ran = []
+
+    @reliq.step
+    def charge(message: reliq.Message, order: int) -> int:
+        ran.append((message.id, order))
+        return order * 2
+
+    queue = app.queue("q")
+    one = queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert charge(message, 4) == 8
+        consumer.release(message)
+        (message,) = consumer.claim()
+        assert charge(message, 5) == 8
+    assert ran == [(one, 4)]
+
+
+@pytest.mark.parametrize("frees_key", [False, True])
+def test_the_key_of_a_sleeping_message_is_kept_or_free(app, client, kind, durable, frees_key):
+    ran: list[str] = []
+
+    def handle(message):
+        name = message.body.decode()
+        if name == "first":
+            yield lambda: message.sleep("night", days=1, frees_key=frees_key)
+        ran.append(name)
+        yield lambda: message.step("s", lambda: None)
+
+    durable(handle)
+    queue = app.queue("q")
+    queue.send_many([b"first", b"second"], key="k")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().delayed)
+        if frees_key:
+            eventually(lambda: ran == ["second"])
+        else:
+            assert queue.stats().waiting == 1
+        now_due(client)
+        eventually(lambda: settled(app))
+    assert ran == (["second", "first"] if frees_key else ["first", "second"])
+
+
+def test_a_parked_message_is_cancelled_and_purged(app, client, kind, durable):
+    def handle(message):
+        yield lambda: message.step("s", lambda: 1)
+        yield lambda: message.wait("never", timeout="1h")
+
+    durable(handle)
+    queue = app.queue("q")
+    one, *_ = queue.send_many(["a", "b", "c"])
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().parked == 3)
+        queue.cancel(one)
+        assert queue.stats().parked == 2
+        assert queue.purge() == 2
+    stats = queue.stats()
+    assert (stats.parked, stats.missing, stats.counters["cancelled"], stats.counters["purged"]) == (0, 0, 1, 2)
+    nothing_is_left(client)
+
+
+def test_a_one_time_link_gives_its_signal_once(app, client):
+    from reliq.features.steps.steps import SignalSteps
+
+    paths = []
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        paths.append(message.link("approval"))
+        message.wait("approval")
+
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: queue.stats().parked)
+        token = paths[0].rpartition("/")[2]
+        signals = SignalSteps(queue._steps.homes)
+        for forged in ("", "x", token[:-4] + "AAAA", token + "A"):
+            with pytest.raises(reliq.SignalRefused):
+                app.store.run(signals.by_link(forged, value=True))
+        assert app.store.run(signals.by_link(token, value=True)) is True
+        eventually(lambda: settled(app))
+    assert paths == [paths[0]] * 2
+    with pytest.raises(reliq.SignalRefused, match="not valid, or its message has ended"):
+        app.store.run(signals.by_link(token, value=True))
+
+
+def test_a_signal_without_a_queue_for_an_unknown_message_is_refused(app):
+    app.queue("q").send("x")
+    with pytest.raises(reliq.SignalRefused, match="no message with this id"):
+        app.signal("nobody", "go")
+
+
+def test_limits_of_steps_say_what_is_too_much(app, monkeypatch):
+    from reliq.features.steps import model
+
+    monkeypatch.setattr(model, "MAX_STEPS", 2)
+    monkeypatch.setattr(model, "MAX_RECORD_BYTES", 100)
+    queue = app.queue("q")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        message.step("1", lambda: 1)
+        with pytest.raises(reliq.InvalidMessage, match="has 103 bytes, of at most 100"):
+            message.step("large", lambda: b"x" * 100)
+        message.step("2", lambda: 2)
+        with pytest.raises(reliq.InvalidMessage, match=r"number 3 of its message, of at most 2"):
+            message.step("3", lambda: 3)
+        with pytest.raises(reliq.InvalidMessage, match="1 to 200 printable characters"):
+            message.step("a\nb", lambda: 3)
+        with pytest.raises(reliq.InvalidSetting, match="sleep\\(\\) has no weeks"):
+            message.sleep("s", weeks=1)

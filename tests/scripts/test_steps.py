@@ -1,0 +1,194 @@
+"""Records of messages, sleeps, parked messages and signals, by whole states."""
+
+import pytest
+
+from reliq import ops
+from reliq.features.steps import ops as own
+from reliq.features.steps.model import Entry
+from reliq.features.steps.ops import Hold, Parting
+from reliq.model.message import Message
+from reliq.ops import Destination, Move
+from tests.support.state import KEYS, World, element
+
+ENTRY = Entry("s", 1, "charge", b"j5").encoded()
+
+
+def hold(name: str, place: int = 0) -> Hold:
+    return Hold(KEYS, "w", Message.decode("q", element(name)), place)
+
+
+@pytest.fixture
+def held(world: World) -> World:
+    """A consumer has claimed two messages."""
+    world.given(processing={"w": "b a"}, leases={"w": 30_000})
+    return world
+
+
+def fields(world: World) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = world.redis.hgetall(KEYS.followed)
+    counted = world.redis.hget(KEYS.config, "recorded")
+    assert int(counted or 0) == len(found), "config counts the fields of records"
+    return found
+
+
+def places(world: World) -> dict[str, object]:
+    """Where the messages are, without the records."""
+    return {name: there for name, there in world.state().items() if name not in {"followed", "config", "waits"}}
+
+
+def parked(world: World) -> dict[str, str]:
+    found = {}
+    for identity, record in world.redis.hgetall(KEYS.parked).items():
+        one = own.Parked.read("q", record)
+        assert one.id == identity.decode()
+        found[one.id] = one.signal
+    return found
+
+
+def test_an_entry_is_stored_under_the_next_number_or_replaces_one(held: World):
+    assert held.run(own.record(hold("a"), 1, ENTRY)) == "ok"
+    assert held.run(own.record(hold("a"), 1, b"s1 charge\nj6")) == "ok"
+    assert held.run(own.record(hold("a"), 2, b"s2 pack\nj7")) == "ok"
+    assert held.run(own.record(hold("a"), 4, b"s4 far\nj7")) == "other"
+    recorded = held.run(own.recorded(KEYS, "a"))
+    assert [(one.name, one.value) for one in recorded.entries] == [("charge", b"j6"), ("pack", b"j7")]
+    assert len(fields(held)) == 3
+    assert held.run(own.recorded_tag(KEYS, "a")) == hold("a").message.tag
+
+
+def test_only_the_holder_of_a_message_stores_something(held: World):
+    assert held.run(own.record(hold("z"), 1, ENTRY)) == "lost"
+    held.redis.delete(KEYS.lease("w"))
+    assert held.run(own.record(hold("a"), 1, ENTRY)) == "lost"
+    assert held.run(own.sleep(hold("a"), 1, ENTRY, 60.0, Parting(element("a2")), "slept")) == "lost"
+    assert held.run(own.park(hold("a"), "go", None, Parting(element("a2")))) == ("lost", None)
+    assert fields(held) == {}
+    assert places(held) == {"processing:w": "b a", "consumers": {"w"}}
+
+
+def test_a_sleep_stores_its_entry_and_delays_the_message_and_so_does_a_repeated_one(held: World):
+    call = own.sleep(hold("a"), 1, Entry("z", 1, "night").encoded(), 60.0, Parting(element("a2")), "slept")
+    assert [held.run(call), held.run(call)] == ["ok", "ok"]
+    state = places(held)
+    assert state["processing:w"] == "b"
+    assert state["counters"] == {"slept": 1}
+    assert held.redis.zcard(KEYS.delayed) == 1
+    (entry,) = held.run(own.recorded(KEYS, "a")).entries
+    assert (entry.kind, entry.name) == ("z", "night")
+    assert int(entry.value) > held.now
+
+
+def test_a_message_is_parked_once_and_its_signal_makes_it_ready(held: World):
+    call = own.park(hold("a"), "go", 60.0, Parting(element("a2")))
+    assert [held.run(call), held.run(call)] == [("ok", None), ("ok", None)]
+    assert parked(held) == {"a": "go"}
+    assert held.redis.zscore(KEYS.waits, "a") > held.now
+    assert held.run(own.signal(KEYS, "a", "other", b"j1", None)) == "kept"
+    assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == "given"
+    assert held.run(own.signal(KEYS, "a", "go", b"j3", None)) == "before"
+    assert parked(held) == {}
+    assert not held.redis.exists(KEYS.waits)
+    assert places(held)["messages"] == "a2"
+    assert places(held)["counters"] == {"parked": 1, "signalled": 2}
+    assert len(fields(held)) == 3
+
+
+def test_a_signal_that_is_there_keeps_the_message_with_its_consumer(held: World):
+    assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == "unknown"
+    assert held.run(own.signal(KEYS, "a", "go", b"j2", 60.0)) == "kept"
+    assert held.run(own.park(hold("a"), "go", None, Parting(element("a2")))) == ("given", b"j2")
+    assert places(held)["processing:w"] == "b a"
+
+
+def test_a_wait_ends_when_its_time_is_over(held: World):
+    held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
+    assert held.run(own.unpark_due(KEYS, 10)) == (0, 0)
+    held.redis.zadd(KEYS.waits, {"a": 1})
+    assert held.run(own.unpark_due(KEYS, 10)) == (1, 1)
+    assert places(held)["messages"] == "a2"
+    assert held.run(own.signal(KEYS, "a", "go", b"j1", None)) == "late"
+
+
+def test_an_early_signal_that_no_message_came_for_is_forgotten(held: World):
+    held.run(own.signal(KEYS, "nobody", "go", b"j2", 60.0))
+    held.run(own.signal(KEYS, "a", "go", b"j2", 60.0))
+    held.run(own.record(hold("a"), 1, ENTRY))
+    for entry in held.redis.zrange(KEYS.waits, 0, -1):
+        held.redis.zadd(KEYS.waits, {entry: 1})
+    assert held.run(own.unpark_due(KEYS, 10)) == (0, 2)
+    assert {field.split(b"\n")[1] for field in fields(held)} == {b"a"}
+    assert not held.redis.exists(KEYS.waits)
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+def test_the_record_goes_with_its_message_and_one_with_signals_is_remembered_as_ended(held: World, signalled: bool):
+    held.run(own.record(hold("a"), 1, ENTRY))
+    if signalled:
+        held.run(own.signal(KEYS, "a", "go", b"j2", None))
+    held.run(ops.settle(KEYS, "w", 15.0, [element("a"), element("b")]))
+    assert held.run(own.recorded(KEYS, "a")).entries == ()
+    assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == ("ended" if signalled else "unknown")
+    assert len(fields(held)) == (3 if signalled else 0)
+
+
+def test_only_the_latest_ends_are_remembered(held: World):
+    held.redis.hset(KEYS.followed, "\n", 9_999)
+    held.redis.hset(KEYS.followed, "\n\n0", "\nold")
+    held.redis.hset(KEYS.followed, "\nold", "ended")
+    held.redis.hset(KEYS.config, "recorded", 3)
+    held.run(own.signal(KEYS, "a", "go", b"j2", 60.0))
+    assert held.run(own.signal(KEYS, "old", "go", b"j2", None)) == "ended"
+    held.run(ops.settle(KEYS, "w", 15.0, [element("a")]))
+    assert held.run(own.signal(KEYS, "old", "go", b"j2", None)) == "unknown"
+    assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == "ended"
+    assert len(fields(held)) == 3
+
+
+def test_a_record_stays_with_a_dead_letter_and_its_failed_steps_run_again_after_a_redrive(held: World):
+    for number, kind in enumerate("srfbz", 1):
+        entry = Entry(kind, number, kind, b"1 x").encoded()  # type: ignore[arg-type]
+        held.run(own.record(hold("a"), number, entry))
+    held.run(
+        ops.settle(KEYS, "w", 15.0, [], [Move(element("a"), Destination.DEAD, "dead:rejected", "a", element("a2"))])
+    )
+    assert [one.kind for one in held.run(own.recorded(KEYS, "a")).entries] == list("srfbz")
+    held.run(ops.redrive(KEYS, [ops.Revival(element("a2"), "a", element("a3"))]))
+    assert [(one.kind, one.name) for one in held.run(own.recorded(KEYS, "a")).entries] == list(
+        zip("sxxxz", "srfbz", strict=True)
+    )
+
+
+def test_a_record_goes_with_a_dead_letter_that_is_discarded(held: World):
+    held.run(own.record(hold("a"), 1, ENTRY))
+    held.run(
+        ops.settle(KEYS, "w", 15.0, [], [Move(element("a"), Destination.DEAD, "dead:rejected", "a", element("a2"))])
+    )
+    assert held.run(ops.discard(KEYS, [(element("a2"), "a", b"")], "purged_dead")) == 1
+    assert fields(held) == {}
+
+
+def test_parked_messages_are_removed_with_their_records(held: World):
+    held.run(own.record(hold("a"), 1, ENTRY))
+    held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
+    assert held.run(own.remove_parked(KEYS, "purged", ["a", "unknown"])) == 1
+    assert fields(held) == {}
+    assert (parked(held), held.redis.exists(KEYS.waits)) == ({}, 0)
+    assert places(held)["counters"] == {"parked": 1, "purged": 1}
+
+
+def test_a_record_of_another_message_with_the_same_id_is_left_alone(held: World):
+    held.run(own.record(hold("a"), 1, ENTRY))
+    other = Message.decode("q", element("a", enqueued_at=7))
+    held.redis.lpush(KEYS.processing("w"), other.element)
+    assert held.run(own.record(Hold(KEYS, "w", other), 1, ENTRY)) == "other"
+    assert held.run(own.park(Hold(KEYS, "w", other), "go", None, Parting(element("a2")))) == ("other", None)
+
+
+def test_a_record_is_copied_to_another_partition_once(held: World):
+    held.run(own.record(hold("a"), 1, ENTRY))
+    held.run(own.signal(KEYS, "a", "go", b"j2", None))
+    record = held.run(own.record_fields(KEYS, "a"))
+    before = fields(held)
+    held.redis.delete(KEYS.followed, KEYS.config)
+    assert [held.run(own.put_record(KEYS, record)), held.run(own.put_record(KEYS, record))] == [3, 0]
+    assert fields(held) == before
