@@ -2,9 +2,9 @@
 
     python bench/spark.py [--rows 2000000] [--rounds 3] [--real-time] [--only write 4KiB ...]
 
-The usual way is foreachPartition with a redis-py pipeline of 1,000 LPUSHes. Both write the same cached rows of 200
-bytes, 4 KiB and 64 KiB of JSON from local[2] to a Redis on the same machine, in turns. Two rounds of each warm up and
-do not count.
+The usual way is foreachPartition with a redis-py pipeline of 1,000 LPUSHes; beside both stand sinks that do nothing,
+one in Python and Spark's own. All write the same cached rows of 200 bytes, 4 KiB and 64 KiB of JSON from local[2], in
+turns, to a Redis on the same machine. Two rounds of each warm up and do not count.
 Beside the rate: microseconds of CPU a row, by who spends them.
 """
 
@@ -141,15 +141,19 @@ def write_in_turns(df: DataFrame, server: EmbeddedRedis, what: str, rows: int, r
     app = reliq.Reliq(server.url)
     ours = Contestant(f"write {what}", rows, lambda: sink(df, "sink"))
     usual = Contestant(f"usual way {what}", rows, lambda: usual_way(df, server.port))
+    python = Contestant("  Python noop", rows, lambda: df.write.format("python_noop").mode("append").save())
+    jvm = Contestant("  Spark's noop", rows, lambda: df.write.format("noop").mode("overwrite").save())
     for _ in range(WARM_UPS + rounds):
+        python.round()
+        jvm.round()
         ours.round()
         assert app.queue("sink").stats().ready == rows
         app.store.call(ops.command("FLUSHALL"))
         usual.round()
         assert app.store.call(ops.command("LLEN", "usual")) == rows
         app.store.call(ops.command("FLUSHALL"))
-    ours.report()
-    usual.report()
+    for one in (ours, usual, python, jvm):
+        one.report()
     ours.compare(usual)
 
 
@@ -179,7 +183,6 @@ def small_partitions(spark: SparkSession, server: EmbeddedRedis, partitions: int
     """
     rows = partitions * 500
     df = messages(spark, rows, partitions, 170)
-    spark.dataSource.register(Noop)
     app = reliq.Reliq(server.url)
     ours = Contestant(f"{partitions:,} partitions", rows, lambda: sink(df, "sink"))
     alone, python = (
@@ -206,7 +209,6 @@ def few_or_many(spark: SparkSession, server: EmbeddedRedis, rounds: int) -> None
     Beside each a Python sink that does nothing.
     """
     rows, app = 200_000, reliq.Reliq(server.url)
-    spark.dataSource.register(Noop)
 
     def noop(df: DataFrame) -> None:
         df.write.format("python_noop").mode("append").save()
@@ -272,10 +274,10 @@ def memory_of_a_job(spark: SparkSession, server: EmbeddedRedis, rows: int, size:
     watcher.join()
     sender.join()
     needed, slow = used_memory(app) - base, app.store.call(ops.command("SLOWLOG", "GET", 1000))
-    longest = max((entry[2] for entry in slow), default=0) / 1000
+    longest, what = max(((entry[2] / 1000, entry[3]) for entry in slow), default=(0.0, []))
     peak = (max(seen) - base) / needed
     print(f"{rows:,} rows of {size} bytes: Redis needs {needed / 1e6:,.0f} MB, meanwhile {peak:.2f} times as much")
-    print(f"  longest command in Redis: {longest:.1f} ms")
+    print(f"  longest command in Redis: {longest:.1f} ms, {b' '.join(what[:2])[:60].decode(errors='replace')}")
     print(f"  p99 of a send into another queue: {p99(before):.2f} ms before, {p99(during):.2f} ms meanwhile")
     app.store.call(ops.command("FLUSHALL"))
 
@@ -349,6 +351,7 @@ def main() -> None:
         if options.real_time:
             os.sched_setscheduler(redis_process().pid, os.SCHED_FIFO, os.sched_param(1))
         register(spark, server.url)
+        spark.dataSource.register(Noop)
         sizes = {"write": (rows, 170), "4KiB": (rows // 20, 4070), "64KiB": (rows // 200, 65_510)}
         for part, (count, size) in sizes.items():
             if part not in options.only and not (part == "write" and "read" in options.only):
@@ -371,6 +374,7 @@ def main() -> None:
         if "memory" in options.only:
             memory_of_a_job(spark, server, rows * 2, 170)
             memory_of_a_job(spark, server, rows // 20, 4070)
+            memory_of_a_job(spark, server, rows // 200, 65_510)
         if "commit" in options.only:
             commit_of_many(server.url, 1_000_000)
     spark.stop()

@@ -1,6 +1,6 @@
 """The statistics of a queue: one kind of value for programs, HTTP, the command line, metrics and the audit.
 
-A field says what it means and how the values of the partitions of a queue are put together; the HTTP schema and the
+A field says what it means and how the values of the homes of a queue are put together; the HTTP schema and the
 reference are made from this.
 """
 
@@ -34,7 +34,7 @@ def _first_except(usual: str) -> Callable[[Iterable[str]], str]:
 
 
 def _told(text: str, whole: Callable[[Any], Any] = sum) -> dict[str, Any]:
-    """Return what is said about a field; `whole` makes the value of a queue from those of its partitions."""
+    """Return what is said about a field; `whole` makes the value of a queue from those of its homes."""
     return {"text": text, "whole": whole}
 
 
@@ -82,7 +82,7 @@ class Stats:
     exact: bool = field(
         default=True, metadata=_told("whether the messages of all consumers were counted at the same instant", all)
     )
-    unseen: int = field(default=0, metadata=_told("partitions that did not answer an operator, and are not counted"))
+    unseen: int = field(default=0, metadata=_told("parts of the queue that did not answer, and are not counted"))
 
     @property
     def normal(self) -> int:
@@ -101,9 +101,9 @@ class Stats:
 
 
 def whole(parts: Sequence[Stats], unseen: int = 0) -> Stats:
-    """Return the statistics of a queue from those of its partitions, the first one first.
+    """Return the statistics of a queue from those of its homes, the first one first.
 
-    `unseen`: partitions that did not answer.
+    `unseen`: homes that did not answer.
     """
     if len(parts) == 1 and not unseen:
         return parts[0]

@@ -35,7 +35,9 @@ class Config:
     TRACK: Final = "track"  #: present: `followed` has an index of all messages
     HISTORY: Final = "history"  #: seconds for which `history` keeps the transitions of messages
     BATCHED: Final = "batched"  #: how many open batches have messages in this queue
-    RECORDED: Final = "recorded"  #: how many fields of `followed` are of records of messages; see the slice `steps`
+    RECORDED: Final = (
+        "recorded"  #: how many messages have records in `followed`, also ended ones; see the slice `steps`
+    )
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home

@@ -23,7 +23,7 @@ _CONSUMER = re.compile(r"s([0-9a-f]+)\.(\d+)")
 
 @dataclass(frozen=True)
 class Held:
-    """What a stream holds of one partition of a queue, as one micro-batch. Times in seconds.
+    """What a stream holds of one home of a queue, as one micro-batch. Times in seconds.
 
     `renewed`: since the driver has said that it lives, which it does every third of the lease. `left`: of the lease.
     """
@@ -31,7 +31,7 @@ class Held:
     stream: str
     batch: int
     queue: str
-    partition: str
+    home: str
     consumer: str
     messages: int
     driver: str
@@ -51,7 +51,7 @@ def read_held(queues: Sequence[str]) -> Steps[list[Held]]:
     now = yield ops.server_time()
     found = yield from consuming(queues)
     held = [_held(one, match, now) for one in found if (match := _CONSUMER.fullmatch(one.consumer))]
-    return sorted(held, key=lambda one: (one.stream, one.batch, one.partition))
+    return sorted(held, key=lambda one: (one.stream, one.batch, one.home))
 
 
 def _held(one: Consuming, name: re.Match[str], now: int) -> Held:
@@ -77,7 +77,7 @@ def release(held: Sequence[Held], stream: str, force: bool) -> Steps[int]:
             f"the driver of stream {stream} has missed no renewal of its lease and may live, or go on: what is "
             "released comes again in a later batch, also of this query. --force releases it nevertheless"
         )
-    yield [ops.end(QueueKeys(one.partition), one.consumer) for one in its]
+    yield [ops.end(QueueKeys(one.home), one.consumer) for one in its]
     return sum(one.messages for one in its)
 
 
@@ -108,14 +108,14 @@ def claims(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace, held: Sequence[Held]) -> int:
-    names = ("stream", "batch", "queue", "partition", "messages", "driver", "renewed", "left", "may_live")
+    names = ("stream", "batch", "queue", "home", "messages", "driver", "renewed", "left", "may_live")
     if options.json:
         return say(options, "", claims=[{name: getattr(one, name) for name in names} for one in held])
     for one in held:
         state = "may live" if one.may_live else "has missed a renewal"
         times = f"renewed {_seconds(one.renewed)} ago, {_seconds(one.left)} left"
-        of = one.partition if one.partition != one.queue else one.queue
-        print(f"{one.stream} batch {one.batch} of {of}: {one.messages} messages; driver {one.driver} {state} ({times})")
+        what = f"{one.stream} batch {one.batch} of {one.home}: {one.messages} messages"
+        print(f"{what}; driver {one.driver} {state} ({times})")
     if not held:
         print("no stream holds messages", file=sys.stderr)
     return 0

@@ -29,7 +29,7 @@ class FlowReports:
         self._rule = rule
         self._holds: deque[tuple[float, str | None]] = deque()
         self.hold = self._holds.append  #: hold the queue (None) or a group, with the next settlement; any thread
-        self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other partitions
+        self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
 
     def reports_on(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:

@@ -26,6 +26,7 @@ DELAYED = "delayed"  #: not due yet
 PROCESSING = "processing"  #: one consumer has it
 DEAD = "dead"  #: a dead letter
 PREPARED = "prepared"  #: invisible until its producer decides
+PARKED = "parked"  #: waits for a signal
 GONE = ""  #: not sent yet, or gone for good
 #: A part of `ready`: another message of its key comes first, and the step that lets that one go makes this one ready.
 WAITING = "waiting"
@@ -44,6 +45,8 @@ MOVES: Mapping[str, set[Move]] = {
         (READY, PROCESSING), (PROCESSING, GONE), (PROCESSING, READY), (PROCESSING, DELAYED), (PROCESSING, DEAD),
         (READY, GONE),
     },
+    "sleep": {(PROCESSING, DELAYED)}, "park": {(PROCESSING, PARKED)}, "remove_parked": {(PARKED, GONE)},
+    "signal": {(PARKED, READY)}, "unpark_due": {(PARKED, READY)},
     "newest": {(READY, PROCESSING), (PROCESSING, GONE)},
     "sweep": {(DELAYED, GONE), (READY, GONE)}, "purge": {(DELAYED, GONE), (READY, GONE)},
     "redrive": {(DEAD, READY), (DEAD, GONE), (READY, GONE)},
@@ -101,6 +104,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "retry later": Outcome(DELAYED, "retried", fails=True),
     "again": Outcome(READY, "requeued", forgives=True),
     "again later": Outcome(DELAYED, "requeued", forgives=True),
+    "sleep": Outcome(DELAYED, "slept"), "wait": Outcome(PARKED, "parked"),
     "release": Outcome(READY, "released"),
     "release later": Outcome(DELAYED, "released"),
     **{reason: Outcome(DEAD, f"dead:{reason}", fails=reason in ("max_failures", "rejected", "invalid"))
@@ -155,6 +159,8 @@ class Message:
     deliveries: int = 0  #: consumers that have vanished with it, as far as it is charged for them
     redelivered: bool = False
     reason: str = ""  #: why it is dead
+    signals: dict[str, Any] = field(default_factory=dict)  #: that it was given, by name
+    waits_for: str = ""  #: the signal, while it is parked
     told: bool = False  #: whether its consumer was told that it is cancelled: it is not put back any more
 
     @property
@@ -438,6 +444,10 @@ class Queue:
             self._leave(message, how.counter)
         elif how.to == DEAD:
             self._die(message, outcome)
+        elif how.to == PARKED:  # its key stays held
+            self.counters[how.counter] += 1
+            self._return(message, 0.0)
+            message.place = PARKED
         else:
             self.counters[how.counter] += 1
             self._return(message, delay if how.to == DELAYED else None, next_one=outcome == "release")
@@ -461,6 +471,25 @@ class Queue:
                 self.counters["reclaimed"] += 1
                 self._return(message)
 
+    def wait(self, identity: str, signal: str) -> bool:
+        """A handler waits for a signal; return whether it is there, and the handler goes on."""
+        message = self._in(identity, PROCESSING)
+        if signal not in message.signals:
+            message.waits_for = signal
+            self.settle(identity, "wait")
+        return signal in message.signals
+
+    def signal(self, identity: str, name: str, value: Any) -> bool:
+        """Give a signal; the first value of a name counts. Return whether it was this one."""
+        message = self.messages[identity]
+        if message.place in (GONE, DEAD) or name in message.signals:
+            return False
+        message.signals[name] = value
+        self.counters["signalled"] += 1
+        if message.place == PARKED and message.waits_for == name:
+            self._return(message)
+        return True
+
     def promote(self, order: Sequence[str] = ()) -> None:
         """Delayed messages that are due become ready, in the order of their times; `order`: of those of one ms."""
         places = {identity: place for place, identity in enumerate(order)}
@@ -483,8 +512,8 @@ class Queue:
         return "cancelled"
 
     def purge(self) -> int:
-        """Remove all that is ready, delayed or prepared."""
-        some = self.all(WAITING) + self.all(READY, DELAYED, PREPARED)
+        """Remove all that is ready, delayed, parked or prepared."""
+        some = self.all(WAITING) + self.all(READY, DELAYED, PARKED, PREPARED)
         for message in some:
             self._leave(message, "purged")
         return len(some)

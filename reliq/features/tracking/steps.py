@@ -169,8 +169,8 @@ class Search:
     def _index_is_complete(self) -> Steps[bool]:
         """Whether the index has all messages. It lacks those that were sent before it, or by programs without reliq."""
         consumers = yield ops.members(self.keys.consumers)
-        counts, fields, others = yield [ops.stats(self.keys, consumers), *own.count_tracked(self.keys)]
-        return bool(fields - others >= counts.ready + counts.processing + counts.delayed)
+        counts, fields, batches, records = yield [ops.stats(self.keys, consumers), *own.count_tracked(self.keys)]
+        return bool(not records and fields - (batches or 0) >= counts.ready + counts.processing + counts.delayed)
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""

@@ -473,7 +473,7 @@ def test_operators_go_on_in_the_other_partitions_while_the_first_one_hangs(clust
     with serving(cluster.url, no_auth=False) as service:
         assert as_owner(service, key).get("/v1/queues/orders").json()["config"]["partitions"] == COUNT
         service.post("/login", data={"key": key})
-        assert "Most messages" in service.get("/queues/orders").text
+        assert "Limit of messages" in service.get("/queues/orders").text
         with hung(cluster, home) as node:
             shown = service.get("/v1/queues/orders").json()
             assert (shown["ready"], shown["config"]) == (400, None)

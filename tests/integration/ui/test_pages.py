@@ -115,7 +115,7 @@ def test_a_queue_has_its_consumers_policy_counters_and_next_messages(app, client
         consumer.claim()
         text = text_of(client.get("/queues/orders"))
         assert re.search(rf"{consumer.id} 1 \d+ s left connected", text)
-    assert "Most messages 5,000 Most bytes no limit Worker deaths before a message is dead 7" in text
+    assert "Limit of messages 5,000 Limit of bytes no limit Worker deaths before a message is dead 7" in text
     assert "claimed 1 enqueued 2" in text
     assert "0 6 B second" in text
 

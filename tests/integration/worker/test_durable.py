@@ -1,6 +1,7 @@
 """Durable handlers: steps, sleeps and waits for signals, by workers with threads and with asyncio."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ import reliq
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from tests.support.handlers import settled, working_as
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")
@@ -497,3 +499,59 @@ def test_limits_of_steps_say_what_is_too_much(app, monkeypatch):
             message.step("a\nb", lambda: 3)
         with pytest.raises(reliq.InvalidSetting, match="sleep\\(\\) has no weeks"):
             message.sleep("s", weeks=1)
+
+
+def test_a_message_that_was_cancelled_meanwhile_does_not_rest(app, client, kind, durable):
+    def handle(message):
+        eventually(lambda: message.cancelled)
+        yield lambda: message.wait("never")
+
+    if kind == "async":
+        return  # its run is cancelled
+    durable(handle)
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working_as(kind, app, monitor=True, lease=1):
+        eventually(lambda: queue.stats().processing)
+        queue.cancel(one)
+        eventually(lambda: settled(app))
+    stats = queue.stats()
+    assert (stats.parked, stats.counters["cancelled"]) == (0, 1)
+
+
+def test_a_message_with_a_record_that_is_handed_back_goes_on_where_it_was(app, client):
+    """At the end of the grace the worker hands back what its handlers still run."""
+    ran: list[str] = []
+    go = threading.Event()
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        message.step("first", lambda: ran.append("first"))
+        if len(ran) == 1 and not go.is_set():
+            go.wait(30)
+
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as("inline", app, grace=0.1):
+        eventually(lambda: ran)
+    go.set()
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert message.was_started
+        message.step("first", lambda: ran.append("again"))
+        consumer.ack(message)
+    assert ran == ["first"]
+
+
+def test_a_message_that_gets_on_is_not_charged_for_the_worker_that_dies_with_it(app, client):
+    queue = app.queue("q")
+    queue.configure(max_deliveries=1)
+    queue.send("x")
+    (message,) = queue.consumer().claim()
+    message.step("first", lambda: 1)
+    client.delete(*client.keys("*lease:*"))
+    Monitor(app.store).scan()
+    with queue.consumer() as consumer:
+        (again,) = consumer.claim()
+        assert (again.deliveries, again.redelivered) == (0, True)
+        assert again.step("first", lambda: 2) == 1

@@ -13,9 +13,9 @@ local followed, config, lease, processing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, name, position, sent, nonce, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local entry = ARGV[7]
 -- end of the names
-redis.call('HLEN', config) -- a wrong type is refused here, before the first write
 if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
-local count, owner = read_head(followed, id)
+local count, owner, _, names, head = read_head(followed, id)
 if number > count + 1 or is_others(owner, sent) then return 'other' end
-write_entry(followed, config, id, number, entry, sent, nonce)
+if not head then redis.call('HLEN', config) end -- a wrong type is refused here, before the first write
+write_entry(followed, config, id, number, entry, sent, nonce, count, names, head)
 return 'ok'

@@ -26,10 +26,11 @@ redis.call('HLEN', q.config)
 if index_find(delayed, index, id) == again then return 'ok' end -- a call that was carried out before
 local element = redis.call('STRLEN', lease) > 0 and held_element(processing, name, position)
 if not element then return 'lost' end
-local count, owner = read_head(q.followed, id)
+local count, owner, _, names, head = read_head(q.followed, id)
 if number > count + 1 or is_others(owner, sent) then return 'other' end
 part_from(q, processing, element, frees, uncounted)
-write_entry(q.followed, q.config, id, number, entry .. string.format('%.0f', now + delay), sent, nonce)
+entry = entry .. string.format('%.0f', now + delay)
+write_entry(q.followed, q.config, id, number, entry, sent, nonce, count, names, head)
 index_add(delayed, index, now + delay, id, again)
 note(q, counter, element, string.format('%.0f', delay))
 redis.call('HINCRBY', q.counters, counter, 1)

@@ -15,23 +15,23 @@ do
     end
   end
 
+  -- Keep the head of a message that has ended; returns how many heads went for it.
   local function note_ended(q, field)
     local slot = '\n\n' .. redis.call('HINCRBY', q.followed, '\n', 1) % MOST_ENDED
-    local former = redis.call('HGET', q.followed, slot)
-    if former and redis.call('HGET', q.followed, former) == 'ended' then redis.call('HDEL', q.followed, former) end
+    local former, gone = redis.call('HGET', q.followed, slot), 0
+    if former and redis.call('HGET', q.followed, former) == 'ended' then gone = redis.call('HDEL', q.followed, former) end
     redis.call('HSET', q.followed, slot, field, field, 'ended')
+    return gone
   end
 
-  -- Delete the fields of a record. `followed` may have fewer than `recorded` counts only if another program has deleted some.
   local function forget(q, field, head, ended)
     local count, names = string.match(head, '^(%d+) %d+ %S+(.*)$')
-    local fields, before = {field}, redis.call('HLEN', q.followed)
+    local fields, gone = {field}, 1
     for number = 1, count do fields[#fields + 1] = field .. '\n' .. string.format('%d', number) end
     for name in string.gmatch(names, '\n([^\n]+)') do fields[#fields + 1] = field .. '\n!' .. name end
     delete_fields(q, fields)
-    if ended and names ~= '' then note_ended(q, field) end
-    local left = redis.call('HINCRBY', q.config, 'recorded', redis.call('HLEN', q.followed) - before)
-    if left <= 0 then redis.call('HDEL', q.config, 'recorded') end
+    if ended and names ~= '' then gone = note_ended(q, field) end
+    if redis.call('HINCRBY', q.config, 'recorded', 0 - gone) <= 0 then redis.call('HDEL', q.config, 'recorded') end
   end
 
   forget_record = function(q, field, head) forget(q, field, head) end

@@ -1,7 +1,7 @@
 -- The records of messages, fields of `followed`. Under a line feed and the id is the head of a record: how many entries it has, when
 -- the message was sent (0: not known yet), the nonce of the push whose handler stored the latest entry, and behind line feeds the names of
 -- its signals. Behind the head's field and a line feed are the entries, by their numbers, and the signals, by an exclamation mark and
--- their names. `recorded` of config counts these fields. The part of the moments deletes a record with its message.
+-- their names. `recorded` of config counts the heads. The part of the moments deletes a record with its message.
 
 local ENDED = 'ended' -- in the place of the head of a message that had signals and has left the queue
 
@@ -17,8 +17,8 @@ local function read_head(followed, id)
   return tonumber(count), sent, nonce, names, head
 end
 
-local function write_head(followed, id, count, sent, nonce, names)
-  redis.call('HSET', followed, record_of(id), count .. ' ' .. sent .. ' ' .. nonce .. names)
+local function head_text(count, sent, nonce, names)
+  return string.format('%d ', count) .. sent .. ' ' .. nonce .. names
 end
 
 -- Whether a record is of another message with the same id.
@@ -26,13 +26,12 @@ local function is_others(sent, mine)
   return sent ~= '0' and sent ~= mine
 end
 
--- Store an entry: the next one, or another one in its place.
-local function write_entry(followed, config, id, number, entry, sent, nonce)
-  local count, _, _, names, head = read_head(followed, id)
-  local new = number > count and 1 or 0
-  write_head(followed, id, count + new, sent, nonce, names)
-  redis.call('HSET', followed, record_of(id) .. '\n' .. string.format('%d', number), entry)
-  if new > 0 or not head then redis.call('HINCRBY', config, 'recorded', new + (head and 0 or 1)) end
+-- Store an entry in a record that has `count` of them: the next one, or another one in its place.
+local function write_entry(followed, config, id, number, entry, sent, nonce, count, names, head)
+  local field = record_of(id)
+  local text = head_text(math.max(count, number), sent, nonce, names)
+  redis.call('HSET', followed, field, text, field .. string.format('\n%d', number), entry)
+  if not head then redis.call('HINCRBY', config, 'recorded', 1) end
 end
 
 local function signal_field(id, name)
@@ -42,7 +41,6 @@ end
 -- Store a signal: its value, or that the time to wait for it is over.
 local function write_signal(followed, config, id, name, value)
   local count, sent, nonce, names, head = read_head(followed, id)
-  write_head(followed, id, count, sent, nonce, names .. '\n' .. name)
-  redis.call('HSET', followed, signal_field(id, name), value)
-  redis.call('HINCRBY', config, 'recorded', head and 1 or 2)
+  redis.call('HSET', followed, record_of(id), head_text(count, sent, nonce, names .. '\n' .. name), signal_field(id, name), value)
+  if not head then redis.call('HINCRBY', config, 'recorded', 1) end
 end

@@ -1,0 +1,149 @@
+"""kill -9 of workers, monitors and Redis (append-only file, always) under handlers of ten steps, a sleep and a wait.
+
+DURABLE="10000,500" python -m pytest tests/campaign/test_durable.py: so many messages, and kills.
+"""
+
+import contextlib
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reliq
+from reliq.embedded import EmbeddedRedis
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, SignalRefused
+from tests.support.workers import process
+
+MESSAGES, KILLS = map(int, os.environ.get("DURABLE", "150,12").split(","))
+WORKERS, MONITORS, STEPS = 3, 2, 10
+PATIENCE = 120 + 0.2 * MESSAGES + 3 * KILLS
+
+
+class Fleet:
+    """Processes that are killed and started again."""
+
+    def __init__(self, stack: contextlib.ExitStack, url: str, log: Path) -> None:
+        self._stack = stack
+        self._environment: Any = {"RELIQ_URL": url, "DURABLE_LOG": str(log)}
+        self._places: list[Any] = [None] * (WORKERS + MONITORS)
+        for place in range(len(self._places)):
+            self.start(place)
+
+    def start(self, place: int) -> None:
+        arguments = ("worker", "tests.campaign.durable_app:app") if place < WORKERS else ("monitor",)
+        self._places[place] = self._stack.enter_context(process(*arguments, "--quiet", **self._environment))
+
+    def kill(self, place: int) -> None:
+        assert self._places[place].poll() is None, self._places[place].communicate()
+        self._places[place].kill()
+        self._places[place].communicate()
+        self.start(place)
+
+
+@pytest.fixture
+def redis_with_log(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    server = EmbeddedRedis(tmp_path / "redis", ("--appendonly", "yes", "--appendfsync", "always"))
+    with server:
+        yield server
+
+
+def give(queue: reliq.Queue, identity: str, value: str) -> bool | None:
+    """Give a signal until Redis has answered; None: the answer may have been lost, so it may be the first one."""
+    unsure = False
+    while True:
+        try:
+            taken = queue.signal(identity, "go", value)
+        except OutcomeUnknown:
+            unsure = True
+        except (RedisUnavailable, QueueFull):
+            time.sleep(0.05)
+        except SignalRefused as error:
+            assert error.outcome == "ended"  # noqa: PT017
+            return None if unsure else False
+        else:
+            return None if unsure and not taken else taken
+
+
+def wait_until(queue: reliq.Queue, condition: Callable[[reliq.Stats], Any]) -> None:
+    """Wait for a state of the queue, also while Redis is away."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(RedisUnavailable):
+            if condition(queue.stats()):
+                return
+        time.sleep(0.1)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(PATIENCE + 60)
+def test_no_finished_step_runs_again_and_no_signal_is_lost_or_given_twice(redis_with_log, tmp_path):
+    log, chance = tmp_path / "log", random.Random(7)
+    app = reliq.Reliq(redis_with_log.url)
+    queue = app.queue("durable")
+    ids = queue.send_many(["x"] * MESSAGES)
+    accepted: dict[str, list[str]] = {one: [] for one in ids}
+    refused: set[str] = set()
+    early, late = ids[::2], ids[1::2]  # those of the second half are to be parked when their signal comes
+    signals = [(one, value) for some, value in ((early, "first"), (late, "first"), (ids, "second")) for one in some]
+    kills, until = 0, time.monotonic() + PATIENCE
+    with contextlib.ExitStack() as stack:
+        fleet = Fleet(stack, redis_with_log.url, log)
+        each = max(1, len(signals) // (KILLS + 1))
+        while signals or kills < KILLS:
+            for identity, value in signals[:each]:
+                if identity == late[0] and value == "first":
+                    wait_until(queue, lambda stats: stats.parked)
+                taken = give(queue, identity, value)
+                if taken is not False:
+                    accepted[identity].append(value)
+                else:
+                    refused.add(value)
+            del signals[:each]
+            if kills < KILLS:
+                if kills % 6 == 5:
+                    redis_with_log.kill()
+                    redis_with_log.start()
+                else:
+                    fleet.kill(chance.randrange(WORKERS + MONITORS))
+                kills += 1
+                time.sleep(chance.random() * 0.5)
+        wait_until(queue, lambda stats: stats.counters.get("acked", 0) >= MESSAGES or time.monotonic() > until)
+        stats = queue.stats()
+    app.close()
+    check(log, ids, accepted)
+    assert (stats.parked, stats.delayed, stats.dead, stats.missing) == (0, 0, 0, 0)
+    assert stats.counters["acked"] == MESSAGES
+    assert stats.counters["parked"]
+    assert refused  # twice is once
+    print(f"messages={MESSAGES} kills={kills} counters={stats.counters}")
+
+
+def check(log: Path, ids: list[str], accepted: dict[str, list[str]]) -> None:
+    """Go through what the handlers have noted."""
+    finished: set[tuple[str, str]] = set()
+    signalled: dict[str, set[str]] = defaultdict(set)
+    ended: set[str] = set()
+    runs = 0
+    for line in log.read_text().splitlines():
+        what, identity, *more = line.split()
+        match what:
+            case "run":
+                runs += 1
+                assert (identity, more[0]) not in finished, f"step {more[0]} of {identity} ran again"
+            case "done":
+                finished.add((identity, more[0]))
+            case "signal":
+                signalled[identity].add(more[0])
+            case "end":
+                ended.add(identity)
+    assert ended == set(ids)
+    assert len(finished) == STEPS * len(ids)
+    print(f"runs of steps: {runs}, of {len(finished)} that finished")
+    for identity in ids:
+        assert len(signalled[identity]) == 1, f"{identity} got {signalled[identity]}"
+        assert signalled[identity] <= set(accepted[identity]), f"{identity} got what was refused"
