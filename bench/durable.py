@@ -56,7 +56,7 @@ def parked(app: reliq.Reliq, client: redis.Redis, timeout: str | None) -> None:
     idle = 0
     with queue.consumer() as consumer:
         start = client.info("memory")["used_memory"]
-        elements = client.memory_usage(QueueKeys(name).messages, samples=0)
+        elements = client.memory_usage(QueueKeys(name).messages, samples=0) or 0
         while messages := consumer.claim(1000):
             for message in messages:
                 size += len(encode_envelope(message._envelope))
@@ -68,7 +68,7 @@ def parked(app: reliq.Reliq, client: redis.Redis, timeout: str | None) -> None:
     now = client.info("memory")["used_memory"]
     print(
         f"timeout={timeout}: {idle} parked, each {(used - size) / idle:.0f} bytes beyond its element by MEMORY USAGE; "
-        f"used_memory grew by {(now - start) / idle:.0f} from ready, {elements / PARKED:.0f} in its list"
+        f"used_memory grew by {(now - start) / idle:.0f} from ready, {(elements or 0) / PARKED:.0f} in its list"
     )
     ids = [one.id for one in queue.parked(10_000)[:SIGNALS]]
     began = time.perf_counter()

@@ -304,29 +304,22 @@ def play(names: Sequence[str], rounds: int, messages: int) -> dict[Row, list[Fig
 
 
 def table(found: dict[Row, list[Figures]]) -> str:
-    """Return the figures as Markdown: medians."""
-    lines = [
-        "| queue | clients | work | server | messages per CPU s | messages/s | client, CPU s per 1,000 | MiB |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for kind in ("standard", "FIFO"):
-        for clients in (1, 4):
-            for work in WORKS:
-                for name in CONTESTANTS:
-                    figures = found.get((name, kind, clients, work))
-                    if figures:
-                        lines.append(f"| {kind} | {clients} | {work} | {name} | {_columns(figures)} |")
+    """Return the figures as Markdown, medians: messages a second of the servers' CPU, then what else was used."""
+    names = [name for name in CONTESTANTS if any(row[0] == name for row in found)]
+    lines = [f"| queue | clients | work | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
+    for kind, clients, work in dict.fromkeys(row[1:] for row in found):
+        rates = [_middle(found[name, kind, clients, work], lambda one: one.rate) for name in names]
+        lines.append(f"| {kind} | {clients} | {work} | {' | '.join(f'{one:,.0f}' for one in rates)} |")
+    for name in names:
+        every = [figures for row, figures in found.items() if row[0] == name]
+        memory = max(_middle(figures, lambda one: one.memory) for figures in every)
+        used = [_middle(figures, lambda one: one.client / max(1, one.messages) * 1000) for figures in every]
+        lines.append(f"{name}: {memory:,.0f} MiB, {min(used):.2f} to {max(used):.2f} CPU s of clients per 1,000")
     return "\n".join(lines)
 
 
-def _columns(figures: list[Figures]) -> str:
-    def middle(of: Callable[[Figures], float]) -> float:
-        return statistics.median(map(of, figures))
-
-    return (
-        f"{middle(lambda one: one.rate):,.0f} | {middle(lambda one: one.messages / one.seconds):,.0f} | "
-        f"{middle(lambda one: one.client / max(1, one.messages) * 1000):.2f} | {middle(lambda one: one.memory):,.0f}"
-    )
+def _middle(figures: list[Figures], of: Callable[[Figures], float]) -> float:
+    return statistics.median(map(of, figures))
 
 
 def drain(messages: int) -> str:

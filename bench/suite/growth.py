@@ -6,6 +6,8 @@ seconds in which nothing happens, then it has to act on all of it at once. The l
 """
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +17,7 @@ from statistics import median
 from typing import Any
 
 import reliq
+from bench.suite.contestants import BENCH
 from bench.suite.flat import BODY, monitoring
 from bench.suite.harness import Check, Row, Setting, fresh_redis
 from reliq import NewMessage, ops
@@ -28,6 +31,8 @@ from reliq.protocol.outcomes import buried, failure_now
 BOUND_MS = 5.0
 _LOGGED_MICROS = 200  #: a command that takes less is not in the log
 _LEASE = 3600.0
+_SETTLED = 12.0  #: seconds after which an idle worker, or a monitor, has read what it is to know
+_WATCHED = 15.0  #: seconds in which the commands of an idle system are counted
 _PAGE = 1000
 _QUEUE = "bench"
 
@@ -274,9 +279,92 @@ def _longest(every: dict[str, list[float]]) -> float:
     return max((ms[0] for ms in every.values()), default=0.0)
 
 
+_WORKER = """
+import os
+import reliq
+from reliq.transport.store import Store
+from reliq.worker import Options, Worker
+app = reliq.Reliq(os.environ["RELIQ_URL"])
+app.handler("bench")(lambda message: None)
+Worker(Store(app.url), app.handlers, Options()).run()
+"""
+
+
+@contextmanager
+def workers(url: str, count: int) -> Iterator[None]:
+    """So many processes of a worker of one queue that have nothing to do."""
+    paths = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
+    env = {**os.environ, "PYTHONPATH": paths, "RELIQ_URL": url}
+    processes = [subprocess.Popen([sys.executable, "-c", _WORKER], env=env) for _ in range(count)]
+    try:
+        time.sleep(_SETTLED + count)  # they start one after another, share the partitions, and come to rest
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def _partitions(app: reliq.Reliq, size: int) -> None:
+    app.queue(_QUEUE).configure(partitions=size)
+    app.queue(_QUEUE).stats()
+
+
+def _idle_queues(app: reliq.Reliq, size: int) -> None:
+    for number in range(size):
+        app.queue(f"{_QUEUE}-{number}").send(BODY)
+
+
+def _idle_partitions(app: reliq.Reliq, size: int) -> None:
+    for number in range(size // 64):
+        queue = app.queue(f"{_QUEUE}-{number}")
+        queue.configure(partitions=64)
+        queue.send_many([BODY] * 64)
+
+
+def _idle_workers(partitions: int, count: int, bound: float) -> Row:
+    row = Row(f"growth: idle, {partitions} x {count} partitions x workers")
+    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
+        if partitions > 1:
+            _partitions(app, partitions)
+        with workers(server.url, count):
+            rate = _rate(client)
+    row.checks = [Check("commands/s", [rate], bound, at_least=False)]
+    row.figures = {"rate": rate}
+    return row
+
+
+def _idle_monitor(what: str, build: Build, size: int) -> Row:
+    row = Row(f"growth: idle monitor, {size:,} {what}")
+    with state(build, size) as (app, client), monitoring(app.url):
+        time.sleep(_SETTLED)
+        rate = _rate(client)
+    row.checks = [Check("commands/s", [rate], 100.0, at_least=False)]
+    row.figures = {"rate": rate}
+    return row
+
+
+def _rate(client: Any) -> float:
+    before, began = _commands(client), time.monotonic()
+    time.sleep(_WATCHED)
+    return (_commands(client) - before) / (time.monotonic() - began)
+
+
+def idle_rows(setting: Setting) -> Iterator[Row]:
+    """What idle workers, and a monitor of idle queues, ask for."""
+    yield _idle_monitor("queues", _idle_queues, setting.volume(1000))
+    yield _idle_monitor("partitions", _idle_partitions, max(64, setting.volume(1024)))
+    for partitions, count, bound in ((1, 1, 30.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
+        yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
+
+
 def rows(setting: Setting, seconds: float = 6.0, only: Collection[str] = ()) -> list[Row]:
     """Measure each; `seconds`: of a monitor over an idle state, and then over one in which much is to be done."""
     found = []
+    for row in () if only else idle_rows(setting):
+        found.append(row)
+        print(f"  {row.what}: {row.verdict}", flush=True)
     for what, build, size, act in DIMENSIONS:
         if only and what not in only:
             continue

@@ -14,7 +14,7 @@ from reliq_monitor.queue_scan import Home, Survey, pages
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; far longer than a producer repeats a call
 PRODUCERS_LOOK = 600.0  #: seconds until the producers of a queue are looked at again
-_QUEUES = 20  #: queues whose producers are looked at in a turn, or a part of many queues
+_QUEUES = 1000  #: queues whose producers are looked at in a turn, or a part of very many queues
 STREAM_REMEMBERED = 90 * 86_400.0  #: seconds after its last epoch
 TRIMMED_AT_ONCE = 1000  #: dead letters per turn: other duties must not wait longer
 _PAGE = 500

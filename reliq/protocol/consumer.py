@@ -211,6 +211,12 @@ class ConsumerSteps:
         """Return the op that settles; another thread may use it to settle, and reports that with `note_settled`."""
         return self._held.settle_op(self.claimant, acks, moves, limit, row)
 
+    @property
+    def rests(self) -> bool:
+        """Whether there is nothing to do until its queue has ready messages."""
+        busy = self._paused or self._gone or self.arrivals.messages or self.limits.apply
+        return self._state is State.REGISTERED and not busy
+
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""
         self._check_process()

@@ -32,7 +32,6 @@ class Notices:
         self._changed = changed
         self._raw: Any = None
         self._sock: Any = None
-        self._selector: selectors.BaseSelector | None = None
         self._unread = b""
         self._refusals = 0
         self._next_try = 0.0
@@ -75,8 +74,6 @@ class Notices:
             reply, at = found
             self._unread = self._unread[at:]
             sock.settimeout(0)
-            self._selector = selectors.DefaultSelector()
-            self._selector.register(sock, selectors.EVENT_READ)
             return int(reply[b"id"]) if isinstance(reply, dict) else 0
         except (redis_errors().RedisError, ConnectionLost, OSError, ValueError):
             return 0
@@ -86,9 +83,6 @@ class Notices:
         if self.active:
             self._changed(None)
         self.active, self._unread = False, b""
-        if self._selector is not None:
-            self._selector.close()
-            self._selector = None
         raw, self._raw = self._raw, None
         if raw is not None:
             with contextlib.suppress(Exception):
@@ -108,12 +102,13 @@ class Notices:
         except (OSError, ValueError):
             self.end()
 
-    def wait(self, seconds: float) -> None:
-        """Wait at most so long for a notice."""
-        if self._selector is not None and self.active:
-            self._selector.select(seconds)
-        else:
-            time.sleep(seconds)
+    def wait(self, seconds: float, woken: Any) -> None:
+        """Wait at most so long for a notice, or until the socket `woken` can be read."""
+        with selectors.DefaultSelector() as selector:
+            for one in (woken, self._sock if self.active else None):
+                if one is not None:
+                    selector.register(one, selectors.EVENT_READ)
+            selector.select(seconds)
 
     def _report(self) -> None:
         """Report what has arrived whole."""

@@ -31,6 +31,7 @@ from reliq.protocol.oversized import takeable
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.flow_reports import FlowReports
+from reliq.worker.watch import RESTS_AFTER, Watch
 
 log = logging.getLogger("reliq.worker")
 
@@ -79,6 +80,8 @@ class Exchange:
         self._asking = threading.Lock()
         self._relieving = threading.Lock()
         self._left = False  #: whether the consumer is unregistered
+        self.watch: Callable[[str], Watch | None] = lambda _: None  #: by key: that of its server, if several loops wait
+        self._told_at = 0.0  #: by time.monotonic(): when the watch last told of messages
         self._store = store
         self._connection = store.connection(connection_name(owner))
         self._connection.on_connect = self.steps.connected
@@ -146,6 +149,19 @@ class Exchange:
     def under_way(self) -> int:
         """How many calls are under way."""
         return len(self._under_way)
+
+    def rest(self, until: Callable[[], bool]) -> bool:
+        """Leave the waiting to the watch until the queue may have messages.
+
+        Return False at once if there is no watch, or if the queue has had messages lately: then `wait` is faster.
+        """
+        key = self.steps.keys.messages
+        lately = time.monotonic() - max(self.progress_at, self._told_at) < RESTS_AFTER
+        watch = None if lately or self.quarantined or not self.steps.rests else self.watch(key)
+        if watch is None or not watch.wait(key, lambda: until() or not self.steps.rests):
+            return False
+        self._told_at = time.monotonic()
+        return True
 
     def wait(self, limit: int, seconds: float = values.BLOCK) -> list[Message]:
         """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""

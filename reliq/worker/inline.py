@@ -46,13 +46,17 @@ class InlineLoop:
             self._take_next_batch()
             idle = not self.exchange.unstarted
             self._run_batch()
-        if idle and not self.stopping:
+        if idle and not self.stopping and not self.exchange.rest(self._is_called) and not self.stopping:
             # Outside the turn, so that the loop of another queue can run its handler meanwhile.
             claimed = self.exchange.wait(1)  # the call that settles it claims further ones
             if claimed:
                 self._add(claimed)  # before the turn: the watchdog hands it back if that takes long
                 with self._turn():
                     self._run_batch()
+
+    def _is_called(self) -> bool:
+        """Whether something else than messages is to be looked at."""
+        return self.stopping or self.runner.paused
 
     def _rest(self) -> None:
         """Hand back what has not started, and settle what has ended."""

@@ -51,7 +51,8 @@ class PooledLoop:
         if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
             self._start(messages)
         elif not self.runner.running and not self._keeps_clear():
-            self._start(self.exchange.wait(self._limit()))
+            if not self.exchange.rest(lambda: self.stopping or self.runner.paused) and not self.stopping:
+                self._start(self.exchange.wait(self._limit()))
         elif room > 0 and self._in_trial is None and not (self._done.is_set() or self.exchange.steps.limits.full):
             self._start(self.exchange.wait(room, _SHORT_BLOCK))
         else:

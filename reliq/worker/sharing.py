@@ -9,7 +9,7 @@ its messages, as any consumers do. A process whose partitions are empty helps wi
 import hashlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reliq import ops
 from reliq.errors import ReliqError
@@ -30,7 +30,14 @@ _IDLE = 1.0  #: seconds without a message after which a process helps others
 class Sharing:
     """The partitions of one queue that one process serves; its calls are steps."""
 
-    def __init__(self, queue: str, owner: str, node_of: NodeOf | None = None) -> None:
+    def __init__(
+        self,
+        queue: str,
+        owner: str,
+        node_of: NodeOf | None = None,
+        not_known_empty: Callable[[list[QueueKeys]], list[QueueKeys]] = lambda some: some,
+    ) -> None:
+        """`not_known_empty`: returns those of some partitions that may have messages."""
         self.queue = queue
         self._own: list[str] = [queue]  #: the queues of the partitions that were assigned to this process
         self._keys = QueueKeys(queue)
@@ -42,6 +49,7 @@ class Sharing:
         self._looked_at = float("-inf")
         self._failing = Failing()
         self._node_of = node_of
+        self._not_known_empty = not_known_empty
         self._outage = OutageLog(log, f"partitions of queue={queue}")
 
     @property
@@ -100,10 +108,12 @@ class Sharing:
 
     def _one_behind(self) -> Steps[str]:
         """Return the partition of others with the most messages among those that had some at the look before, too."""
-        others = [name for name in self._layout.every(self.queue) if name not in self._own]
-        if not others:
+        others = [QueueKeys(name) for name in self._layout.every(self.queue) if name not in self._own]
+        some = self._not_known_empty(others) if others else []
+        if not some:
+            self._waited = set()
             return ""
-        counts = yield from ready_counts([QueueKeys(name) for name in others], self._failing, self._node_of)
+        counts = yield from ready_counts(some, self._failing, self._node_of)
         waiting = {name: count for name, count in counts.items() if count}
         behind = waiting.keys() & self._waited
         self._waited = set(waiting)

@@ -21,6 +21,7 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, connection_name, new_owner, process_of
 from reliq.observability.histograms import Measurements
+from reliq.ops.topology import Node
 from reliq.protocol.lease import Lease
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
@@ -38,6 +39,7 @@ from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
 from reliq.worker.sharing import LOOK_EVERY, Sharing
+from reliq.worker.watch import Watch
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
@@ -88,7 +90,11 @@ class Worker:
         own = [handler for companion in self._companions for handler in companion.own]
         self._handlers = handlers
         self._options = options
-        self._sharings = {handler: Sharing(handler.queue, self._owner, store.node_of) for handler in handlers}
+        self._watches: dict[Node | None, Watch] = {}
+        self._watching = threading.Lock()
+        self._sharings = {
+            handler: Sharing(handler.queue, self._owner, store.node_of, self._not_known_empty) for handler in handlers
+        }
         self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *own)]
         self._threads_of_loops: dict[Loop, threading.Thread] = {}
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
@@ -108,6 +114,7 @@ class Worker:
         runner = Runner(self._store, handler, exchange, self._owner)
         if sharing is not None:
             exchange.reports.hold_others = functools.partial(self._hold_others, sharing, queue)
+        exchange.watch = self._watch
         exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
         runner.paused = self._paused
@@ -117,6 +124,25 @@ class Worker:
         if options.threads > 1:
             return PooledLoop(exchange, runner, self._shared, options.threads, self._threads.submit)
         return InlineLoop(exchange, runner, self._shared)
+
+    def _watch(self, key: str) -> Watch | None:
+        """Return the watch of the server that has this key; None for a worker with one loop, which waits for itself."""
+        node = self._store.node_of(key)
+        if len(self._loops) < 2 or self._stops or (self._store.sharded and node is None):
+            return None
+        with self._watching:
+            if node not in self._watches:
+                self._watches[node] = Watch(self._store, node)
+                self._watches[node].start()
+            return self._watches[node]
+
+    def _not_known_empty(self, partitions: list[QueueKeys]) -> list[QueueKeys]:
+        """Return those of these partitions that may have messages."""
+        found: list[QueueKeys] = []
+        for keys in partitions:
+            watch = self._watch(keys.messages)
+            found += [keys] if watch is None or watch.not_known_empty([keys.messages]) else []
+        return found
 
     def _hold_others(self, sharing: Sharing, partition: str, seconds: float) -> None:
         self._store.run(sharing.hold_others(partition, seconds), timeout=0)
@@ -216,6 +242,8 @@ class Worker:
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True
+        for watch in self._watches.values():
+            watch.stop()
         for sharing in self._sharings.values():
             self._store.run(sharing.leave(), timeout=0)
         while any(thread.is_alive() for thread in self._threads_of_loops.values()):

@@ -10,6 +10,7 @@ import pytest
 import reliq
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
+from reliq.model.policy import RunOver
 from tests.support.handlers import settled, working_as
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -555,3 +556,46 @@ def test_a_message_that_gets_on_is_not_charged_for_the_worker_that_dies_with_it(
         (again,) = consumer.claim()
         assert (again.deliveries, again.redelivered) == (0, True)
         assert again.step("first", lambda: 2) == 1
+
+
+def test_only_errors_that_are_worth_it_are_tried_again(app, client, kind, durable):
+    ran: list[str] = []
+
+    def refused() -> None:
+        ran.append("refused")
+        raise ValueError("no such card")
+
+    def handle(message):
+        try:
+            yield lambda: message.step("card", refused, retry=5, retry_on=(ConnectionError, TimeoutError))
+        except reliq.StepFailed as error:
+            ran.append(error.error)
+
+    durable(handle)
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert ran == ["refused", "ValueError: no such card"]
+
+
+def test_a_step_at_most_once_a_try_succeeds_with_the_second_try(app):
+    queue = app.queue("q")
+    queue.send("x")
+    options: dict[str, Any] = {"at_most_once": True, "retry": reliq.fixed(0, limit=1)}
+
+    def interrupted() -> None:
+        raise SystemExit
+
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(SystemExit):
+            message.step("risky", interrupted, **options)
+        consumer.release(message)
+        (message,) = consumer.claim()
+        with pytest.raises(RunOver):  # its one try was interrupted: it is tried again later
+            message.step("risky", lambda: "too soon", **options)
+        Monitor(app.store).promote()
+        (message,) = consumer.claim()
+        assert message.step("risky", lambda: "done", **options) == "done"
+        assert [one.error_class for one in message.errors] == ["InterruptedError"]
+        consumer.ack(message)

@@ -1,0 +1,163 @@
+"""The watch: idle loops of a worker with several queues ask nothing, and go on when there are messages."""
+
+import time
+
+import pytest
+
+import reliq
+from reliq.model.keys import QueueKeys
+from reliq.transport.notices import Notices
+from reliq.worker import exchange, watch
+from tests.support.handlers import settled
+from tests.support.workers import eventually, working
+
+QUEUES = [f"q{number}" for number in range(6)]
+NEVER = 1000.0
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch):
+    """Loops leave the waiting to the watch at once, which hears only of what the server tells."""
+    monkeypatch.setattr(exchange, "RESTS_AFTER", 0.0)
+    monkeypatch.setattr(watch, "SLOW_LOOK", NEVER)
+
+
+@pytest.fixture
+def app(url):
+    with reliq.Reliq(url) as app:
+        yield app
+
+
+@pytest.fixture
+def handled(app, kind):
+    """Handlers of all queues; the bodies of what they have handled."""
+    bodies: list[bytes] = []
+
+    def handle(message):
+        bodies.append(message.body)
+
+    async def handle_async(message):
+        bodies.append(message.body)
+
+    for name in QUEUES:
+        app.handler(name)(handle_async if kind == "async" else handle)
+    return bodies
+
+
+@pytest.fixture
+def worker(app, kind, handled):
+    with working(app, threads=4 if kind == "threads" else 1) as worker:
+        yield worker
+
+
+def resting(worker, names=QUEUES):
+    """Whether the loops of these queues leave the waiting to the watch."""
+    keys = {QueueKeys(name).messages for name in names}
+    return lambda: any(keys <= one._asked.keys() & one._loops.keys() for one in worker._watches.values())
+
+
+def calls(client, command):
+    return client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+
+def test_messages_of_each_queue_are_handled_each_time(app, worker, handled):
+    for turn in range(3):
+        eventually(resting(worker))
+        for name in QUEUES:
+            app.queue(name).send(f"{name} {turn}")
+        eventually(lambda: len(handled) == len(QUEUES))
+        handled.clear()
+
+
+def test_resting_loops_ask_nothing(client, worker):
+    eventually(resting(worker))
+    before = [calls(client, name) for name in ("blmove", "hmget", "llen")]  # a claim has the latter two
+    time.sleep(2.5)  # a loop that waits for itself asks every second
+    assert [calls(client, name) for name in ("blmove", "hmget", "llen")] == before
+
+
+def test_what_becomes_ready_otherwise_is_told_too(app, client, worker, handled):
+    eventually(resting(worker))
+    app.queue("q0").pause()
+    app.queue("q0").send("paused")
+    app.queue("q1").send("high", priority="high")
+    app.queue("q2").send("keyed", key="k")
+    eventually(lambda: sorted(handled) == [b"high", b"keyed"])
+    app.queue("q0").resume()
+    eventually(lambda: b"paused" in handled)
+    eventually(lambda: all(settled(app, name) for name in QUEUES))
+
+
+def test_a_lost_notice_costs_the_slow_look(app, worker, handled, monkeypatch):
+    monkeypatch.setattr(Notices, "take", lambda self: None)
+    monkeypatch.setattr(watch, "SLOW_LOOK", 1.0)
+    eventually(resting(worker))
+    app.queue("q3").send("x")
+    eventually(lambda: handled == [b"x"], timeout=10)
+
+
+def test_after_all_connections_were_cut_the_loops_go_on(app, client, worker, handled):
+    for body in (b"1", b"2"):
+        eventually(resting(worker))
+        for one in client.client_list():
+            if one["id"] != str(client.client_id()):
+                client.client_kill_filter(_id=one["id"])
+        app.queue("q4").send(body)
+        eventually(lambda: body in handled)  # noqa: B023
+
+
+def test_a_lost_lease_is_noticed_while_the_loop_rests(app, client, worker, handled):
+    eventually(resting(worker))
+    keys = QueueKeys("q5")
+    before = client.smembers(keys.consumers)
+    for consumer in before:
+        client.delete(keys.lease(consumer.decode()))
+    app.queue("q5").send("x")
+    eventually(lambda: handled == [b"x"])
+    assert client.smembers(keys.consumers) != before
+
+
+@pytest.mark.parametrize("kind", ["inline"], indirect=True)
+def test_where_the_server_tells_nothing_each_loop_waits_for_itself(app, url, client, handled, kind):
+    client.execute_command("ACL", "SETUSER", "narrow", "on", ">pw", "~*", "+@all", "-client|tracking")
+    try:
+        with working(app, url=url.replace("//", "//narrow:pw@")) as worker:
+            before = calls(client, "blmove")
+            eventually(lambda: calls(client, "blmove") >= before + 2 * len(QUEUES))
+            assert not any(one.works for one in worker._watches.values())
+            app.queue("q0").send("x")
+            eventually(lambda: handled == [b"x"])
+    finally:
+        client.execute_command("ACL", "DELUSER", "narrow")
+
+
+@pytest.mark.parametrize("kind", ["inline"], indirect=True)
+def test_a_worker_of_one_queue_waits_in_blmove(url, client, kind):
+    app = reliq.Reliq(url)
+    app.handler("alone")(lambda message: None)
+    with working(app) as worker:
+        before = calls(client, "blmove")
+        eventually(lambda: calls(client, "blmove") >= before + 2)
+        assert worker._watches == {}
+    app.close()
+
+
+@pytest.mark.parametrize("kind", ["inline"], indirect=True)
+def test_loops_of_partitions_come_and_go(app, handled, worker):
+    app.queue("q0").configure(partitions=4)
+    eventually(lambda: len(worker._loops) == len(QUEUES) + 3, timeout=30)
+    for number in range(8):
+        app.queue("q0").send(str(number))
+    eventually(lambda: len(handled) == 8)
+    app.queue("q0").configure(partitions=1)
+    eventually(lambda: len(worker._loops) >= len(QUEUES))
+    app.queue("q0").send("last")
+    eventually(lambda: b"last" in handled)
+
+
+def test_a_worker_whose_loops_rest_stops(app, kind, handled):
+    with working(app, threads=4 if kind == "threads" else 1) as worker:
+        eventually(resting(worker))
+    for one in worker._watches.values():
+        one.join(timeout=10)
+        assert not one.is_alive()
