@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.workers import eventually, process
 
+pytestmark = pytest.mark.campaign
+
 SHOP = """
 import time
 import reliq
-
-pytestmark = pytest.mark.campaign
 
 app = reliq.Reliq()
 

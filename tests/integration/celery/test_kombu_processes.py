@@ -16,6 +16,8 @@ from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import ROOT, eventually
 
+pytestmark = pytest.mark.celery
+
 
 def test_a_consumer_outlives_an_outage_of_redis(broker: str, connection: kombu.Connection) -> None:
     import redis
@@ -72,8 +74,6 @@ def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connectio
 
 HOLDER = """
 import json, os, sys, time, kombu, reliq.contrib.kombu
-
-pytestmark = pytest.mark.celery
 connection = kombu.Connection(sys.argv[1], transport_options=json.loads(sys.argv[3]))
 def hold(body, message):
     if sys.argv[2] == "fork" and os.fork() == 0:
