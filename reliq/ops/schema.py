@@ -87,6 +87,8 @@ class Job:
     OPENED: Final = "opened"  #: ms since the epoch
     STAGED: Final = "staged"  #: how many were staged, also by attempts that are not committed
     ROLLED: Final = "rolled"  #: how many became visible
+    COMMITTED: Final = "committed"  #: ms since the epoch
+    ABOUT: Final = "about"  #: JSON, what the job has written
     #: How many were left out for their dedup key: a field for each queue, with its name behind a space.
     DEDUPLICATED: Final = "deduplicated"
 

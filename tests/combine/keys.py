@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from tests.combine.seen import Seen
 
 #: Keys of a queue that stay without a time to live: a bounded number of small ones for each queue.
-STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "servers", "sqs"}
+STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "servers", "sqs", "ended", "versions"}
 #: Those that go with the messages, consumers and jobs they belong to.
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
     "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
-    "awaited", "jobs", "epochs", "workers", "received", "receipts",
+    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits",
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (

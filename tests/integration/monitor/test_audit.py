@@ -58,7 +58,7 @@ def test_programs_get_every_term(app, url, capsys):
             "acked": 0, "forwarded": 0, "purged": 0, "purged_dead": 0, "trimmed": 0, "cancelled": 0, "withdrawn": 0,
             "replaced": 0, "sent_home": 0,
         },
-        "here": {"prepared": 0, "ready": 1, "processing": 0, "delayed": 0, "dead": 0},
+        "here": {"prepared": 0, "parked": 0, "ready": 1, "processing": 0, "delayed": 0, "dead": 0},
         "missing": 1,
         "orphans": [],
     }  # fmt: skip
