@@ -68,8 +68,8 @@ def test_every_command_that_ends_by_itself_has_json(command):
 
 SHOWN = {
     "queue stats": (
-        "queue ready processing delayed dead waiting oldest_ready_age consumers paused counters prepared parked limited_by "
-        "breaker overdue max_length high low members schedules next_tick tick_overdue exact unseen"
+        "queue ready processing delayed dead waiting oldest_ready_age consumers paused counters prepared parked "
+        "limited_by breaker overdue max_length high low members schedules next_tick tick_overdue exact unseen"
     ),
     "queue audit": "queue enqueued gone here missing orphans",
     "queue partitions orders": "count before moving partitions",
