@@ -1,8 +1,8 @@
 """Staged jobs as an operator sees them: what is open, committed or being removed, and how far it is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reliq import ops
 from reliq.errors import ReliqError
@@ -14,6 +14,8 @@ from reliq.ops import JobState, Steps
 from reliq.protocol.seen import or_unseen
 from reliq.runtime.looking import is_away, missing_now
 
+T = TypeVar("T")
+_Homes = Sequence[tuple[str, JobKeys]]  #: of jobs: each behind its queue, '' for those of several
 _MOST = 100  #: unfinished jobs of a queue that are read
 OF_QUEUE = ("messages", "deduplicated", "bytes")
 ENDED = 100  #: jobs of a queue that have ended and are known
@@ -44,22 +46,27 @@ class StagedJob:
 
 def read_jobs(queues: Sequence[str], several: bool = True) -> Steps[list[StagedJob]]:
     """Read the unfinished jobs of these queues and, with `several`, those of several queues."""
+    return (yield from _of_each(queues, several, _jobs_of))
+
+
+def _of_each(queues: Sequence[str], several: bool, read: Callable[[_Homes], Steps[list[T]]]) -> Steps[list[T]]:
+    """Read of all these queues at once; for an operator, of each alone where a part of Redis is away."""
     homes: list[tuple[str, JobKeys]] = [(queue, QueueKeys(queue)) for queue in queues]
     if several:
         homes.append(("", SEVERAL))
     try:
-        return (yield from _jobs_of(homes))
+        return (yield from read(homes))
     except ReliqError as error:
         if missing_now() is None or not is_away(error):
             raise
-        jobs: list[StagedJob] = []
+        found: list[T] = []
         for queue, home in homes:
             what = f"the jobs of queue {queue}" if queue else "the jobs of several queues"
-            jobs += yield from or_unseen(what, _jobs_of([(queue, home)]), [])
-        return jobs
+            found += yield from or_unseen(what, read([(queue, home)]), [])
+        return found
 
 
-def _jobs_of(homes: Sequence[tuple[str, JobKeys]]) -> Steps[list[StagedJob]]:
+def _jobs_of(homes: _Homes) -> Steps[list[StagedJob]]:
     now, *found = yield [ops.server_time(), *(own.jobs_first_due(home, _MOST) for _, home in homes)]
     named = [(queue, home, name) for (queue, home), names in zip(homes, found, strict=True) for name in names]
     records = (yield [ops.job_record(home, name) for _, home, name in named]) if named else []
@@ -72,11 +79,12 @@ def _jobs_of(homes: Sequence[tuple[str, JobKeys]]) -> Steps[list[StagedJob]]:
 
 def read_ended(queues: Sequence[str], several: bool = True, count: int = ENDED) -> Steps[list[tuple[str, Ended]]]:
     """Return the latest jobs of these queues that have ended, each with its queue, and those of several queues."""
-    homes: list[tuple[str, JobKeys]] = [(queue, QueueKeys(queue)) for queue in queues]
-    if several:
-        homes.append(("", SEVERAL))
-    found = (yield [own.ended_jobs(home, count) for _, home in homes]) if homes else []
-    pairs = [(queue, job) for (queue, _), jobs in zip(homes, found, strict=True) for job in jobs]
+
+    def ended(homes: _Homes) -> Steps[list[tuple[str, Ended]]]:
+        found = (yield [own.ended_jobs(home, count) for _, home in homes]) if homes else []
+        return [(queue, job) for (queue, _), jobs in zip(homes, found, strict=True) for job in jobs]
+
+    pairs = yield from _of_each(queues, several, ended)
     return sorted(pairs, key=lambda pair: pair[1].ended, reverse=True)
 
 
