@@ -48,16 +48,16 @@ fix: $(READY) ## Format, mend what can be mended, and write anew what is generat
 # .ci/run also calls test-heavy, test-campaign and test-install.
 SHORT := not slow and not campaign and not combine
 HEAVY := spark or browser or celery
-test: $(READY) ## The tests, on both cores (TEST_MINUTES minutes)
+test: $(READY) ## The tests, on both cores (8 minutes)
 	$(BIN)/pytest -n 6 --dist worksteal -m '$(SHORT) and not ($(HEAVY))' --ignore tests/packaging -rR
 
 # Those with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were. Stealing leaves a
 # file, and with it a JVM or a browser, to one worker as long as all have work.
-test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers (HEAVY_MINUTES minutes)
+test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers (5 minutes)
 	$(BIN)/pytest -n 3 --dist worksteal -m '$(SHORT) and ($(HEAVY))' tests/integration -rR
 
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
-test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the longest proof of the model checker (CAMPAIGN_MINUTES minutes)
+test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the longest proof of the model checker (4 minutes)
 	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking tests/acceptance
 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.

@@ -65,7 +65,8 @@ def test_a_connection_by_reference_is_read_on_the_driver(tmp_path, monkeypatch):
         assert "pw" not in repr(options)
 
 
-def test_without_a_server_nothing_is_sent_to_one_that_happens_to_be_local():
+def test_without_a_server_nothing_is_sent_to_one_that_happens_to_be_local(monkeypatch):
+    monkeypatch.delenv("RELIQ_URL", raising=False)
     with pytest.raises(InvalidSetting, match=r"no Redis server is named.*register\(spark\)"):
         Given({"queue": "q"}, None).for_writing()
 
