@@ -140,8 +140,8 @@ APPLICATION = [
         lambda app: app.queue("orders").send("x", countdown=5),
         TypeError,
         (
-            "unexpected keyword argument 'countdown'; the message options of this call are at_most, debounce, "
-            "dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
+            "unexpected keyword argument 'countdown' (reliq calls it delay); the message options of this call are "
+            "at_most, debounce, dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
         ),
     ),
     (
