@@ -30,7 +30,7 @@ from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
 
 if TYPE_CHECKING:
-    from reliq.transport.notices import Notices  # only monitors have them
+    from reliq.transport.notices import Notices  # for clients that watch keys: monitors and idle workers
 
 T = TypeVar("T")
 
