@@ -64,6 +64,19 @@ def test_a_full_queue_ends_a_batch_and_says_what_is_in(service, orders):
     assert answer.json()["enqueued"] == orders.stats().ready == 1000
 
 
+def test_what_one_partition_has_taken_is_told_as_enqueued(post, half_full):
+    orders, full, free = half_full
+    answer = post("messages/batch", [{"body": number, "key": full if number % 3 else free} for number in range(7)])
+    assert problem(answer) == (429, "queue_full")
+    assert (answer.json()["enqueued"], answer.json()["refused"]) == (3, 4)
+    results = answer.json()["results"]
+    assert [one.get("code", one["status"]) for one in results] == [
+        "queue_full" if number % 3 else "enqueued" for number in range(7)
+    ]
+    there = [orders.find(one["id"]).message.json() for one in results if one["status"] == "enqueued"]
+    assert (there, orders.stats().ready) == ([0, 3, 6], 13)
+
+
 def test_a_batch_has_a_largest_number_of_messages(url, app, name):
     with serving(url, max_batch=3) as service:
         answer = service.post(f"/v1/queues/{name}/messages/batch", json=[{"body": 1}] * 4)
