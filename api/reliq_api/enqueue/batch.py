@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from reliq import aio
 from reliq.contract.values import MAX_BATCH
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.model.outgoing import NewMessage
 from reliq_api.enqueue.bodies import conflict, encode
 from reliq_api.enqueue.cloudevents import EVENTS
@@ -101,7 +101,7 @@ class Batch:
         self._most = settings.max_batch
         self._results: list[Raw] = []
         self._pending: dict[int, NewMessage] = {}  #: by their places among the results
-        self._enqueued = self._deduplicated = self._refused = 0
+        self._enqueued = self._deduplicated = self._refused = self._unknown = 0
         self._seen = self._pending_bytes = 0
 
     @property
@@ -157,6 +157,8 @@ class Batch:
         except ReliqError as error:
             for position, identity in error.enqueued.items():
                 self._note(places[position], identity)
+            if isinstance(error, OutcomeUnknown):
+                self._note_unknown(error)
             raise self.stopped(of_error(error)) from None
         for place, identity in zip(places, ids, strict=True):
             self._note(place, identity)
@@ -168,6 +170,15 @@ class Batch:
         self._results[place] = _result(identity, message)
         self._deduplicated += message.duplicate
         self._enqueued += not message.duplicate
+
+    def _note_unknown(self, error: OutcomeUnknown) -> None:
+        """Note the pending messages of which it is unknown whether they are enqueued."""
+        code = of_error(error).code
+        for place, message in list(self._pending.items()):
+            if message.id in error.ids or not error.ids:
+                self._results[place] = Raw(encode({"status": "unknown", "code": code, "id": message.id}))
+                self._unknown += 1
+                del self._pending[place]
 
     def stopped(self, problem: Problem) -> Problem:
         """Add the result of each message read so far to the problem; pending messages are not sent."""
@@ -183,6 +194,7 @@ class Batch:
             "enqueued": self._enqueued,
             "deduplicated": self._deduplicated,
             "refused": self._refused,
+            "unknown": self._unknown,
             "results": self._results,
         }
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.integration.api.serving import problem, serving
+from tests.support.proxy import Proxy
 
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -75,6 +76,25 @@ def test_what_one_partition_has_taken_is_told_as_enqueued(post, half_full):
     ]
     there = [orders.find(one["id"]).message.json() for one in results if one["status"] == "enqueued"]
     assert (there, orders.stats().ready) == ([0, 3, 6], 13)
+
+
+def test_messages_whose_answer_was_lost_are_not_told_as_refused(redis_server, url, orders):
+    cut = []
+
+    def request(data):
+        if b"marked" in data:
+            cut.append(data)
+        return data
+
+    with (
+        Proxy(redis_server.port, request=request, reply=lambda data: None if cut else data) as proxy,
+        serving(proxy.url, send_timeout=0.3) as service,
+    ):
+        answer = service.post(f"/v1/queues/{orders.name}/messages/batch", json=[{"body": "marked"}] * 1001)
+    assert problem(answer) == (504, "outcome_unknown")
+    told = answer.json()
+    assert (told["enqueued"], told["refused"], told["unknown"]) == (0, 0, 1000)
+    assert {one["status"] for one in told["results"]} == {"unknown"}
 
 
 def test_a_batch_has_a_largest_number_of_messages(url, app, name):
