@@ -24,6 +24,7 @@ from reliq.cli.options import (
     say_none,
     stop_event,
 )
+from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import broken_json, read_batches, read_body
 from reliq.contract import kinds, values
@@ -62,6 +63,7 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "changes",
         nargs="*",
+        default=[],
         metavar="NAME=VALUE",
         help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
     )
@@ -164,12 +166,12 @@ def _print_stats(options: argparse.Namespace, app: reliq.Reliq) -> int:
 
 
 def _stats_row(one: Stats) -> tuple[object, ...]:
-    age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
+    oldest, paused = age(one.oldest_ready_age), "  paused" if one.paused else ""
     prepared = f"  {one.prepared} prepared" if one.prepared else ""
     limited = f"  limited by {one.limited_by}" if one.limited_by else ""
     parked = f"  {one.parked} parked" if one.parked else ""
     notes = f" {one.consumers}{paused}{limited}{prepared}{parked}"
-    return one.queue, one.ready, one.processing, one.delayed, one.dead, age, notes
+    return one.queue, one.ready, one.processing, one.delayed, one.dead, oldest, notes
 
 
 def config(options: argparse.Namespace) -> int:
