@@ -1,4 +1,4 @@
-"""What a test leaves behind: threads, child processes and variables of the environment. The next test would meet them."""
+"""What a test leaves behind for the next one: threads, child processes, variables of the environment."""
 
 import contextlib
 import os
