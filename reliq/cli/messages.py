@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -102,16 +103,21 @@ def send(options: argparse.Namespace) -> int:
 def _send_lines(options: argparse.Namespace, queue: reliq.Queue, more: Any) -> int:
     """Send batch by batch, so that an endless pipe needs little memory; an error says how many lines were sent."""
     sent = 0
+
+    def note(ids: Sequence[str]) -> None:
+        nonlocal sent
+        if options.json and ids:
+            print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
+        sent += len(ids)
+
     if options.json:
         print("[", end="")
     try:
         for lines in read_batches(body_limit_of(options)):
-            ids = queue.send_many(lines, **more)
-            if options.json:
-                print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
-            sent += len(ids)
+            note(queue.send_many(lines, **more))
     except reliq.ReliqError as error:
         error.args = (f"{error}; {sent} lines were sent before",)
+        note(error.sent)
         raise
     finally:
         print("]" if options.json else f"{sent} sent")
