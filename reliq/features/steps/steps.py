@@ -355,11 +355,14 @@ class SignalSteps:
         check_id(identity)
         check_step_name(name, "signal")
         stored, every = stored_signal(value), (yield from self._homes.every())
+        answers: list[str] = []
         if len(every) > 1:  # which one has the message is known if one of them knows anything of it
             answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
-            if early is None or any(answer != "unknown" for answer in answers):
+            if early is None or not set(answers) <= _ONLY_EARLY:
                 return _taken(self._homes.queue, identity, name, answers)
-        answers = yield [own.signal(one.keys, identity, name, stored, early) for one in every]
+            every = [one for one, said in zip(every, answers, strict=True) if said == "unknown"]
+        if every:  # those that an earlier call has not reached get it too
+            answers += yield [own.signal(one.keys, identity, name, stored, early) for one in every]
         return _taken(self._homes.queue, identity, name, answers)
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
@@ -377,11 +380,16 @@ class SignalSteps:
         raise refused
 
 
+#: What homes answer, first what only the one says that has the message, or had it.
+_KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
+_ONLY_EARLY = {"early before", "early", "unknown"}
+
+
 def _taken(queue: str, identity: str, name: str, answers: Sequence[str]) -> bool:
-    said = next((one for one in answers if one != "unknown"), "unknown")
+    said = min(answers, key=_KNOWN.index)
     if said in REFUSED:
         raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
-    return said != "before"
+    return said not in ("before", "early before")
 
 
 def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:
