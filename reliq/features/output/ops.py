@@ -8,7 +8,7 @@ from reliq.features.output import signatures
 from reliq.features.output.model import MAX_CHUNKS, MAX_OUTPUT_BYTES, Chunk
 from reliq.model.keys import QueueKeys
 from reliq.ops.held import Hold
-from reliq.ops.request import Op, as_text, milliseconds, scripted
+from reliq.ops.request import Argument, Op, as_text, milliseconds, scripted
 
 
 class Emitted(NamedTuple):
@@ -74,7 +74,9 @@ def _read_streams(reply: Any) -> list[Chunk]:
 
 def put_output(keys: QueueKeys, identity: str, emitted: Emitted) -> Op[int]:
     """Store a part of an output that was read in another partition."""
-    chunks = [part for entry, fields in emitted.entries for part in (entry, fields[1], fields[3])]
+    chunks: list[Argument] = []
+    for entry, fields in emitted.entries:
+        chunks += signatures.put_output_chunk(chunk_id=entry, run=fields[1], chunk=fields[3])
     call = signatures.put_output(
         followed=keys.followed, config=keys.config, output=keys.output(identity), outputs=keys.outputs, id=identity,
         head=emitted.head, chunks=chunks,

@@ -49,9 +49,7 @@ class Received:
 
     message: Message
     receipt: Receipt
-    receives: (
-        int  #: how often it was received or its handlers failed, here and before in other queues, this time included
-    )
+    receives: int  #: how often, with this time, it was received or its handlers failed, here and in earlier queues
     first_received_at: int  #: ms since the epoch
 
 
