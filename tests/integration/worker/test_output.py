@@ -70,6 +70,24 @@ def test_a_retry_begins_a_new_run_and_a_dead_letter_ends_the_output(app, kind):
         assert [(chunk.run, chunk.value) for chunk in queue.output(one)] == [(1, "try 0"), (2, "try 1")]
 
 
+def test_a_reader_follows_a_message_of_a_queue_with_partitions(app):
+    bound(app, "threads", lambda message: range(5), retry=reliq.fixed(0, limit=1))
+    queue = app.queue("q")
+    queue.configure(partitions=3)
+    ids = [queue.send("x", key=key) for key in "abcd"]
+    found: dict[str, list[Any]] = {}
+    readers = [
+        threading.Thread(target=lambda one=one: found.update({one: [chunk.value for chunk in queue.output(one)]}))
+        for one in ids
+    ]
+    for reader in readers:
+        reader.start()
+    with working_as("threads", app, monitor=True):
+        for reader in readers:
+            reader.join(30)
+    assert found == {one: [0, 1, 2, 3, 4] for one in ids}
+
+
 def test_a_reader_of_asyncio_follows(app, url):
     async def read(identity: str) -> list[Any]:
         async with aio.Reliq(url) as own:
