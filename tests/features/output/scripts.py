@@ -7,7 +7,7 @@ from tests.support.state import KEYS, World, keyed
 
 HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))
 BROUGHT = own.Emitted(
-    "1 2 1 1 token open", exists=True, entries=((b"9000000000000-0", (b"run", b"1", b"chunk", b"j1")),)
+    "1 2 1 1 token 0 open", exists=True, entries=((b"9000000000000-0", (b"run", b"1", b"chunk", b"j1")),)
 )
 CALLS = {
     "emit": lambda: own.emit(HELD, "token", b"j1"),

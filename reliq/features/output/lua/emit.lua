@@ -13,16 +13,19 @@ local id, name, position, nonce, token, chunk = ARGV[1], ARGV[2], ARGV[3], ARGV[
 local most, most_bytes = tonumber(ARGV[7]), tonumber(ARGV[8])
 -- end of the names
 if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
-local former_length = redis.call('XLEN', output) -- wrong types are refused here, before the first write
-redis.call('STRLEN', outputs)
-redis.call('HLEN', config)
 local head = redis.call('HGET', followed, head_field(id))
-local count, bytes, run, former, latest = string.match(head or '0 0 0 - -', '^(%d+) (%d+) (%d+) (%S+) (%S+)')
+local count, bytes, run, former, latest, kept_at = string.match(head or '0 0 0 - - 0', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)')
 if latest == token then return 'ok' end
 if count + 1 > most or bytes + #chunk > most_bytes then return 'full' end
+local kept = (redis.call('HGET', config, 'keep_output') or 86400) * 1000 -- wrong types are refused here, before the first write
+redis.call('STRLEN', outputs)
+if not head and redis.call('XLEN', output) > 0 then redis.call('UNLINK', output) end -- of another message, which had the same id
 if former ~= nonce then run = string.format('%d', run + 1) end
-if not head and former_length > 0 then redis.call('UNLINK', output) end -- of another message, which had the same id
-redis.call('XADD', output, '*', 'run', run, 'chunk', chunk)
-keep_for(config, output, outputs)
-write_head(followed, config, id, table.concat({count + 1, bytes + #chunk, run, nonce, token, 'open'}, ' '), not head)
+local at = string.match(redis.call('XADD', output, '*', 'run', run, 'chunk', chunk), '^%d+')
+if at - kept_at > kept / 50 then -- not at each chunk
+  keep_for(kept * 1.02, output, outputs)
+  kept_at = at
+end
+local text = table.concat({count + 1, bytes + #chunk, run, nonce, token, kept_at, 'open'}, ' ')
+write_head(followed, config, id, text, not head)
 return 'ok'

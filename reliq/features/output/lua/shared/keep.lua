@@ -1,8 +1,8 @@
 -- How long output lives.
 
--- Let a stream live for as long as the queue keeps output; `outputs` tells monitors that the queue has some.
-local function keep_for(config, output, outputs)
-  local kept = string.format('%.0f', (redis.call('HGET', config, 'keep_output') or 86400) * 1000)
-  redis.call('PEXPIRE', output, kept)
-  redis.call('SET', outputs, '1', 'PX', kept)
+-- Let a stream live for so many ms; `outputs` tells monitors that the queue has some.
+local function keep_for(ms, output, outputs)
+  local text = string.format('%.0f', ms)
+  redis.call('PEXPIRE', output, text)
+  redis.call('SET', outputs, '1', 'PX', text)
 end
