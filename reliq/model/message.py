@@ -9,6 +9,7 @@ import msgspec
 from reliq.contract import values
 from reliq.contract.values import cut, is_id
 from reliq.errors import InvalidMessage, ReliqError
+from reliq.features.output.model import OutputCalls
 from reliq.features.steps.model import DurableCalls
 from reliq.model.element import (
     APART,
@@ -34,7 +35,7 @@ _MAX_ELEMENT_BYTES = values.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
-class Message(DurableCalls):
+class Message(DurableCalls, OutputCalls):
     """A message as a handler or a consumer holds it."""
 
     __slots__ = ("_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "queue", "reference")

@@ -5,9 +5,10 @@ import pytest
 from reliq import ops
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import Entry, Kind
-from reliq.features.steps.ops import Hold, Parting
+from reliq.features.steps.ops import Parting
 from reliq.model.message import Message
 from reliq.ops import Destination, Move
+from reliq.ops.held import Hold
 from tests.support.state import KEYS, World, element
 
 ENTRY = Entry("s", 1, "charge", b"j5").encoded()

@@ -33,7 +33,7 @@ from reliq.features.steps.model import (
     check_step_name,
     stored_signal,
 )
-from reliq.features.steps.ops import Hold, Parked, Parting, recorded_tag
+from reliq.features.steps.ops import Parked, Parting, recorded_tag
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
@@ -44,10 +44,12 @@ from reliq.model.policy import Policy, RunOver
 from reliq.model.result import answer, read_result
 from reliq.model.token import as_token, read_token
 from reliq.ops import Op, Steps
+from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.hidden import Hidden
+from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
 
@@ -81,11 +83,7 @@ class Hand:
     @property
     def hold(self) -> Hold:
         """The message as scripts look for it; raises LeaseLost."""
-        place = self.consumer.place_of(self.message)
-        if self.message.lost or place is None:
-            raise _not_held(self.message)
-        uncounted = self.consumer.is_uncounted(self.message)
-        return Hold(self.consumer.keys, self.consumer.consumer, self.message, place, uncounted)
+        return of_handler(self.consumer, self.message)
 
     def check_cancelled(self) -> None:
         """End the run of a message that was cancelled: its worker then deletes it, in place of letting it rest."""
@@ -136,19 +134,12 @@ class Hand:
 def check_said(message: Message, said: str) -> None:
     """Raise what a script said of a message: LeaseLost, or InvalidMessage."""
     if said == "lost":
-        raise _not_held(message)
+        raise not_held(message)
     if said == "other":
         raise InvalidMessage(
             f"the record of message {message.id} of {message.queue!r} is of another message with this id: messages "
             "with steps need ids of their own"
         )
-
-
-def _not_held(message: Message) -> LeaseLost:
-    return LeaseLost(
-        f"message {message.id} of {message.queue!r} is not held here any more: its handler has ended, its time limit "
-        "has passed or the lease was lost, and another consumer may be handling it; nothing was recorded"
-    )
 
 
 # --- what handlers ask for ---
@@ -157,7 +148,7 @@ def _not_held(message: Message) -> LeaseLost:
 def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     """Return what a step has returned before, or call its function now and store what that returns."""
     if hand.message.lost:
-        raise _not_held(hand.message)
+        raise not_held(hand.message)
     read = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "s":
