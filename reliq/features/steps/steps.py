@@ -52,6 +52,7 @@ from reliq.protocol.hidden import Hidden
 from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
+from reliq.runtime.moment import Moment
 
 __all__ = ["DURABLE", "WAITING", "SignalSteps", "check_said", "parked_in", "recorded_tag", "resting", "take_along"]
 
@@ -107,6 +108,16 @@ class Hand:
             book.read(recorded, self.message.enqueued_at)
         return book.find(name, place)
 
+    def check_lease(self) -> Doing[None]:
+        """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""
+        if self.consumer.trusted_until.passed():
+            sent_at, keys = Moment.now(), self.consumer.keys
+            if not (yield ops.one(ops.heartbeat(keys, self.consumer.consumer, self.consumer.lease))):
+                raise not_held(self.message)
+            self.consumer.renewed(sent_at)
+        if self.message.lost:
+            raise not_held(self.message)
+
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
         check_said(
@@ -161,6 +172,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     if asked.at_most_once:
         entry = entry._replace(kind="b", value=b"%d " % entry.failures)
         yield from hand.record(entry)
+    else:
+        yield from hand.check_lease()
     try:
         value = yield Call(asked.function, asked.arguments)
         entry = entry._replace(kind="s", value=answer(value).stored)

@@ -14,6 +14,7 @@ from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.model.policy import RunOver
+from reliq.runtime.moment import Moment
 from tests.support.handlers import settled, working_as
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -338,6 +339,19 @@ def test_a_robbed_run_learns_it_when_it_records_and_before_its_next_step(app, cl
         with pytest.raises(reliq.LeaseLost):
             message.step("first", lambda: ran.append("first"))
     assert client.hlen(KEYS.followed) == 0
+
+
+def test_a_robbed_run_that_was_suspended_calls_no_step(app, client):
+    queue = app.queue("q")
+    queue.send("x")
+    ran: list[str] = []
+    with queue.consumer(lease=30) as consumer:
+        (message,) = consumer.claim()
+        client.delete(*client.keys("*lease:*"))
+        message.holder.trusted_until = Moment.never()  # by the clocks, its lease may be over
+        with pytest.raises(reliq.LeaseLost):
+            message.step("first", ran.append, "first")
+    assert ran == []
 
 
 def test_typed_results_come_back_as_their_type(app):
