@@ -160,7 +160,7 @@ APPLICATION = [
         (
             "a queue has no setting 'max_lenght'; it has max_length, max_bytes, max_deliveries, dead_max_age, "
             "dead_max_count, dead_to, durability, rate, burst, concurrency, key_rate, key_concurrency, fair, "
-            "weights, track, history, partitions"
+            "weights, track, history, keep_output, partitions"
         ),
     ),
     (
