@@ -6,8 +6,9 @@ from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps
+from reliq.protocol.bringing import send_strays
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import forget_retired, send_strays, settle, share_again, take_in
+from reliq.protocol.resizing import forget_retired, settle, share_again, take_in
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 

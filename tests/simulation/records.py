@@ -28,6 +28,7 @@ class Record:
     had: dict[str, tuple[str, float]] = field(default_factory=dict)  #: of which the answer was that it had one before
     got: dict[str, tuple[str | None, float]] = field(default_factory=dict)  #: what a wait has returned; None: timed out
     parked: dict[str, float] = field(default_factory=dict)  #: until when it waits for a signal at most
+    revived_at: float = 0.0  #: when its message was redriven
     ended: bool = False  #: whether it has left the queue, and had signals
 
 
@@ -66,10 +67,12 @@ class Records:
         if not value.startswith(f"{step} ") or int(value.rpartition(" ")[2]) > len(record.began[step]):
             raise Violation(f"step {step} of {message[1]} returns {value!r}, of no call of its function")
 
-    def failed(self, message: Message, step: str) -> None:
-        """A step has failed for good."""
+    def failed(self, message: Message, step: str, *, once: bool) -> None:
+        """A step has failed for good: it was called, or noted as begun, `once` at most, by a run that was broken off."""
         record = self.of(message)
-        if step not in record.began and not self._world.restarted:
+        runs = [run for run in self._world.stories[message].runs[:-1] if run.began >= record.revived_at]
+        broken_off = once and any(not run.outcome for run in runs)
+        if step not in record.began and not broken_off and not self._world.restarted:
             raise Violation(f"step {step} of {message[1]} has failed, and did not run since the redrive")
         record.failed.setdefault(step, self._world.clock.now)
 
@@ -96,7 +99,7 @@ class Records:
             if now + _EARLY < record.parked[signal]:
                 raise Violation(f"{message[1]} waits {record.parked[signal] - now:.3f} s too short for {signal}")
         elif value not in record.offered.get(signal, ()):
-            raise Violation(f"{message[1]} gets {value!r} as signal {signal}, which nobody has given")
+            raise Violation(f"{message[1]} gets {value!r} as signal {signal}, which nobody gave")
         self._check_taken(message, signal)
 
     def _check_taken(self, message: Message, signal: str) -> None:
@@ -121,7 +124,7 @@ class Records:
         record = self.of(message)
         if not taken:
             if record.offered[signal] == [value] and not self._world.restarted:
-                raise Violation(f"{message[1]} is said to have had signal {signal} before, which nobody has given")
+                raise Violation(f"{message[1]} is said to have had signal {signal} before, which nobody gave")
             record.had.setdefault(signal, ("", self._world.clock.now))
             self._check_not_deaf(message)
             return
@@ -168,7 +171,7 @@ class Records:
         asked = next((one for one in story.script if not self._passed(message, one)), None)
         story.freed = asked is not None and asked[0].endswith("free") and not story.limit_key
         if story.freed:
-            story.turn = story.turn_until = 0.0
+            story.turn, story.turn_until, story.strayed = 0.0, 0.0, None
         if new.state == PARKED:
             self._check_not_deaf(message)
         elif asked is not None and asked[0].startswith("sleep"):
@@ -184,7 +187,7 @@ class Records:
         """A parked message is ready again."""
         record, now = self.of(message), self._world.clock.now
         if not record.offered.get(old.line) and now + _EARLY < old.score:
-            raise Violation(f"{message[1]} is ready, and nobody has given it {old.line}")
+            raise Violation(f"{message[1]} is ready, and nobody gave it {old.line}")
 
     def ends(self, message: Message) -> None:
         """A message has left the queue: it takes no signals any more, if it has had some."""
@@ -197,6 +200,7 @@ class Records:
         for step in record.failed:
             record.began.pop(step, None)
         record.failed.clear()
+        record.revived_at = self._world.clock.now
 
     # --- the end ---
 
@@ -218,7 +222,10 @@ class Records:
             for name, value in fields.items()
             if name.startswith(b"\n") and name.count(b"\n") == 1 and name != b"\n"
         }
-        there = {identity for _, identity in self._world.there(partition)}
+        there, expected = (
+            {identity for _, identity in self._world.there(partition)},
+            {one.lstrip(b"\n") for one in early},
+        )
         for name, value in fields.items():
             if not name.startswith(b"\n") or name.startswith(b"\n\n") or name == b"\n":
                 continue
@@ -226,7 +233,7 @@ class Records:
             head = heads.get(b"\n" + identity.encode())
             if head is None:
                 raise Violation(f"{name!r} is left in {partition}, without its head")
-            if head != b"ended" and identity not in there and b"\n" + identity.encode() not in early:
+            if head != b"ended" and identity not in there and identity.encode() not in expected:
                 raise Violation(f"the record of {identity} is left in {partition}: {name!r} {value!r}")
         counted = int(config.get(b"recorded", 0))
         if counted != len(heads):

@@ -64,6 +64,11 @@ class Link:
     signal: str
 
 
+def link_name(signal: str) -> str:
+    """Return the name of the step that stores the secret of such a link."""
+    return f"link/{signal}/secret"
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
     name: str
