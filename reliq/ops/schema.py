@@ -35,9 +35,8 @@ class Config:
     TRACK: Final = "track"  #: present: `followed` has an index of all messages
     HISTORY: Final = "history"  #: seconds for which `history` keeps the transitions of messages
     BATCHED: Final = "batched"  #: how many open batches have messages in this queue
-    RECORDED: Final = (
-        "recorded"  #: how many messages have records in `followed`, also ended ones; see the slice `steps`
-    )
+    #: How many messages have records in `followed`, also ended ones; see the slice `steps`.
+    RECORDED: Final = "recorded"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home

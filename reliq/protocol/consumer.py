@@ -47,9 +47,7 @@ class ConsumerSteps:
         self.limits = Limits(keys)
         self.lives = Lives(keys)
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
-        self.run_over: Callable[[Message], object] = (
-            id  #: is told that a message is not here any more, though not settled
-        )
+        self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW

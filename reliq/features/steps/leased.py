@@ -73,8 +73,7 @@ class Leased:
 
     def _book(self, hold: Hold) -> Steps[Book]:
         book, recorded = Book(), (yield own.recorded(self._keys, self._id))
-        if recorded.sent in (0, hold.message.enqueued_at):
-            book.read(recorded)
+        book.read(recorded, hold.message.enqueued_at)
         return book
 
     def _entry(self, hold: Hold, name: str) -> Steps[tuple[Book, Entry]]:

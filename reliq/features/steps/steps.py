@@ -4,8 +4,6 @@ A handler's call is a generator that yields steps for Redis and calls of the use
 the same generators: see `_begin`.
 """
 
-import base64
-import binascii
 import functools
 import hmac
 import inspect
@@ -44,6 +42,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Policy, RunOver
 from reliq.model.result import answer, read_result
+from reliq.model.token import as_token, read_token
 from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
@@ -84,7 +83,7 @@ class Hand:
         """The message as scripts look for it; raises LeaseLost."""
         place = self.consumer.place_of(self.message)
         if self.message.lost or place is None:
-            raise self.not_held()
+            raise _not_held(self.message)
         uncounted = self.consumer.is_uncounted(self.message)
         return Hold(self.consumer.keys, self.consumer.consumer, self.message, place, uncounted)
 
@@ -107,13 +106,14 @@ class Hand:
         book = self.book
         if not book.is_read:
             recorded = yield ops.one(own.recorded(self.consumer.keys, self.message.id))
-            if recorded.sent in (0, self.message.enqueued_at):
-                book.read(recorded)
+            book.read(recorded, self.message.enqueued_at)
         return book.find(name, place)
 
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
-        self.check((yield self._stored(entry, lambda number: own.record(self.hold, number, entry.encoded()))))
+        check_said(
+            self.message, (yield self._stored(entry, lambda number: own.record(self.hold, number, entry.encoded())))
+        )
 
     def rest(self, entry: Entry, seconds: float, parting: Parting, counter: str) -> Doing[None]:
         """Store an entry, let the message be delayed, and end the run."""
@@ -121,7 +121,7 @@ class Hand:
         def sleep(number: int) -> Op[str]:
             return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
 
-        self.check((yield self._stored(entry, sleep)))
+        check_said(self.message, (yield self._stored(entry, sleep)))
         self.consumer.let_go(self.message)
         raise RunOver
 
@@ -131,12 +131,6 @@ class Hand:
         if said == "ok":
             self.book.note(entry)
         return said
-
-    def check(self, said: str) -> None:
-        check_said(self.message, said)
-
-    def not_held(self) -> LeaseLost:
-        return _not_held(self.message)
 
 
 def check_said(message: Message, said: str) -> None:
@@ -163,7 +157,7 @@ def _not_held(message: Message) -> LeaseLost:
 def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     """Return what a step has returned before, or call its function now and store what that returns."""
     if hand.message.lost:
-        raise hand.not_held()
+        raise _not_held(hand.message)
     read = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "s":
@@ -231,7 +225,7 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
     if said == "ok":
         hand.consumer.let_go(hand.message)
         raise RunOver
-    hand.check(said)
+    check_said(hand.message, said)
     if stored != TIMED_OUT:
         return read_result(stored)
     if asked.default is Missing:
@@ -242,8 +236,7 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
 def _link(hand: Hand, asked: Link, place: int) -> Doing[str]:
     name = _link_name(asked.signal)
     secret = yield from _step(hand, Step(name, secrets.token_urlsafe, (24,)), place)
-    text = f"{hand.message.id}\n{asked.signal}\n{secret}"
-    token = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    token = as_token(f"{hand.message.id}\n{asked.signal}\n{secret}".encode())
     return f"/v1/queues/{quote(hand.consumer.keys.logical)}/signals/{token}"
 
 
@@ -284,7 +277,7 @@ def _driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
 
 
 async def _driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
-    import asyncio  # programs with threads load it not
+    import asyncio  # only programs that use it load it
 
     turn = book.turn = book.turn or asyncio.Lock()
     advance: Callable[[], Any] = functools.partial(next, doing)
@@ -373,9 +366,8 @@ class SignalSteps:
         """Give the signal of a link; raises SignalRefused."""
         refused = SignalRefused("this link is not valid, or its message has ended", "unknown")
         try:
-            text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-            identity, name, secret = text.split("\n")
-        except (binascii.Error, ValueError):
+            identity, name, secret = read_token(token).decode().split("\n")
+        except ValueError:
             raise refused from None
         for home in (yield from self._homes.every()):
             recorded = yield own.recorded(home.keys, identity)
