@@ -29,6 +29,7 @@ from reliq.cli.options import BAD_USAGE, command
 from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
+from reliq.features.output import command as output
 from reliq.features.schedules import command as schedules
 from reliq.features.steps import command as durable
 from reliq.features.topics import command as topics
@@ -143,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         new,
         messages,
         life,
+        output,
         durable,
         batches,
         spread,

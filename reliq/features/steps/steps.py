@@ -33,7 +33,7 @@ from reliq.features.steps.model import (
     check_step_name,
     stored_signal,
 )
-from reliq.features.steps.ops import Hold, Parked, Parting, recorded_tag
+from reliq.features.steps.ops import Parked, Parting, recorded_tag
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
@@ -44,12 +44,15 @@ from reliq.model.policy import Policy, RunOver
 from reliq.model.result import answer, read_result
 from reliq.model.token import as_token, read_token
 from reliq.ops import Op, Steps
+from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.hidden import Hidden
+from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
+from reliq.runtime.moment import Moment
 
 __all__ = ["DURABLE", "WAITING", "SignalSteps", "check_said", "parked_in", "recorded_tag", "resting", "take_along"]
 
@@ -81,11 +84,7 @@ class Hand:
     @property
     def hold(self) -> Hold:
         """The message as scripts look for it; raises LeaseLost."""
-        place = self.consumer.place_of(self.message)
-        if self.message.lost or place is None:
-            raise _not_held(self.message)
-        uncounted = self.consumer.is_uncounted(self.message)
-        return Hold(self.consumer.keys, self.consumer.consumer, self.message, place, uncounted)
+        return of_handler(self.consumer, self.message)
 
     def check_cancelled(self) -> None:
         """End the run of a message that was cancelled: its worker then deletes it, in place of letting it rest."""
@@ -108,6 +107,16 @@ class Hand:
             recorded = yield ops.one(own.recorded(self.consumer.keys, self.message.id))
             book.read(recorded, self.message.enqueued_at)
         return book.find(name, place)
+
+    def check_lease(self) -> Doing[None]:
+        """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""
+        if self.consumer.trusted_until.passed():
+            sent_at, keys = Moment.now(), self.consumer.keys
+            if not (yield ops.one(ops.heartbeat(keys, self.consumer.consumer, self.consumer.lease))):
+                raise not_held(self.message)
+            self.consumer.renewed(sent_at)
+        if self.message.lost:
+            raise not_held(self.message)
 
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
@@ -136,19 +145,12 @@ class Hand:
 def check_said(message: Message, said: str) -> None:
     """Raise what a script said of a message: LeaseLost, or InvalidMessage."""
     if said == "lost":
-        raise _not_held(message)
+        raise not_held(message)
     if said == "other":
         raise InvalidMessage(
             f"the record of message {message.id} of {message.queue!r} is of another message with this id: messages "
             "with steps need ids of their own"
         )
-
-
-def _not_held(message: Message) -> LeaseLost:
-    return LeaseLost(
-        f"message {message.id} of {message.queue!r} is not held here any more: its handler has ended, its time limit "
-        "has passed or the lease was lost, and another consumer may be handling it; nothing was recorded"
-    )
 
 
 # --- what handlers ask for ---
@@ -157,7 +159,7 @@ def _not_held(message: Message) -> LeaseLost:
 def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     """Return what a step has returned before, or call its function now and store what that returns."""
     if hand.message.lost:
-        raise _not_held(hand.message)
+        raise not_held(hand.message)
     read = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "s":
@@ -170,6 +172,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     if asked.at_most_once:
         entry = entry._replace(kind="b", value=b"%d " % entry.failures)
         yield from hand.record(entry)
+    else:
+        yield from hand.check_lease()
     try:
         value = yield Call(asked.function, asked.arguments)
         entry = entry._replace(kind="s", value=answer(value).stored)
@@ -355,11 +359,14 @@ class SignalSteps:
         check_id(identity)
         check_step_name(name, "signal")
         stored, every = stored_signal(value), (yield from self._homes.every())
+        answers: list[str] = []
         if len(every) > 1:  # which one has the message is known if one of them knows anything of it
             answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
-            if early is None or any(answer != "unknown" for answer in answers):
+            if early is None or not set(answers) <= _ONLY_EARLY:
                 return _taken(self._homes.queue, identity, name, answers)
-        answers = yield [own.signal(one.keys, identity, name, stored, early) for one in every]
+            every = [one for one, said in zip(every, answers, strict=True) if said == "unknown"]
+        if every:  # those that an earlier call has not reached get it too
+            answers += yield [own.signal(one.keys, identity, name, stored, early) for one in every]
         return _taken(self._homes.queue, identity, name, answers)
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
@@ -377,11 +384,16 @@ class SignalSteps:
         raise refused
 
 
+#: What homes answer, first what only the one says that has the message, or had it.
+_KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
+_ONLY_EARLY = {"early before", "early", "unknown"}
+
+
 def _taken(queue: str, identity: str, name: str, answers: Sequence[str]) -> bool:
-    said = next((one for one in answers if one != "unknown"), "unknown")
+    said = min(answers, key=_KNOWN.index)
     if said in REFUSED:
         raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
-    return said != "before"
+    return said not in ("before", "early before")
 
 
 def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:

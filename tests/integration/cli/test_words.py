@@ -75,7 +75,7 @@ SHOWN = {
     "queue partitions orders": "count before moving partitions",
     "queue config orders": (
         "max_length max_bytes max_deliveries dead_max_age dead_max_count dead_to durability rate burst concurrency "
-        "key_rate key_concurrency fair weights track history partitions paused"
+        "key_rate key_concurrency fair weights track history keep_output partitions paused"
     ),
     "dead list orders": "letters next",
     "delayed list orders": "messages next",
