@@ -11,6 +11,7 @@ from reliq.features.steps import ops as steps
 from reliq.features.steps.model import Entry
 from reliq.features.steps.ops import Parting
 from reliq.features.steps.signals import SignalSteps
+from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.message import Message
@@ -83,7 +84,7 @@ def give(world: World, name: str, value: str = "yes") -> bool:
 
 def claim(world: World) -> Hold:
     """Let the message begin in its new home."""
-    world.run(ops.release_lines(NEW, [Message.decode("q", MESSAGE)._envelope.extra.group], 1))
+    world.run(ops.release_lines(NEW, [group_of(KEY)], 1))
     world.redis.set(NEW.lease("w"), world.now + HOUR)
     (claimed,) = world.run(ops.claim(NEW, "w", 15.0, 1)).elements
     return Hold(NEW, "w", Message.decode("q", claimed))
@@ -165,8 +166,8 @@ def test_a_slow_monitor_brings_nothing_of_a_message_that_was_handled_since(growi
 
 def test_what_was_brought_for_a_message_that_did_not_come_is_forgotten(growing: World):
     moving = move()
-    request = next(moving)
-    while getattr(request, "script", None) is None or request.script.name != "enqueue":
+    request: Any = next(moving)
+    while getattr(getattr(request, "script", None), "name", None) != "enqueue":
         request = moving.send(growing.store.call(request))
     assert growing.run(steps.recorded(NEW, "m")).entries
     for one in growing.redis.zrange(NEW.waits, 0, -1):
@@ -174,6 +175,26 @@ def test_what_was_brought_for_a_message_that_did_not_come_is_forgotten(growing: 
     growing.run(steps.unpark_due(NEW, 10))
     assert growing.run(steps.recorded(NEW, "m")).entries == ()
     assert growing.redis.hget(NEW.config, "recorded") is None
+
+
+def test_a_long_record_comes_along_in_parts_with_the_early_signals_that_its_new_home_has(growing: World):
+    for number in range(2, 1200):
+        growing.redis.hset(KEYS.followed, f"\nm\n{number}", b"s1 step-%d\nj1" % number)
+    head = growing.redis.hget(KEYS.followed, "\nm").replace(b"1 ", b"1199 ", 1)
+    growing.redis.hset(KEYS.followed, "\nm", head)
+    assert growing.run(steps.signal(NEW, "m", "early", b"j1", 60.0)) == "early"
+    run(growing, move())
+    recorded = growing.redis.hgetall(NEW.followed)
+    assert recorded[b"\nm"] == head + b"\nearly"
+    assert len(growing.run(steps.recorded(NEW, "m")).entries) == 1199
+    assert growing.run(steps.signal(NEW, "m", "early", b"j2", None)) == "before"
+    assert growing.redis.hget(NEW.config, "recorded") == b"1"
+
+
+def test_the_record_of_another_message_with_the_same_id_is_not_replaced(growing: World):
+    growing.redis.hset(NEW.followed, mapping={"\nm": "1 7 1", "\nm\n1": "s1 other\nj1"})
+    run(growing, move())
+    assert [one.name for one in growing.run(steps.recorded(NEW, "m")).entries] == ["other"]
 
 
 def test_the_output_of_an_earlier_message_with_the_same_id_is_not_mixed_with_it(growing: World):

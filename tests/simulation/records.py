@@ -68,7 +68,7 @@ class Records:
             raise Violation(f"step {step} of {message[1]} returns {value!r}, of no call of its function")
 
     def failed(self, message: Message, step: str, *, once: bool) -> None:
-        """A step has failed for good: it was called, or noted as begun, `once` at most, by a run that was broken off."""
+        """A step has failed for good; one that runs `once` at most perhaps as a run was broken off before it."""
         record = self.of(message)
         runs = [run for run in self._world.stories[message].runs[:-1] if run.began >= record.revived_at]
         broken_off = once and any(not run.outcome for run in runs)
@@ -222,10 +222,8 @@ class Records:
             for name, value in fields.items()
             if name.startswith(b"\n") and name.count(b"\n") == 1 and name != b"\n"
         }
-        there, expected = (
-            {identity for _, identity in self._world.there(partition)},
-            {one.lstrip(b"\n") for one in early},
-        )
+        there = {identity for _, identity in self._world.there(partition)}
+        expected = {one.lstrip(b"\n") for one in early}
         for name, value in fields.items():
             if not name.startswith(b"\n") or name.startswith(b"\n\n") or name == b"\n":
                 continue

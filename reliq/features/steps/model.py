@@ -64,11 +64,6 @@ class Link:
     signal: str
 
 
-def link_name(signal: str) -> str:
-    """Return the name of the step that stores the secret of such a link."""
-    return f"link/{signal}/secret"
-
-
 @dataclass(frozen=True, slots=True)
 class Wait:
     name: str
@@ -182,6 +177,11 @@ class Book:
 def group_of(name: str) -> str:
     """Return what is before the last slash: steps of one group are numbered, groups may run beside each other."""
     return name.rpartition("/")[0]
+
+
+def link_name(signal: str) -> str:
+    """Return the name of the step that holds the secret of a link."""
+    return f"link/{signal}/secret"
 
 
 def check_step_name(name: object, what: str = "step") -> str:

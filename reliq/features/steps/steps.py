@@ -1,4 +1,4 @@
-"""The steps of durable handlers.
+"""What durable handlers ask for: steps, sleeps, waits, links.
 
 A handler's call is a generator that yields steps for Redis and calls of the user's functions. Threads and asyncio run
 the same generators: see `_begin`.
@@ -7,9 +7,8 @@ the same generators: see `_begin`.
 import functools
 import inspect
 import secrets
-import threading
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from collections.abc import Callable
+from typing import Any, get_type_hints
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +17,7 @@ from reliq import ops
 from reliq.contract.values import cut
 from reliq.errors import InvalidBody, InvalidMessage, LeaseLost, SignalTimeout, StepsChanged
 from reliq.features.steps import ops as own
+from reliq.features.steps.driving import Call, Doing, driven, driven_async
 from reliq.features.steps.model import (
     TIMED_OUT,
     Book,
@@ -49,19 +49,7 @@ from reliq.runtime.moment import Moment
 
 __all__ = ["DURABLE", "check_said", "recorded_tag", "resting"]
 
-T = TypeVar("T")
-
 LONGEST_ERROR = 1000  #: characters of the error of a failed step
-
-
-class Call(NamedTuple):
-    """A call of a user's function."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-
-Doing = Generator[Steps[Any] | Call, Any, T]
 
 
 class Hand:
@@ -243,57 +231,7 @@ def _begin(consumer: ConsumerSteps, message: Message, asked: Any) -> Any:
     name = link_name(asked.signal) if isinstance(asked, Link) else asked.name
     place = 0 if isinstance(asked, Wait) else hand.book.ask(name)
     doing, run = _DOING[type(asked)](hand, asked, place), consumer.run_report
-    return _driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else _driven(run, hand.book, doing)
-
-
-def _driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
-    turn = book.turn = book.turn or threading.Lock()
-    advance: Callable[[], Any] = functools.partial(next, doing)
-    while True:
-        try:
-            act = advance()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            if isinstance(act, Call):
-                done = _not_async(act, act.function(*act.arguments))
-            else:
-                with turn:
-                    done = run(act)
-            advance = functools.partial(doing.send, done)
-        except BaseException as error:  # noqa: BLE001  the generator raises it, or goes on
-            advance = functools.partial(doing.throw, error)
-
-
-async def _driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
-    import asyncio  # only programs that use it load it
-
-    turn = book.turn = book.turn or asyncio.Lock()
-    advance: Callable[[], Any] = functools.partial(next, doing)
-    while True:
-        try:
-            act = advance()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            if isinstance(act, Call):
-                done = act.function(*act.arguments)
-                done = await done if inspect.isawaitable(done) else done
-            else:
-                async with turn:
-                    done = await run(act)
-            advance = functools.partial(doing.send, done)
-        except BaseException as error:  # noqa: BLE001  a cancellation too
-            advance = functools.partial(doing.throw, error)
-
-
-def _not_async(call: Call, returned: T) -> T:
-    if inspect.iscoroutine(returned):
-        returned.close()
-        raise TypeError(f"step function {call.function!r} is async, and the handler is not: make both async")
-    return returned
+    return driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else driven(run, hand.book, doing)
 
 
 DURABLE = Act((Step, Nap, Wait, Link), _begin)
