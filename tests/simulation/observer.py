@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tests.reference.model import may_move
+from tests.reference.moves import may_move
 from tests.simulation.books import Books
 from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
