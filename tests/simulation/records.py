@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliq.model.keys import owner_of
-from tests.simulation.stories import PARKED, Message, Place, Story, Violation
+from tests.simulation.stories import PARKED, PROCESSING, READY, Message, Place, Story, Violation
 from tests.simulation.world import World
 
 _EARLY = 0.002  #: seconds: clocks count ms
@@ -38,6 +38,7 @@ class Records:
     def __init__(self, world: World) -> None:
         self._world = world
         self._of: dict[Message, Record] = {}
+        self._let_go: list[tuple[Message, Story, str]] = []  #: that rest since the latest step, with their partition
         self._too_late: set[tuple[Message, str]] = set()  #: signals that were given to messages that had ended
 
     def of(self, message: Message) -> Record:
@@ -172,10 +173,24 @@ class Records:
         story.freed = asked is not None and asked[0].endswith("free") and not story.limit_key
         if story.freed:
             story.turn, story.turn_until, story.strayed = 0.0, 0.0, None
+            self._let_go.append((message, story, old.queue))
         if new.state == PARKED:
             self._check_not_deaf(message)
         elif asked is not None and asked[0].startswith("sleep"):
             self.of(message).naps.setdefault(asked[1], (world.clock.now + asked[2], world.clock.now))
+
+    def next_step(self) -> None:
+        """A step of the server begins."""
+        self._let_go.clear()
+
+    def check(self) -> None:
+        """At the end of a step: a key that a message has let go has passed to the next one that waits for it."""
+        where, stories = self._world.where.items(), self._world.stories
+        for message, story, partition in self._let_go:
+            others = [one for other, one in where if one.queue == partition and stories[other].key == story.key != ""]
+            waits = any(one.state == READY and one.line and not one.is_away for one in others)
+            if waits and not any(one.state == PROCESSING or (one.state == READY and not one.line) for one in others):
+                raise Violation(f"{message[1]} has let its key go, and those that wait for it still wait")
 
     def _passed(self, message: Message, act: tuple[str, str, float]) -> bool:
         """Whether an act lets its message rest no more."""
