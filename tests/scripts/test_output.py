@@ -182,6 +182,17 @@ def test_the_output_of_another_message_with_the_same_id_is_not_deleted(world: Wo
     assert read(world, "a") == ("open", [2])
 
 
+def test_no_call_of_a_handler_appends_twice_however_late_or_early_it_comes(held: World):
+    numbers = (1, 2, 1, 5, 2, 3, 5, 3, 4, 4)
+    assert {emit(held, "a", f"#ab.{number}", b"j%d" % number) for number in numbers} == {"ok"}
+    assert read(held, "a")[1] == [1, 2, 5, 3, 4]
+    assert b" #ab.5, " in notes(held)[b"\ta"]
+    assert emit(held, "a", "#cd.1", b"j6") == "ok"
+    assert read(held, "a")[1] == [1, 2, 5, 3, 4, 6]
+    assert emit(held, "a", "#cd.2000", b"j7") == "ok"
+    assert len(notes(held)[b"\ta"]) < 1100
+
+
 def test_output_goes_to_another_partition_once(held: World):
     for number in range(250):
         emit(held, "a", f"{number}", b"j%d" % number)

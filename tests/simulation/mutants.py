@@ -181,7 +181,6 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
 MUTANTS: dict[str, Mutant] = {
     **PARTITION_MUTANTS,
     **DURABLE_MUTANTS,
-    "a record does not go along": lambda: mock.patch.object(bringing, "ALONG", ()),
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
     "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),

@@ -9,6 +9,7 @@ from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
 from tests.simulation.flights import Flights, is_flying
 from tests.simulation.journeys import Journeys
+from tests.simulation.outputs import Outputs
 from tests.simulation.records import Records
 from tests.simulation.runs import Runs
 from tests.simulation.stories import (
@@ -40,6 +41,7 @@ class Observer(World):
         self.runs = Runs(self, self.flights)
         self.books = Books(self)
         self.records = Records(self)
+        self.outputs = Outputs(self)
         self._ends = Ends(self)
         self._journeys = Journeys()
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Fault
@@ -34,9 +35,10 @@ def with_durable(
     sends = [_send(chance, chance.choice(queues), active, message) for _ in range(chance.randint(3, 8))]
     if has_partitions(seed):
         sends += [_keyed(chance, active) for _ in range(chance.randint(2, 5))]
+        sends += _wandering(seed, active)
     else:
         found += _latest(seed, queues[seed // _EACH % len(queues)], active)
-    found += sends
+    found += [_talking(seed, number, send) for number, send in enumerate(sends)]
     for _ in range(chance.randint(2, 10)):
         options: dict[str, Any] = {"which": chance.randrange(1000), "signal": chance.choice(SIGNALS)}
         if chance.random() < 0.2:
@@ -44,6 +46,8 @@ def with_durable(
         found.append(
             Action("signaller", round(chance.uniform(0, active + 2), 3), "signal", chance.choice(queues), options)
         )
+    if seed % 3:  # those that have died by then
+        found.append(Action("signaller", active + 1.5, "purge_dead", queues[seed % len(queues)]))
     workers = [one.name for one in choices if isinstance(one, Actor) and one.kind == "worker"]
     tasks = ["signaller/calls", *(f"{name}/handler" for name in workers * 2)]
     for _ in range(chance.choice((0, 1, 2, 4))):
@@ -64,6 +68,30 @@ def _keyed(chance: random.Random, active: float) -> Action:
     count = chance.choice((1, 2, 4))
     options = {"count": count, "keys": tuple(chance.choices("abcdefgh", k=count)), **_script(chance)}
     return Action(PRODUCER, round(chance.uniform(0, active), 3), "send", QUEUE, options)
+
+
+def _wandering(seed: int, active: float) -> list[Action]:
+    """Return calls with messages that rest again and again, so that their keys move meanwhile, and emit in between."""
+    chance = random.Random(f"the wandering of {seed}")
+    found = []
+    for _ in range(3):
+        script = [("emit", "", 0.01)]
+        for number in range(3):
+            script += [("sleep", f"nap-{number}", chance.choice((0.4, 0.9))), ("emit", "", 0.01)]
+        options = {"count": 4, "keys": tuple(chance.sample("abcdefgh", 4)), "script": tuple(script)}
+        found.append(Action(PRODUCER, round(chance.uniform(0, active - 2), 3), "send", QUEUE, options))
+    return found
+
+
+def _talking(seed: int, number: int, send: Action) -> Action:
+    """Return a call whose handlers emit output between what they do else, in every second one."""
+    chance = random.Random(f"the output of {seed}, {number}")
+    if chance.random() < 0.5:
+        return send
+    acts = list(send.options["script"])
+    for _ in range(chance.choice((1, 2, 3))):
+        acts.insert(chance.randint(0, len(acts)), ("emit", "", chance.choice((0.01, 0.1))))
+    return replace(send, options={**send.options, "script": tuple(acts)})
 
 
 def _latest(seed: int, queue: str, active: float) -> list[Choice]:
