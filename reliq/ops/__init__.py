@@ -152,8 +152,10 @@ from reliq.ops.partitions import (
     take_in,
 )
 from reliq.ops.policy import (
+    begin_change,
     configure,
     dead_to,
+    end_change,
     follows,
     limits,
     max_deliveries,
@@ -161,6 +163,7 @@ from reliq.ops.policy import (
     read_retention,
     resume,
     retention,
+    unfinished_change,
 )
 from reliq.ops.producer import (
     NO_BATCHES,
