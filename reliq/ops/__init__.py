@@ -57,6 +57,7 @@ from reliq.ops.commands import (
     unnoticed,
 )
 from reliq.ops.consumer import (
+    CLAIMS_NEXT,
     NOWHERE,
     Cancelled,
     Claimed,
@@ -92,9 +93,13 @@ from reliq.ops.flow import (
     Reason,
     breaker,
     claim_limited,
+    tally,
     hold,
     hold_key,
+    lead,
+    some_consumers,
     switch_breaker,
+    tally_within,
     wait_for_messages,
     wait_for_slot,
 )
