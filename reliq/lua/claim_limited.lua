@@ -5,13 +5,14 @@
 -- ARGV  lease_ms, limit: number, room: number, consumer, reports: flag, suspect?
 --       limit, room: as for claim
 --       reports: it tells `breaker` how its messages end
---       suspect: a consumer of a full queue, whose number of messages is put right
+--       suspect: a consumer whose number of messages is put right
 -- Returns {'ok' | 'limited' | 'paused' | 'lost', now, reason, wait ms, suspect, element ...}: 'ok' = the queue has no limits any
 --         more. reason: '' | 'rate' | 'concurrency' | 'breaker' | 'held', and why fewer than n were taken, or 'probe': the
 --         one message by which an open breaker is tried. wait: when to ask again; 0 = when there are messages or,
 --         for 'concurrency', when `freed` has an entry.
---         suspect: for the next claim, where the queue is full. {'uncounted', now}: it is not known what consumers hold, since
---         `concurrency` was set; nothing was done, and `tally` counts it
+--         suspect: for the next claim, any consumer; where the queue is full, one that is said to hold messages.
+--         {'uncounted', now}: it is not known what consumers hold, since `concurrency` was set; nothing was done, and `tally`
+--         counts it
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
 -- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow, holders
 -- names of the keys and arguments (tools/generate_scripts.py)
@@ -37,8 +38,9 @@ local policy = redis.call(
   'HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency')
 local bucket = bucket_of(policy[4], policy[5])
 local concurrency = tonumber(policy[6])
-local in_use, known = 0, 0
+local in_use, known, suspect_next = 0, 0, ''
 if concurrency then
+  suspect_next = redis.call('SRANDMEMBER', consumers) or ''
   if suspect_list then redis.call('LLEN', suspect_list) end
   local counted = redis.call('HMGET', slots.holders, COUNTED, TOTAL, consumer)
   if counted[1] ~= '1' then return {'uncounted', now_whole} end
@@ -139,6 +141,8 @@ local free = wait == 0 and not (concurrency and in_use >= concurrency)
 if #taken > 0 and free and (waiter or concurrency) and not is_told and (not others_wait or ready_messages(q) > 0) then
   wake_one(slots)
 end
-local suspect_next = reason == 'concurrency' and #taken == 0 and redis.call('HRANDFIELD', slots.holders) or ''
-if suspect_next == TOTAL or suspect_next == COUNTED then suspect_next = '' end
+if reason == 'concurrency' and #taken == 0 then
+  suspect_next = redis.call('HRANDFIELD', slots.holders) or ''
+  if suspect_next == TOTAL or suspect_next == COUNTED then suspect_next = '' end
+end
 return {'limited', now_whole, reason, math.ceil(wait), suspect_next, unpack(taken)}

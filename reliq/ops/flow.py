@@ -21,7 +21,7 @@ class LimitedClaim(Claimed, frozen=True):
 
     reason: Reason = ""
     wait: float = 0.0  #: seconds until the next claim may bring messages; 0 = when there are some
-    suspect: str = ""  #: for the next claim, where the queue is full
+    suspect: str = ""  #: for the next claim
 
 
 def claim_limited(
@@ -66,8 +66,8 @@ def _read_claim(reply: list[Any]) -> LimitedClaim:
             return LimitedClaim(status.decode(), now, [])
 
 
-def _tally(keys: QueueKeys, members: Sequence[str], counter: str = "", begins: bool = False, ends: bool = False) -> Call:
-    """Return the call that counts what these consumers hold. `counter`: who counts all consumers, in several calls."""
+def _tally(keys: QueueKeys, members: Sequence[str], counter: str, begins: bool, ends: bool) -> Call:
+    """Return the call that counts what these consumers hold. `counter`: who counts all of them; "" = nobody does."""
     return signatures.tally(
         config=keys.config,
         slots=keys.slots,
@@ -86,7 +86,7 @@ def tally(keys: QueueKeys, members: Sequence[str], counter: str, begins: bool, e
 
 def tally_within(keys: QueueKeys, consumer: str) -> Op[int]:
     """Note, inside a Transaction, how many messages are left to a consumer."""
-    return scripted_within(_tally(keys, [consumer]))
+    return scripted_within(_tally(keys, [consumer], "", begins=False, ends=False))
 
 
 def some_consumers(keys: QueueKeys, cursor: int, many: int) -> Op[tuple[int, list[str]]]:

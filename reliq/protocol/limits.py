@@ -23,7 +23,7 @@ class Limits:
         self.probe: bytes | None = None  #: the element by which an open breaker is tried
         self._keys = keys
         self._met = False
-        self.suspect = ""  #: a consumer of a full queue, whose number of messages the next claim puts right
+        self.suspect = ""  #: a consumer whose number of messages the next claim puts right
         self._look = min(_SLOW_LOOK, lease / values.HEARTBEATS_PER_LEASE)
         self.idle = False  #: it has waited and was told of nothing: a claim would bring nothing
         self._look_at = 0.0  #: by time.monotonic(): when to claim although nothing was told

@@ -96,7 +96,6 @@ for one in SLICES:
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.
 UNTOUCHED = {
     ("claim", KEYS.consumers),
-    ("claim_limited", KEYS.consumers),
 }
 
 

@@ -158,6 +158,23 @@ def test_a_full_queue_suspects_a_consumer_and_puts_right_what_is_known_of_it(wor
     assert holders(world) == {"w": 1, "#": 1}
 
 
+def test_what_a_worker_of_an_earlier_version_claims_is_counted_soon(world):
+    """Its claims and settlements write no number: each claim of another worker looks at one consumer."""
+    world.given(messages="x", processing={"old": "a b"}, leases={"w": 1000}, config={"concurrency": 2, "limited": 1})
+    world.redis.sadd(KEYS.consumers, "old")
+    counted(world)
+    suspects = [claim(world, 0).suspect for _ in range(50)]
+    assert {*suspects} == {"old", "w"}
+    assert claim(world, suspect="old").reason == "concurrency"
+    assert holders(world) == {"old": 2, "#": 2}
+    world.redis.delete(KEYS.processing("old"))
+    world.redis.srem(KEYS.consumers, "old")
+    suspects = [claim(world).suspect for _ in range(50)]
+    assert {*suspects} == {"old", ""}
+    assert len(claim(world, suspect="old").elements) == 1
+    assert holders(world) == {"w": 1, "#": 1}
+
+
 def test_a_free_slot_is_told_to_those_who_wait_for_one(world):
     world.given(messages="c b a", leases={"w": 1000}, config={"concurrency": 3, "limited": 1})
     counted(world)

@@ -1,6 +1,7 @@
 """Consumers that wait for a slot of `concurrency`, or for messages within limits: they are told, and do not ask."""
 
 import contextlib
+import functools
 import threading
 from collections import Counter
 
@@ -26,7 +27,7 @@ def queue(url):
 def asked(monkeypatch):
     """Consumers claim only when they are told to; how often each has claimed."""
     monkeypatch.setattr(limits, "_SLOW_LOOK", NEVER)
-    counts = Counter()
+    counts = Counter[str]()
     original = claimant.Claimant._limited_op
 
     def counted(self, *arguments):
@@ -61,6 +62,14 @@ def waiting(queue):
 
         yield start
         over.set()
+
+
+def _has(got, count):
+    return len(got) == count
+
+
+def _are_blocked(client, for_messages, to_be_told):
+    return (blocked(client, "blmove"), blocked(client, "blpop")) == (for_messages, to_be_told)
 
 
 def blocked(client, command):
@@ -101,12 +110,12 @@ def test_those_that_wait_for_a_slot_ask_nothing(queue, client, waiting, asked):
 def test_a_message_wakes_one_consumer_of_a_queue_with_limits(queue, client, waiting, asked):
     queue.configure(rate="1000/s")
     got = waiting(8)
-    eventually(lambda: (blocked(client, "blmove"), blocked(client, "blpop")) == (1, 7))
+    eventually(lambda: _are_blocked(client, 1, 7))
     for number in range(3):
         before = asked.total()
         queue.send(number)
-        eventually(lambda number=number: len(got) == number + 1)
-        eventually(lambda number=number: blocked(client, "blmove") == 1 and blocked(client, "blpop") == 6 - number)
+        eventually(functools.partial(_has, got, number + 1))
+        eventually(functools.partial(_are_blocked, client, 1, 6 - number))
         assert asked.total() - before < 8  # that one, its follower, and those whose two seconds were over
 
 

@@ -132,14 +132,19 @@ local function finish_flights(q, early, landed, counter)
   redis.call('HINCRBY', q.counters, counter, #elements)
 end
 
--- Make messages ready again, in this order. Each is {element, turn}.
+-- Make messages ready again, in this order: first all that are of the key of the first one. Those without a key come before
+-- all that were not received. Each is {element, turn}.
 local function make_visible(q, early, landed)
   if #landed == 0 then return end
+  local groups, turns, first = {}, {}, {}
   for _, one in ipairs(landed) do
     local element, turn = unpack(one)
     local group = ordering_key_of(element)
     note(q, 'returned', element)
-    if not group then
+    if not (group_of(element) or priority_of(element) or is_member(q, element)) then
+      track_ready(q, element)
+      first[#first + 1] = element
+    elseif not group then
       place(q, element)
     else
       if is_away(q, group, element) then
@@ -148,8 +153,13 @@ local function make_visible(q, early, landed)
         redis.call('ZADD', q.waiting, 0, group .. turn .. element)
         track(q, element, group .. turn)
       end
-      leave_flight(q, early, group, turn)
+      if not turns[group] then groups[#groups + 1], turns[group] = group, {} end
+      table.insert(turns[group], turn)
     end
+  end
+  for at = #first, 1, -1 do redis.call('RPUSH', q.messages, first[at]) end
+  for _, group in ipairs(groups) do
+    for _, turn in ipairs(turns[group]) do leave_flight(q, early, group, turn) end
   end
   redis.call('HINCRBY', q.counters, 'returned', #landed)
 end
