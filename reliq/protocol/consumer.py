@@ -212,7 +212,7 @@ class ConsumerSteps:
     @property
     def rests(self) -> bool:
         """Whether there is nothing to do until the key `awaited` exists."""
-        busy = self._paused or self._gone or self.arrivals.messages or self.limits.resting
+        busy = self._paused or self._gone or self.arrivals.messages or self.limits.resting or self.limits.looks
         return self._state is State.REGISTERED and not busy
 
     @property

@@ -12,7 +12,7 @@ from reliq.ops import LimitedClaim, Sleep, Steps
 _ASK_AGAIN = {"rate": 5.0, "breaker": 1.0, "held": 1.0}
 _SLOW_LOOK = 10.0  #: seconds after which a consumer that was told of nothing claims; at most a third of its lease
 COUNTING: Final = 0.1  #: seconds until the next claim while another consumer counts what all of them hold
-_AT_ONCE = 500  #: consumers counted in one call
+_AT_ONCE = 200  #: consumers counted in one call
 
 
 class Limits:
@@ -73,6 +73,11 @@ class Limits:
     def full(self) -> bool:
         """Whether the queue has as many messages in processing as it may have."""
         return self._reason == "concurrency"
+
+    @property
+    def looks(self) -> bool:
+        """Whether to claim although nothing was told: who had the slot may have ended without a word."""
+        return self.full and time.monotonic() >= self._look_at
 
     @property
     def resting(self) -> bool:
