@@ -57,6 +57,7 @@ from reliq.ops.commands import (
     unnoticed,
 )
 from reliq.ops.consumer import (
+    CLAIMS_NEXT,
     NOWHERE,
     Cancelled,
     Claimed,
@@ -94,7 +95,11 @@ from reliq.ops.flow import (
     claim_limited,
     hold,
     hold_key,
+    lead,
+    some_consumers,
     switch_breaker,
+    tally,
+    tally_within,
     wait_for_messages,
     wait_for_slot,
 )

@@ -16,6 +16,8 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
         changes.append(Op(("HSET", keys.config, *(part for pair in to_set.items() for part in pair))))
     if to_reset:
         changes.append(Op(("HDEL", keys.config, *to_reset)))
+    if Config.CONCURRENCY in {*to_set, *to_reset}:
+        changes.append(Op(("UNLINK", keys.holders)))  # last: what consumers hold is counted anew
     return changes
 
 

@@ -66,6 +66,8 @@ class Flow:
     BREAKER_SINCE: Final = "breaker_since"  #: when the counting of runs began
     BREAKER_PASSED: Final = "breaker_passed"
     BREAKER_FAILED: Final = "breaker_failed"
+    WAITER: Final = "waiter"  #: the consumer that waits for messages; the others wait for `freed`
+    WAITER_UNTIL: Final = "waiter_until"
 
 
 Counter = counter_names.Counter  #: `counters` of a queue
