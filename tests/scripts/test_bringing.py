@@ -21,7 +21,7 @@ from reliq.ops.held import Hold
 from reliq.protocol.bringing import send_strays
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import share_again
+from reliq.protocol.sharing import share_again
 from tests.support.state import HOUR, KEYS, World, element, keyed
 
 NEW = QueueKeys("q@partition.1")

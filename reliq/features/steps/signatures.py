@@ -16,6 +16,7 @@ def park(
     waits: str,
     lease: str,
     processing: str,
+    slots: Sequence[str],
     id: Argument,
     name: Argument,
     position: Argument,
@@ -28,7 +29,7 @@ def park(
 ) -> Call:
     return (
         "steps/park",
-        (*places, parked, waits, lease, processing),
+        (*places, parked, waits, lease, processing, *slots),
         (id, name, position, sent, signal, timeout, again, int(frees), int(uncounted)),
     )
 
@@ -87,6 +88,7 @@ def sleep(
     index: str,
     lease: str,
     processing: str,
+    slots: Sequence[str],
     id: Argument,
     name: Argument,
     position: Argument,
@@ -102,7 +104,7 @@ def sleep(
 ) -> Call:
     return (
         "steps/sleep",
-        (*places, delayed, index, lease, processing),
+        (*places, delayed, index, lease, processing, *slots),
         (id, name, position, sent, nonce, number, entry, delay, again, counter, int(frees), int(uncounted)),
     )
 
