@@ -71,6 +71,8 @@ class Records:
     def failed(self, message: Message, step: str, *, once: bool) -> None:
         """A step has failed for good; one that runs `once` at most perhaps as a run was broken off before it."""
         record = self.of(message)
+        if step in record.stored:
+            raise Violation(f"step {step} of {message[1]} has failed after its result was given to a handler")
         runs = [run for run in self._world.stories[message].runs[:-1] if run.began >= record.revived_at]
         broken_off = once and any(not run.outcome for run in runs)
         if step not in record.began and not broken_off and not self._world.restarted:

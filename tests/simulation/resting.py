@@ -54,7 +54,17 @@ def with_durable(
         what = chance.choice(_FAULTS)
         seconds = round(chance.uniform(0.2, 4.0), 3) if what == "late" or what.startswith("paused") else 0.0
         found.append(Fault(chance.choice(tasks), chance.randint(1, 25), what, seconds))
-    return found
+    return found + _late(seed, workers)
+
+
+def _late(seed: int, workers: Sequence[str]) -> list[Choice]:
+    """Return calls of handlers that arrive after those that repeat them, and after what the handlers do next."""
+    chance = random.Random(f"the late calls of {seed}")
+    count = 3 if chance.random() < 0.4 else 0
+    return [
+        Fault(f"{chance.choice(workers)}/handler", chance.randint(1, 15), "late", round(chance.uniform(0.32, 0.9), 3))
+        for _ in range(count)
+    ]
 
 
 def _send(chance: random.Random, queue: str, active: float, message: Any) -> Action:
