@@ -6,10 +6,11 @@ from typing import Any
 from unittest import mock
 
 from reliq import ops
-from reliq.features.steps import model
+from reliq.features.output import steps as output
+from reliq.features.steps import model, moving
 from reliq.features.steps import ops as own
 from reliq.features.steps import steps as durable
-from reliq.protocol import bringing, features, resizing
+from reliq.protocol import bringing, resizing
 from tests.simulation.changed import Mutant, script
 
 #: Changes of scripts: a pattern, and what takes its place.
@@ -48,8 +49,8 @@ _record = durable.Hand.record
 DURABLE_MUTANTS: dict[str, Mutant] = {
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a step at most once is not noted before": lambda: mock.patch.object(durable.Hand, "record", _without_beginning),
-    "output does not go along": lambda: mock.patch.object(bringing, "ALONG", (features.RECORDS,)),
-    "a record does not go along": lambda: mock.patch.object(bringing, "ALONG", (features.OUTPUT,)),
+    "output does not go along": lambda: mock.patch.object(bringing, "ALONG", (moving.ALONG,)),
+    "a record does not go along": lambda: mock.patch.object(bringing, "ALONG", (output.ALONG,)),
     "a new partition has no early signals": lambda: mock.patch.object(resizing, "EARLY", ()),
     "a record is never read": lambda: mock.patch.object(model.Book, "read"),
     "a message that rests has failed": lambda: mock.patch.object(

@@ -30,7 +30,8 @@ class Outputs:
             for chunks in streams:
                 if chunks != sorted(set(chunks)):
                     raise Violation(f"the output of {identity} is {chunks}: doubled, or of a run that was followed")
-            missing = set(answered).difference(max(streams, key=len))
+            longest: list[Chunk] = max(streams, key=len)
+            missing = set(answered).difference(longest)
             handled = any(run.outcome == "ack" for run in story.runs)
             if missing and (handled or not story.gone):
                 raise Violation(f"chunks of {identity} are lost: {sorted(missing)}, there is {streams}")
