@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from reliq.spark import register
 
@@ -33,10 +33,14 @@ def batch(url: str, rows: int) -> None:
 
 
 def stream(url: str, folder: str) -> None:
-    """Read the queue in micro-batches of 20, each into a file of its own, until it is empty."""
+    """Read the queue in micro-batches of 20, each into a file of its own, until it is empty.
+
+    The file has of each row the task that has read it, and its number.
+    """
 
     def write(df, number: int) -> None:
-        rows = [json.loads(row.value)["order"] for row in df.select("value").collect()]
+        found = df.select(functions.spark_partition_id().alias("task"), "value").collect()
+        rows = [[row.task, json.loads(row.value)["order"]] for row in found]
         hidden = Path(folder) / f".{number}"
         hidden.write_text(json.dumps(rows))
         hidden.rename(Path(folder) / f"{number}.json")

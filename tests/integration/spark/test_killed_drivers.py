@@ -13,6 +13,7 @@ import pytest
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
 from reliq.transport.store import Store
 from tests.integration.spark import driver
 from tests.support.turns import Monitor
@@ -96,17 +97,25 @@ def test_a_driver_killed_while_it_commits(app, url):
     assert visible(app.queue("orders")) == list(range(ROWS)), "the job run again adds nothing"
 
 
-def test_a_stream_of_fifty_batches_killed_ten_times(app, url, tmp_path):
-    orders = app.queue("orders")
-    orders.send_many([{"order": number} for number in range(1000)])
-    for kill in range(10):
-        files = 5 * kill + 2
+@pytest.mark.parametrize(("batches", "kills", "keys"), [(50, 10, 0), (16, 4, 3)])
+def test_a_stream_killed_again_and_again(app, url, tmp_path, batches, kills, keys):
+    """Of few keys too, whose messages come in order."""
+    orders, count = app.queue("orders"), 20 * batches
+    orders.send_many(
+        [NewMessage({"order": number}, key=f"k{number % keys}" if keys else None) for number in range(count)]
+    )
+    for kill in range(kills):
+        files = batches // kills * kill + 2
         process = start("stream", url, str(tmp_path))
         assert kill_when(process, lambda: len(list(tmp_path.glob("*.json"))) >= files)  # noqa: B023  called at once
         Monitor(Store(url)).scan()
     assert start("stream", url, str(tmp_path)).wait(timeout=300) == 0
-    written = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert len(written) == 50
-    assert sorted(number for numbers in written for number in numbers) == list(range(1000))
+    assert len(list(tmp_path.glob("*.json"))) == batches
+    written = [json.loads((tmp_path / f"{batch}.json").read_text()) for batch in range(batches)]
+    assert sorted(number for rows in written for _, number in rows) == list(range(count))
+    for key in range(keys):
+        runs = [[(task, number) for task, number in rows if number % keys == key] for rows in written]
+        assert [number for run in runs for _, number in run] == list(range(key, count, keys))
+        assert all(len({task for task, _ in run}) <= 1 for run in runs)
     stats = orders.stats()
-    assert (stats.ready, stats.processing, stats.dead, stats.counters["acked"]) == (0, 0, 0, 1000)
+    assert (stats.ready, stats.processing, stats.dead, stats.counters["acked"]) == (0, 0, 0, count)
