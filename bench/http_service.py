@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import uvicorn
@@ -149,7 +150,14 @@ async def lease_and_settle(port: int, seconds: float) -> dict:
     return {"lease_and_settle_messages_per_second": round(done / (time.perf_counter() - started))}
 
 
-async def polls(port: int) -> dict:
+def resident(pid: int) -> float:
+    """Return the resident memory of a process, in MB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+async def polls(port: int, pid: int) -> dict:
+    before = resident(pid)
     waiting = [await Connection().open(port) for _ in range(POLLS)]
     for connection in waiting:
         connection.send("/v1/queues/idle/leases", b'{"wait":30}')
@@ -164,7 +172,13 @@ async def polls(port: int) -> dict:
         await connection.post(f"/v1/queues/acked/leases/{given['lease']}/settle", ids)
         took.append((time.perf_counter() - started) * 1000)
     took.sort()
-    return {"waiting_polls": POLLS, "ack_p50_ms": round(took[250], 2), "ack_p99_ms": round(took[495], 2)}
+    return {
+        "waiting_polls": POLLS,
+        "megabytes_before_the_polls": round(before, 1),
+        "megabytes_with_them": round(resident(pid), 1),
+        "ack_p50_ms": round(took[250], 2),
+        "ack_p99_ms": round(took[495], 2),
+    }
 
 
 # --- putting it together ---------------------------------------------------------------------------------------------
@@ -191,13 +205,13 @@ async def ready(port: int) -> None:
     raise SystemExit(f"nothing listens on port {port}")
 
 
-async def measure(service: int, bare: int, seconds: float) -> dict:
+async def measure(service: int, pid: int, bare: int, seconds: float) -> dict:
     await ready(service)
     await ready(bare)
     figures = await single(service, bare, seconds)
     figures |= await batch(service)
     figures |= await lease_and_settle(service, seconds / 2)
-    return figures | await polls(service)
+    return figures | await polls(service, pid)
 
 
 def main() -> None:
@@ -212,10 +226,10 @@ def main() -> None:
     ports = free_port(), free_port()
     with (
         EmbeddedRedis() as server,
-        process("-m", "reliq", "api", "--no-auth", "--url", server.url, "--port", str(ports[0]), "--quiet"),
+        process("-m", "reliq", "api", "--no-auth", "--url", server.url, "--port", str(ports[0]), "--quiet") as child,
         process(__file__, "--bare", server.url, str(ports[1])),
     ):
-        figures = uvloop.run(measure(*ports, options.seconds))
+        figures = uvloop.run(measure(ports[0], child.pid, ports[1], options.seconds))
     if options.json:
         print(json.dumps(figures))
         return

@@ -4,12 +4,21 @@
 message body: redis-py's own exceptions do, so `reliq.transport.errors` translates them.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class ReliqError(Exception):
     """Base class of all errors that reliq raises itself."""
 
-    sent: tuple[str, ...] = ()  #: for a send_many that failed half way: the ids enqueued before the failure
+    #: For a send_many that failed half way: the ids of the messages that were enqueued, by position in the call.
+    enqueued: Mapping[int, str] = MappingProxyType({})
     node = ""  #: host:port of the node of a Redis Cluster that did not answer, if it is known
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The ids of `enqueued`."""
+        return tuple(self.enqueued.values())
 
 
 class InvalidName(ReliqError, ValueError):

@@ -25,6 +25,7 @@ REPLACEMENTS = tuple(
         (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
         (r"\bAwaitable\[None\]", "None"),
         (r"\bAwaitable, ", ""),
+        (r"\bAsyncIterator\b", "Iterator"),
         (r"\bAioStore\b", "Store"),
         (r"\breliq\.transport\.aiostore\b", "reliq.transport.store"),
         (r"\bfrom reliq\.aio\.", "from reliq.client."),

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 import reliq
 from reliq import aio
+from reliq.features.output.waiting import Streams
 from reliq.features.results.waiting import Results
 from reliq.features.topics.http import Publishing
 from reliq.observability.histograms import Measurements
@@ -36,7 +37,7 @@ _DESCRIPTION = (
 )
 
 #: What features have for clients that wait; one of each, by its class, is in `app.state.listeners`.
-LISTENERS: tuple[type[Listener], ...] = (Results,)
+LISTENERS: tuple[type[Listener], ...] = (Results, Streams)
 
 
 class Service(Publishing, aio.Reliq):

@@ -95,7 +95,7 @@ def api(options: argparse.Namespace) -> int:
         log.warning("%s; the service starts without it", error)
     else:
         if not keys and (existed or not options.no_auth):
-            log.warning("every request is answered 401: %s", NO_KEY)
+            log.warning("the service answers every request with 401: %s", NO_KEY)
         elif not keys:
             log.info("--no-auth: every program on this machine has all rights, until there is an API key")
     with contextlib.ExitStack() as served:

@@ -102,11 +102,13 @@ def invalid(name: str, reason: str = "") -> SqsError:
 def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
     """Return the attributes that a caller may set, each with a possible value; raises SqsError.
 
-    A name may have blanks around it, which some programs send.
+    A name may have blanks around it, and a flag capitals, which some programs send.
     """
     found = {}
     for name, value in ((name.strip(), value) for name, value in given.items()):
         kind = ATTRIBUTES.get(name)
+        if isinstance(kind, Word) and kind.words is _FLAG:
+            value = value.lower()
         if kind is not None and name in _OF_THROUGHPUT and not fifo:
             raise SqsError("InvalidAttributeName", f"You can specify the {name} only when FifoQueue is set to true.")
         if kind is None or (name in OF_FIFO and not fifo):
@@ -114,8 +116,10 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
         if not kind.accepts(value) and not (value == "" and name in REMOVABLE):
             raise invalid(name)
         found[name] = value
-    if found.get("KmsMasterKeyId") and found.get("SqsManagedSseEnabled") == "true":
-        raise SqsError("InvalidAttributeValue", _BOTH_KINDS_OF_ENCRYPTION)
+    if found.get("KmsMasterKeyId"):
+        if found.get("SqsManagedSseEnabled") == "true":
+            raise SqsError("InvalidAttributeName", _BOTH_KINDS_OF_ENCRYPTION)
+        found["SqsManagedSseEnabled"] = "false"
     return found
 
 
@@ -130,9 +134,7 @@ def check_together(attributes: Mapping[str, str]) -> None:
 
 
 def replaced_by(wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the attributes of one kind of encryption that those of the other kind replace."""
-    if wanted.get("KmsMasterKeyId"):
-        return ("SqsManagedSseEnabled",)
+    """Return the attributes of encryption by KMS if that of SQS itself replaces them."""
     return ("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds") if wanted.get("SqsManagedSseEnabled") == "true" else ()
 
 
@@ -145,7 +147,8 @@ def described(attributes: Mapping[str, str], fifo: bool) -> dict[str, str]:
     }
     if "KmsMasterKeyId" in found:
         found.setdefault("KmsDataKeyReusePeriodSeconds", "300")
-        found["SqsManagedSseEnabled"] = "false"
+    else:
+        found.pop("KmsDataKeyReusePeriodSeconds", None)
     return found
 
 

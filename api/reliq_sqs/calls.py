@@ -47,7 +47,7 @@ class Call:
         return self.endpoint.registry
 
     def url(self, place: Place) -> str:
-        return f"{self.base_url}/{self.registry.names.account}/{place.name}"
+        return self.registry.names.url(self.base_url, place)
 
     async def queue(self) -> Known:
         """Return the queue that the request is about; raises SqsError."""

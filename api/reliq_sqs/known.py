@@ -11,6 +11,8 @@ from reliq_sqs.redrive import Redrive
 ATTRIBUTE, TAG = "attribute ", "tag "  #: what the fields of the hash begin with
 CREATED, MODIFIED, PURGED = "created", "modified", "purged"  #: other fields: seconds since the epoch
 FAIR = "fair"  #: exists after a message with a group was sent to a standard queue
+SCOPE = "scope"  #: after a change of DeduplicationScope: until when the former one holds, and what it is
+_SCOPE_CHANGES_IN = 60  #: seconds, which AWS takes for a change of attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,17 @@ class Known:
     wait: int = 0
     largest: int = 1_048_576
     by_content: bool = False  #: whether a message without a deduplication id has that of its body
-    by_group: bool = False  #: whether deduplication ids are of their group
+    scope: str = "queue"  #: of deduplication ids: queue, or messageGroup
+    scope_before: str = "queue"
+    scope_from: int = 0  #: when this scope begins to hold
 
     @property
     def fifo(self) -> bool:
         return self.place.fifo
+
+    def deduplicates_by_group(self, now: float) -> bool:
+        """Whether deduplication ids are of their group, at a time in seconds since the epoch."""
+        return (self.scope if now >= self.scope_from else self.scope_before) == "messageGroup"
 
     def described(self) -> dict[str, str]:
         """Return the attributes as a caller sees them, without counts."""
@@ -57,6 +65,7 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
     def number(name: str) -> int:
         return int(attributes.get(name) or ATTRIBUTES[name].default or 0)
 
+    scope_from, _, scope_before = record.get(SCOPE, "0 queue").partition(" ")
     return Known(
         place,
         names.arn(place),
@@ -75,5 +84,15 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
         wait=number("ReceiveMessageWaitTimeSeconds"),
         largest=number("MaximumMessageSize"),
         by_content=attributes.get("ContentBasedDeduplication") == "true",
-        by_group=attributes.get("DeduplicationScope") == "messageGroup",
+        scope=attributes.get("DeduplicationScope", "queue"),
+        scope_before=scope_before,
+        scope_from=int(scope_from),
     )
+
+
+def scope_from(now: Known, wanted: Mapping[str, str], seconds: int) -> dict[str, str]:
+    """Return the field that delays a change of the scope of deduplication, if there is one."""
+    if wanted.get("DeduplicationScope", now.scope) == now.scope:
+        return {}
+    holds = "messageGroup" if now.deduplicates_by_group(seconds) else "queue"
+    return {SCOPE: f"{seconds + _SCOPE_CHANGES_IN} {holds}"}

@@ -12,9 +12,10 @@ Attributes = dict[str, Attribute]
 
 _MOST = 10
 _LONGEST = 256
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_NAME = re.compile(r"[\w.-]+")  #: letters of all languages, which the documentation of AWS does not say
 _RESERVED = ("aws.", "amazon.")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_ALL = frozenset(("All", "*", ".*"))
 _STRING, _BINARY = b"\x01", b"\x02"  #: how a value is carried, in the digest
 TRACE = "AWSTraceHeader"
 
@@ -129,7 +130,7 @@ def chosen(attributes: Mapping[str, Attribute], names: Iterable[str]) -> Attribu
     names = list(names)
     if not names or not attributes:
         return {}
-    if "All" in names or ".*" in names:
+    if not _ALL.isdisjoint(names):
         return dict(attributes)
     exact = set(names)
     beginnings = tuple(one.removesuffix(".*") for one in names if one.endswith(".*"))

@@ -60,40 +60,40 @@ class Action:
 @cache
 def actions() -> dict[str, Action]:
     """Return all actions by name."""
-    document = Loader().load_service_model("sqs", "service-2")
-    made: dict[str, Shape] = {}
     nothing = Shape("Nothing", "structure")
-
-    def shape(name: str) -> Shape:
-        if name not in made:
-            made[name] = one = Shape(name, document["shapes"][name]["type"])
-            _fill(one, document["shapes"][name], shape)
-        return made[name]
-
     found = {}
-    for name, told in document["operations"].items():
-        takes = shape(told["input"]["shape"]) if "input" in told else nothing
-        found[name] = Action(name, takes, shape(told["output"]["shape"]) if "output" in told else None)
+    for name, told in _document()["operations"].items():
+        takes = shapes()[told["input"]["shape"]] if "input" in told else nothing
+        found[name] = Action(name, takes, shapes()[told["output"]["shape"]] if "output" in told else None)
     return found
 
 
-def _fill(one: Shape, told: dict[str, Any], shape: Any) -> None:
-    one.members = {name: shape(member["shape"]) for name, member in told.get("members", {}).items()}
-    one.required = tuple(told.get("required", ()))
-    if one.kind == "list":
-        one.member = shape(told["member"]["shape"])
-    elif one.kind == "map":
-        one.member = shape(told["value"]["shape"])
+@cache
+def shapes() -> dict[str, Shape]:
+    """Return all shapes by name."""
+    told = _document()["shapes"]
+    made = {name: Shape(name, one["type"]) for name, one in told.items()}
+    for name, one in told.items():
+        shape = made[name]
+        shape.members = {called: made[member["shape"]] for called, member in one.get("members", {}).items()}
+        shape.required = tuple(one.get("required", ()))
+        if shape.kind in ("list", "map"):
+            shape.member = made[one["member" if shape.kind == "list" else "value"]["shape"]]
+    return made
 
 
 @cache
 def words(shape: str) -> frozenset[str]:
     """Return the values that a shape of words has, such as QueueAttributeName."""
-    return frozenset(Loader().load_service_model("sqs", "service-2")["shapes"][shape]["enum"])
+    return frozenset(_document()["shapes"][shape]["enum"])
 
 
 @cache
 def modelled_errors() -> frozenset[str]:
     """Return the names of all errors of the model."""
-    shapes = Loader().load_service_model("sqs", "service-2")["shapes"]
-    return frozenset(name for name, told in shapes.items() if told.get("exception"))
+    return frozenset(name for name, told in _document()["shapes"].items() if told.get("exception"))
+
+
+@cache
+def _document() -> Any:
+    return Loader().load_service_model("sqs", "service-2")

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from reliq.model.keys import instance_of, is_name, logical_name
 from reliq_sqs.errors import SqsError, invalid_parameter, no_queue
 
 FIFO = ".fifo"
@@ -60,18 +59,25 @@ class Names:
     def of_url(self, url: str, region: str) -> Place:
         """Return the queue of a URL, of a path such as `/queue/NAME`, or of a bare name; raises SqsError.
 
-        The region is that of the request: a URL does not tell it.
+        `region` is that of the request, for a URL that does not tell it.
         """
         try:
-            path = urlsplit(url).path if "://" in url else url
+            host, path = urlsplit(url)[1:3] if "://" in url else ("", url)
         except ValueError:
-            path = ""
-        name = unquote(path.rstrip("/").rpartition("/")[2])
+            host = path = ""
+        *parents, name = map(unquote, path.strip("/").split("/"))
         if not url:
             raise SqsError("InvalidAddress", "The address  is not valid for this endpoint.")
         if _KNOWN.fullmatch(name) is None:
             raise no_queue()
-        return Place(region, name)
+        if len(parents) == 3 and parents[0] == "queue" and known_region(parents[1]):
+            return Place(parents[1], name)
+        of_host = region_of_host(host)
+        return Place(of_host if known_region(of_host) else region, name)
+
+    def url(self, base: str, place: Place) -> str:
+        """Return the URL of a queue. It does not tell the region: that is the one of the request."""
+        return f"{base}/{self.account}/{place.name}"
 
     def queue(self, place: Place) -> str:
         """Return the name of reliq's queue."""
@@ -84,7 +90,7 @@ class Names:
         if (region and _REGION.fullmatch(region) is None) or region == self.region:
             return None
         name = name.removeprefix(_PREFIX) if name.startswith((_PREFIX + "-", _PREFIX + "_")) else name
-        if _KNOWN.fullmatch(name) is None or queue != logical_name(queue) or instance_of(queue) is not None:
+        if _KNOWN.fullmatch(name) is None:
             return None
         return Place(region or self.region, name)
 
@@ -101,8 +107,3 @@ def region_of_host(host: str) -> str:
     if first == "sqs":
         return second
     return first if second == "queue" else ""
-
-
-def valid(queue: str) -> bool:
-    """Whether reliq can have a queue of this name."""
-    return is_name(queue)

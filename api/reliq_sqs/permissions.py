@@ -58,7 +58,7 @@ async def remove_permission(call: Call) -> Result:
         policy = _policy(now)
         kept = [one for one in policy["Statement"] if one.get("Sid") != label]
         if len(kept) == len(policy["Statement"]):
-            raise invalid_value(label, "Label", "can't find label on existing policy.")
+            raise invalid_value(label, "Label", f"can't find label{' on existing policy' if kept else ''}.")
         modified = {MODIFIED: str(int(time.time()))}
         return ({_POLICY: json.dumps({**policy, "Statement": kept}), **modified}, []) if kept else (modified, [_POLICY])
 
@@ -94,7 +94,7 @@ def _policy(queue: Known) -> dict[str, Any]:
     text = queue.attributes.get("Policy")
     policy = read_json(text) if text else None
     if not isinstance(policy, dict):
-        policy = {"Version": "2012-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
+        policy = {"Version": "2008-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
     statements = policy.get("Statement", [])
     if not isinstance(statements, list):
         statements = [statements]

@@ -21,7 +21,7 @@ async def create_queue(call: Call) -> Result:
     """Make a queue; one that is there with the same attributes is returned."""
     place = Place(call.region, call.given["QueueName"])
     wanted = {name.strip(): value for name, value in call.given.get("Attributes", {}).items()}
-    fifo = wanted.get("FifoQueue") == "true"
+    fifo = wanted.get("FifoQueue", "").lower() == "true"
     names.check_new(place.name, fifo)
     call.allow(place)
     wanted = attributes.checked(wanted, fifo)
@@ -156,7 +156,9 @@ async def set_queue_attributes(call: Call) -> Result:
     def edit(now: Known) -> tuple[dict[str, str], list[str]]:
         attributes.check_together({**now.attributes, **wanted})
         others = [ATTRIBUTE + name for name in attributes.replaced_by(wanted)]
-        return {**to_set, MODIFIED: str(int(time.time()))}, [*to_remove, *others]
+        modified = int(time.time())
+        scope = known.scope_from(now, wanted, modified)
+        return {**to_set, **scope, MODIFIED: str(modified)}, [*to_remove, *others]
 
     await _apply(call, await call.registry.change(queue, edit))
     return {}

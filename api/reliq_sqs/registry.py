@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from reliq import aio
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, is_name
 from reliq.ops import Steps, Transaction, Watch, announce, is_queue, one, server_time
 from reliq.ops import sqs as ops
 from reliq.protocol.deletion import delete
@@ -13,7 +13,7 @@ from reliq_sqs import known
 from reliq_sqs.errors import SqsError, no_queue
 from reliq_sqs.ids import Ids
 from reliq_sqs.known import ATTRIBUTE, CREATED, MODIFIED, Known
-from reliq_sqs.names import Names, Place, valid
+from reliq_sqs.names import Names, Place
 
 _REMEMBERED = 1.0  #: seconds for which a process uses what it has read; AWS takes up to 60 for a change of attributes
 _REMEMBERED_MOST = 10_000
@@ -50,7 +50,7 @@ class Registry:
     async def look(self, place: Place) -> Known | None:
         """Return a queue as it is now."""
         name = self.names.queue(place)
-        if not valid(name):
+        if not is_name(name):
             return None
         asked = self.ids.now()
         record, now = await self._app.store.run(_read(name))

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ WINDOW = 300.0  #: seconds for which FIFO queues know deduplication ids
 _LONGEST_DELAY = 900
 _TOKEN = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
+_TOO_LARGE = "One or more parameters are invalid. Reason: Message must be shorter than {} bytes."
+_ENTRY_TOO_LARGE = _TOO_LARGE.replace("are invalid", "cannot be validated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ async def send_message_batch(call: Call) -> Result:
         )
     if queue.fifo:
         for one in entries:
+            if "MessageGroupId" not in one:
+                raise invalid_parameter(missing("MessageGroupId").message)
             _check_fifo(queue, one)
     outcome = batches.Outcome()
     accepted: list[tuple[str, Checked]] = []
     for entry in entries:
         try:
-            accepted.append((entry["Id"], _checked(call, queue, entry)))
+            accepted.append((entry["Id"], _checked(call, queue, entry, _ENTRY_TOO_LARGE)))
         except SqsError as error:
             outcome.fail(entry["Id"], error)
     if accepted:
@@ -66,7 +71,7 @@ def _size(entry: Parameters) -> int:
     return len(body.encode(errors="surrogatepass")) + message_attributes.size(entry.get("MessageAttributes", {}))
 
 
-def _checked(call: Call, queue: Known, given: Parameters) -> Checked:
+def _checked(call: Call, queue: Known, given: Parameters, too_large: str = _TOO_LARGE) -> Checked:
     text: str = given["MessageBody"]
     if not text:
         raise missing("MessageBody")
@@ -75,9 +80,7 @@ def _checked(call: Call, queue: Known, given: Parameters) -> Checked:
     system = message_attributes.checked_system(given.get("MessageSystemAttributes", {}))
     body = text.encode()
     if len(body) + message_attributes.size(attributes) > queue.largest:
-        raise invalid_parameter(
-            f"One or more parameters are invalid. Reason: Message must be shorter than {queue.largest} bytes."
-        )
+        raise invalid_parameter(too_large.format(queue.largest))
     options = _options(call.registry.ids, queue, given, body)
     trace = system[message_attributes.TRACE]["StringValue"] if system else call.trace
     content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
@@ -104,11 +107,11 @@ def _options(ids: Ids, queue: Known, given: Parameters, body: bytes) -> dict[str
             raise invalid_value(delay, "DelaySeconds", _NOT_FOR_THIS)
         options["key"] = group
         scoped = dedup or hashlib.sha256(body).hexdigest()
-        options["dedup_key"] = f"{group} {scoped}" if queue.by_group else scoped
+        options["dedup_key"] = f"{group} {scoped}" if queue.deduplicates_by_group(time.time()) else scoped
         options["window"] = WINDOW
         delay = None
     elif dedup is not None:
-        raise invalid_value(dedup, "MessageDeduplicationId", _NOT_FOR_THIS.replace("include", "includes a"))
+        raise invalid_value(dedup, "MessageDeduplicationId", _NOT_FOR_THIS)
     elif group is not None:
         _check_token("MessageGroupId", group)
         options["limit_key"] = group

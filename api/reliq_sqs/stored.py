@@ -55,7 +55,7 @@ def written(body: bytes, content: Content) -> tuple[bytes, dict[str, str]]:
     headers: dict[str, str] = {}
     rest = _Rest(content.sender, content.trace, content.dedup, {})
     for name, one in content.attributes.items():
-        if one["DataType"] == "String" and name not in _OWN and not name.startswith(_OF_RELIQ):
+        if one["DataType"] == "String" and _is_header(name):
             headers[name] = one["StringValue"]
         else:
             rest.attributes[name] = _packed(one)
@@ -76,11 +76,16 @@ def read(message: Message) -> Content:
     rest, body = _rest(body, headers)
     text, attributes = _text(body)
     for name, value in headers.items():
-        if name not in _OWN and not name.startswith(_OF_RELIQ) and name and _NAMES.issuperset(name):
+        if _is_header(name):
             attributes[name] = {"StringValue": value, "DataType": "String"}
     for name, packed in rest.attributes.items():
         attributes[name] = _unpacked(*packed)
     return Content(text, attributes, rest.sender, rest.trace, rest.dedup)
+
+
+def _is_header(name: str) -> bool:
+    """Whether the header of this name is an attribute."""
+    return bool(name) and name not in _OWN and not name.startswith(_OF_RELIQ) and _NAMES.issuperset(name)
 
 
 def _rest(body: bytes, headers: dict[str, str]) -> tuple[_Rest, bytes]:

@@ -17,6 +17,9 @@ _NO_QUEUE = "The specified queue does not exist for this wsdl version."
 _BOOLEANS = {"true": True, "false": False}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
+#: Members that are ignored beside an older one that says the same.
+_NEWER = {"MessageSystemAttributeNames": "AttributeNames"}
+
 Tree = dict[str, Any]  #: the parts of names between dots; leaves are texts
 
 
@@ -43,7 +46,11 @@ def no_action(name: str) -> SqsError:
 
 def parameters(action: Action, given: list[tuple[str, str]]) -> dict[str, Any]:
     """Return the parameters in the form of the model; raises SqsError. Unknown fields are ignored."""
-    return _structure(action.takes, _tree(given))
+    found = _structure(action.takes, _tree(given))
+    for newer, older in _NEWER.items():
+        if older in found:
+            found.pop(newer, None)
+    return found
 
 
 def _tree(given: list[tuple[str, str]]) -> Tree:
@@ -96,9 +103,9 @@ def _map(name: str, shape: Shape, elements: list[Any]) -> dict[str, Any]:
 
 
 def _elements(node: Any) -> list[Any]:
-    """Return the elements of a list in the order of their numbers."""
+    """Return the elements of a list in the order of their numbers; SDKs write an empty one as an empty text."""
     if not isinstance(node, dict):
-        return [node]  # a single one without a number
+        return [node] if node else []  # a single one without a number
     for wrapper in ("member", "entry"):
         if wrapper in node:
             return _elements(node[wrapper])
@@ -128,7 +135,8 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
     name = action.name
     inside = ""
     if action.returns is not None:
-        inside = f"<{name}Result>{_written(action.returns, result)}</{name}Result>"
+        written = _written(action.returns, result)
+        inside = f"<{name}Result>{written}</{name}Result>" if written else f"<{name}Result/>"
     return (
         f'<?xml version="1.0"?><{name}Response xmlns="{NAMESPACE}">{inside}'
         f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata></{name}Response>"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from reliq.features.batches.duty import Batches
+from reliq.features.output.duty import OutputCleanup
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
@@ -30,6 +31,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     SilentStreams,
     Visibility,
     SignalTimeouts,
+    OutputCleanup,
     Promotion,
 )
 

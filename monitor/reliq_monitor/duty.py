@@ -2,10 +2,11 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Container
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Container, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
-from reliq.ops import Steps
+from reliq.model.keys import QueueKeys
+from reliq.ops import Op, Steps
 from reliq_monitor.queue_scan import Survey
 
 T = TypeVar("T")
@@ -42,3 +43,25 @@ class Duty(ABC, Generic[T]):
     def has_work(self, survey: Survey) -> bool:
         """Whether this monitor leads anything that the duty works on."""
         return (self.of_queues and bool(survey.queues)) or self.common in survey.common
+
+
+class DueDuty(Duty[int]):
+    """Makes messages ready whose time has come, by one call a queue that has the key `seeks`."""
+
+    brings_due = True
+
+    @staticmethod
+    @abstractmethod
+    def call(keys: QueueKeys) -> Op[Any]:
+        """Return the op for a queue; its answer is a tuple whose first item counts the messages made ready."""
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Make the due messages of these queues ready; return how many."""
+
+        def bring(queues: Sequence[QueueKeys]) -> Steps[list[Any]]:
+            answers: list[Any] = yield [self.call(keys) for keys in queues]
+            return answers
+
+        queues = survey.found.get(self.seeks, ())
+        answers = yield from survey.attempts.together(self.name, queues, bring)
+        return sum(count for _, (count, *_) in answers)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 SLOW_LOOK = 30.0  #: seconds after which a key is read again, whatever the server says
-_PARTS = 30  #: so many parts of what is known are read again in turn
+_PARTS = 30  #: `prune` forgets about one of so many parts of the answers at a time
 
 
 class Known:

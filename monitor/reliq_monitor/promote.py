@@ -72,7 +72,7 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
     delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)
     began, due = time.monotonic(), []
     for keys in delayed:
-        at = known.get(keys.delayed, "due")  # by time.monotonic(); if nobody tells of changes, it is not known
+        at = known.get(keys.delayed, "due")  # by time.monotonic(); None without notices of changes
         if at is None:
             due.append(keys)
         else:

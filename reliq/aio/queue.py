@@ -10,6 +10,7 @@ from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
 from reliq.features.cycle.aio import CycleCalls
+from reliq.features.output.aio import OutputReads
 from reliq.features.prepared.aio import PreparedCalls
 from reliq.features.receipts.aio import ReceiveCalls
 from reliq.features.results.aio import ResultCalls
@@ -23,7 +24,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.aiostore import AioStore
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
+class Queue(CycleCalls, OutputReads, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: AioStore, steps: QueueSteps) -> None:

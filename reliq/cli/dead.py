@@ -7,9 +7,22 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from reliq.cli.options import command, confirmed, counted, error_line, header, pair, queue_of, say, say_none, utc
+from reliq.cli.options import (
+    command,
+    confirmed,
+    counted,
+    error_line,
+    header,
+    missing,
+    pair,
+    queue_of,
+    say,
+    say_none,
+    utc,
+)
 from reliq.cli.progress import Progress
 from reliq.contract.outcomes import REASONS
+from reliq.errors import InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.runtime.logging import paragraph, printable
 
@@ -30,6 +43,7 @@ def add_to(commands: Any) -> None:
         commands, "dead redrive", dead_redrive, "put dead letters back into the queue", queue=True, json_too=True
     )
     one.add_argument("id", nargs="*", help="only these")
+    one.add_argument("--all", action="store_true", help="all dead letters, as without ids and filters")
     one.add_argument("--rate", type=float, metavar="N", help="at most N per second")
     one.add_argument("--limit", type=int, metavar="N", help="at most N in total")
     one.add_argument("--dry-run", action="store_true", help="only count them")
@@ -63,13 +77,12 @@ def dead_list(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"letters": [letter.summary() for letter in page], "next": page.next}))
         return 0
-    say_none(
-        page,
-        f"{options.queue} has no such dead letters" if _filtered(options) else f"{options.queue} has no dead letters",
-    )
+    such = "such " if _filtered(options) or options.after else ""
+    say_none(page, f"{options.queue} has no {such}dead letters")
     for letter in page:
         error = error_line(letter.last_error)
-        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {error}")
+        counts = f"failures={letter.failures}" + (f"  deaths={letter.deliveries}" if letter.deliveries else "")
+        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} {counts}  {error}".rstrip())
     if page.next:
         print(f"more: --after={page.next}")  # it may begin with a dash
     return 0
@@ -126,10 +139,12 @@ def dead_redrive(options: argparse.Namespace) -> int:
         print(f"{result.matched} would be redriven")
     else:
         print(f"{result.redriven} redriven" + (f"; stopped: {result.stopped}" if result.stopped else ""))
-    return 0
+    return 1 if missing(options, result.matched, "dead letter") else 0
 
 
 def dead_purge(options: argparse.Namespace) -> int:
+    if not (options.id or options.all or _filtered(options)):
+        raise InvalidSetting("purging dead letters needs ids, a filter, or --all")
     letters = queue_of(options).dead
     confirmed(options, f"remove {_named(options)} of {options.queue} for good")
     removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
@@ -145,7 +160,7 @@ def _named(options: argparse.Namespace) -> str:
 
 
 def _filtered(options: argparse.Namespace) -> bool:
-    return any(_filters(options).values()) or bool(options.after)
+    return any(_filters(options).values())
 
 
 def _filters(options: argparse.Namespace) -> dict[str, Any]:

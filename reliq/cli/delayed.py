@@ -4,8 +4,9 @@ import argparse
 import json
 from typing import Any
 
-from reliq.cli.options import command, counted, error_line, header, pair, queue_of, say, say_none, utc
+from reliq.cli.options import command, counted, error_line, header, missing, pair, queue_of, say, say_none, utc
 from reliq.cli.progress import Progress
+from reliq.errors import InvalidSetting
 
 
 def add_to(commands: Any) -> None:
@@ -56,10 +57,13 @@ def delayed_list(options: argparse.Namespace) -> int:
 
 def delayed_run(options: argparse.Namespace) -> int:
     """Make delayed messages due now."""
+    if not (options.id or options.all or any(_filters(options).values())):
+        raise InvalidSetting("running delayed messages needs ids, a filter, or --all")
     bar = Progress("running", visible=False if options.json else None)
     count = queue_of(options).delayed.run(
         *options.id, all=options.all, dry_run=options.dry_run, progress=bar.update, **_filters(options)
     )
     bar.update(count, final=True)
     text = f"{counted(count, 'delayed message')} {'would run' if options.dry_run else 'due'} now"
-    return say(options, text, due=count, dry_run=options.dry_run)
+    say(options, text, due=count, dry_run=options.dry_run)
+    return 1 if missing(options, count, "delayed message") else 0

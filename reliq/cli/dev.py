@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
     stopping = stop_event()
     with contextlib.ExitStack() as everything:
+        _awaited("Redis")
         server = everything.enter_context(EmbeddedRedis(options.data or data_folder(), port=options.port))
         _say("Redis", f"{server.url}   (data in {server.folder})")
         os.environ["RELIQ_URL"] = server.url
@@ -52,8 +53,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _awaited(what: str, since: float | None = None) -> None:
+    """On a terminal, say what is being started, and how long it has taken, until `_say` replaces the line."""
+    if sys.stdout.isatty():
+        taken = "" if since is None else f" ({time.monotonic() - since:.0f} s)"
+        print(f"\r\x1b[K{what:<10} starting{taken} ...", end="", flush=True)
+
+
 def _say(what: str, text: str) -> None:
-    print(f"{what:<10} {text}", flush=True)
+    start = "\r\x1b[K" if sys.stdout.isatty() else ""
+    print(f"{start}{what:<10} {text}", flush=True)
 
 
 def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threading.Event) -> str | None:
@@ -66,8 +75,9 @@ def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threadin
         port = free_port()
     address = f"http://127.0.0.1:{port}"
     process = everything.enter_context(_running("api", "--no-auth", "--port", str(port), "--quiet"))
-    until = time.monotonic() + _START_TIMEOUT
-    while process.poll() is None and time.monotonic() < until and not stopping.is_set():
+    since = time.monotonic()
+    while process.poll() is None and time.monotonic() < since + _START_TIMEOUT and not stopping.is_set():
+        _awaited("Dashboard", since)
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):
             _say("Dashboard", f"{address}/")
             return address

@@ -29,6 +29,7 @@ from reliq.cli.options import BAD_USAGE, command
 from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
+from reliq.features.output import command as output
 from reliq.features.schedules import command as schedules
 from reliq.features.steps import command as durable
 from reliq.features.topics import command as topics
@@ -95,7 +96,24 @@ class _Parser(argparse.ArgumentParser):
     """A parser with error messages without passwords of URLs and escape sequences; also for the commands' parsers."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        return super().parse_args(present(sys.argv[1:] if args is None else args), namespace)
+        words = present(sys.argv[1:] if args is None else args)
+        if words and words[0].startswith("-") and words[0] not in self._option_string_actions:
+            self.error(f"the options of a command stand after it: reliq COMMAND {words[0]}")
+        return super().parse_args(words, namespace)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what a command does not know in its own name: argparse leaves that to the parser of all commands."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            self.error(self._hint(unknown[0]))
+        return found, unknown
+
+    def _hint(self, unknown: str) -> str:
+        if not unknown.startswith("-"):
+            return f"{unknown!r} is one argument too many"
+        near = difflib.get_close_matches(unknown.partition("=")[0], list(self._option_string_actions), n=1, cutoff=0.7)
+        hint = f"did you mean {near[0]!r}?" if near else f"`{self.prog} --help` lists them"
+        return f"there is no option {unknown!r}: {hint}"
 
     def error(self, message: str) -> NoReturn:
         super().error(logs.one_line(message))
@@ -126,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         new,
         messages,
         life,
+        output,
         durable,
         batches,
         spread,

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +24,7 @@ from reliq.cli.options import (
     say_none,
     stop_event,
 )
+from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import broken_json, read_batches, read_body
 from reliq.contract import kinds, values
@@ -61,6 +63,7 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "changes",
         nargs="*",
+        default=[],
         metavar="NAME=VALUE",
         help="e.g. max_bytes=500000000 dead_max_age=30d; no VALUE: its default",
     )
@@ -100,16 +103,21 @@ def send(options: argparse.Namespace) -> int:
 def _send_lines(options: argparse.Namespace, queue: reliq.Queue, more: Any) -> int:
     """Send batch by batch, so that an endless pipe needs little memory; an error says how many lines were sent."""
     sent = 0
+
+    def note(ids: Sequence[str]) -> None:
+        nonlocal sent
+        if options.json and ids:
+            print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
+        sent += len(ids)
+
     if options.json:
         print("[", end="")
     try:
         for lines in read_batches(body_limit_of(options)):
-            ids = queue.send_many(lines, **more)
-            if options.json:
-                print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
-            sent += len(ids)
+            note(queue.send_many(lines, **more))
     except reliq.ReliqError as error:
         error.args = (f"{error}; {sent} lines were sent before",)
+        note(error.sent)
         raise
     finally:
         print("]" if options.json else f"{sent} sent")
@@ -158,12 +166,12 @@ def _print_stats(options: argparse.Namespace, app: reliq.Reliq) -> int:
 
 
 def _stats_row(one: Stats) -> tuple[object, ...]:
-    age, paused = f"{one.oldest_ready_age:.1f}s", "  paused" if one.paused else ""
+    oldest, paused = age(one.oldest_ready_age), "  paused" if one.paused else ""
     prepared = f"  {one.prepared} prepared" if one.prepared else ""
     limited = f"  limited by {one.limited_by}" if one.limited_by else ""
     parked = f"  {one.parked} parked" if one.parked else ""
     notes = f" {one.consumers}{paused}{limited}{prepared}{parked}"
-    return one.queue, one.ready, one.processing, one.delayed, one.dead, age, notes
+    return one.queue, one.ready, one.processing, one.delayed, one.dead, oldest, notes
 
 
 def config(options: argparse.Namespace) -> int:

@@ -161,6 +161,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def missing(options: argparse.Namespace, found: int, noun: str) -> int:
+    """Return how many of the ids that were given were not found; say so, on standard error."""
+    ids = set(options.id)
+    if absent := max(0, len(ids) - found):
+        which = options.id[0] if len(ids) == 1 else f"for {absent} of the {len(ids)} ids"
+        print(f"reliq: queue {options.queue} has no {noun} {which}", file=sys.stderr)
+    return absent
+
+
 def say_none(found: Sized, text: str) -> None:
     """Say that a list is empty, on standard error: standard output is for what was found."""
     if not found:
@@ -172,7 +181,12 @@ def confirmed(options: argparse.Namespace, what: str) -> None:
         return
     if not sys.stdin.isatty():
         raise reliq.InvalidSetting(f"this would {what}: confirm with --yes")
-    if input(f"This will {what}. Type yes to go on: ").strip() != "yes":
+    try:
+        answer = input(f"This will {what}. Type yes to go on: ")
+    except EOFError:  # Ctrl-D
+        answer = ""
+        print(file=sys.stderr)
+    if answer.strip() != "yes":
         raise SystemExit("nothing was done")
 
 

@@ -14,6 +14,8 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 def read_body(limit: int) -> bytes:
     """Read one body; raises InvalidMessage as soon as it is larger than the limit."""
+    if sys.stdin.isatty():
+        print("reliq: type the body; Ctrl-D on a line of its own ends it", file=sys.stderr)
     body = sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
         raise InvalidMessage(f"standard input: {_too_large(limit)}")

@@ -10,7 +10,7 @@ from reliq.cli.options import command, say_none, store_of
 from reliq.cli.progress import age
 from reliq.errors import ReliqError
 from reliq.model.instruction import Instruction
-from reliq.model.worker import WorkerProcess
+from reliq.model.worker import NO_WORKER, WorkerProcess
 from reliq.protocol.workers import every_worker, find_worker, instruct
 from reliq.runtime.logging import printable
 
@@ -43,10 +43,7 @@ def instruct_worker(options: argparse.Namespace) -> int:
     store, verb = store_of(options), options.instruction
     one = store.run(find_worker(options.id))
     if one is not None and not one.follows:
-        raise UnknownWorker(
-            f"{one.id} is no worker, but a consumer by hand, a lease over HTTP or a batch of Spark, which follows no "
-            "instructions: stop its program"
-        )
+        raise UnknownWorker(f"{one.id} is not a worker; {NO_WORKER}")
     if one is None or not store.run(instruct(one, verb)):
         raise UnknownWorker(f"there is no worker {options.id!r}: `reliq worker list` shows all of them")
     text = f"told worker {one.id} to {verb}: it does so with its next heartbeat, within a third of its lease"

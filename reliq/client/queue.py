@@ -11,6 +11,7 @@ from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
 from reliq.features.cycle.client import CycleCalls
+from reliq.features.output.client import OutputReads
 from reliq.features.prepared.client import PreparedCalls
 from reliq.features.receipts.client import ReceiveCalls
 from reliq.features.results.client import ResultCalls
@@ -24,7 +25,7 @@ from reliq.runtime.advice import renamed
 from reliq.transport.store import Store
 
 
-class Queue(CycleCalls, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
+class Queue(CycleCalls, OutputReads, PreparedCalls, ReceiveCalls, ResultCalls, SignalCalls, TrackingCalls):
     """A queue, from `Reliq.queue(name)`. Threads or tasks share it in the same way as its application."""
 
     def __init__(self, store: Store, steps: QueueSteps) -> None:

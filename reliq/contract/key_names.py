@@ -37,9 +37,9 @@ class NamedKeys(JobKeys):
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
         "delayed", "earlier_results", "early", "flow", "followed", "freed", "high", "history", "index", "low",
-        "messages", "next_round", "outcomes", "parked", "places", "prepared", "producers", "questions", "receipts",
-        "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks", "told",
-        "trying", "waiting", "waits", "workers",
+        "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers", "questions",
+        "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks",
+        "told", "trying", "waiting", "waits", "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -68,7 +68,7 @@ class NamedKeys(JobKeys):
         #: hash: reference -> body, of the messages whose element has no body
         self.bodies = prefix + "bodies"
         #: hash: id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records of messages,
-        #: what their steps have returned and the signals they had
+        #: what their steps have returned and the signals they had; behind a tab: the heads of their output
         self.followed = prefix + "followed"
         #: stream: the transitions of messages
         self.history = prefix + "history"
@@ -87,6 +87,8 @@ class NamedKeys(JobKeys):
         #: hash: id of a message that was cancelled while a consumer held it -> ms of that; what workers are told: a
         #: verb and the process -> ms
         self.told = prefix + "told"
+        #: string: exists while a message may have output
+        self.outputs = prefix + "outputs"
         #: hash: id -> what the handler has returned
         self.results = prefix + "results"
         #: hash: those of the time before
@@ -165,6 +167,10 @@ class NamedKeys(JobKeys):
     def report(self, id: str) -> str:
         """Return the key `report:<id>`; hash: what a handler has reported about the message."""
         return f"{self._prefix}report:{id}"
+
+    def output(self, id: str) -> str:
+        """Return the key `output:<id>`; stream: the chunks that the handler of the message has emitted."""
+        return f"{self._prefix}output:{id}"
 
     def attempt_of(self, digest: str) -> str:
         """Return the key `attempt:<digest>`; list: the messages that a receive with this attempt id, or a micro-batch

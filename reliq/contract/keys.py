@@ -68,7 +68,8 @@ QUEUE_KEYS: Final = (
     ),
     Key(
         "followed", "hash", 'id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records '
-        "of messages, what their steps have returned and the signals they had", group=PLACES,
+        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their output",
+        group=PLACES,
     ),
     Key(
         "history", "stream", "the transitions of messages", group=PLACES,
@@ -103,6 +104,14 @@ QUEUE_KEYS: Final = (
     Key(
         "report", "hash", "what a handler has reported about the message", of=_ID,
         expires="a week after the latest report", searched=True,
+    ),
+    Key(
+        "output", "stream", "the chunks that the handler of the message has emitted", of=_ID,
+        expires="a day, or `keep_output`, after the latest chunk", searched=True,
+    ),
+    Key(
+        "outputs", "string", "exists while a message may have output",
+        expires="a day, or `keep_output`, after the latest chunk",
     ),
     Key(
         "results", "hash", "id -> what the handler has returned", group=OUTCOMES,

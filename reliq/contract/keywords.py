@@ -94,6 +94,7 @@ class ConfigChanges(TypedDict, total=False):
     - `weights`: with `fair`: how many messages of a limit key run in its turn, such as 'gold:4,silver:2'.
     - `track`: whether to index all messages, so that `find` is quick.
     - `history`: how long to keep the transitions of messages, such as '1h'.
+    - `keep_output`: how long the output of a message is kept after its latest chunk, such as '1h'.
     - `partitions`: how many partitions the queue has, to spread it over the nodes of a Redis Cluster.
     """
 
@@ -113,6 +114,7 @@ class ConfigChanges(TypedDict, total=False):
     weights: Mapping[str, int] | None
     track: bool | None
     history: Duration | None
+    keep_output: Duration | None
     partitions: int | None
 
 
@@ -153,6 +155,8 @@ class Config:
     track: bool = False
     #: how long to keep the transitions of messages, in seconds
     history: float | None = None
+    #: how long the output of a message is kept after its latest chunk, in seconds
+    keep_output: float = 86400.0
     #: how many partitions the queue has, to spread it over the nodes of a Redis Cluster
     partitions: int = 1
     #: whether workers start no message: `pause` and `resume` change it

@@ -101,6 +101,11 @@ SETTINGS: Final = (
         "Keep the history of messages for", "none", example="1h", group="Records",
     ),
     Setting(
+        "keep_output", Duration(shortest=1.0), "how long the output of a message is kept after its latest chunk",
+        "Keep the output of messages for", "a day", default=86_400.0, example="1h",
+        see="[a stream of output](../how-to/durable.md#a-stream-of-output)", group="Records",
+    ),
+    Setting(
         "partitions", Whole(1, MOST_PARTITIONS), "how many partitions the queue has, to spread it over the nodes of a "
         "Redis Cluster", "Partitions", "1", default=1,
         see="[partitions](../how-to/partitions.md)", group="Partitions",

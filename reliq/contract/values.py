@@ -79,8 +79,16 @@ def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = 
     else:
         raise InvalidSetting(f"{what} is {value!r}: give seconds, a text such as '90s', or a timedelta")
     if not math.isfinite(number) or not shortest <= number <= longest:
-        raise InvalidSetting(f"{what} is {value!r}: it must be between {shortest:g} and {longest:g} seconds")
+        raise InvalidSetting(f"{what} is {value!r}: it must be between {_length(shortest)} and {_length(longest)}")
     return number
+
+
+def _length(seconds: float) -> str:
+    """Return a length of time in its largest unit that gives a whole number, such as 366 days."""
+    for unit, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second")):
+        if seconds >= unit and seconds % unit == 0:
+            return f"{seconds / unit:g} {name}{'s' * (seconds != unit)}"
+    return f"{seconds * 1000:g} ms" if 0 < seconds < 0.1 else f"{seconds:g} seconds"
 
 
 def size(value: object, what: str, smallest: int, largest: int) -> int:

@@ -8,7 +8,7 @@
 --       place: where it should be, as for settle: if it is elsewhere, it is searched
 --       fields: each with its value
 -- Returns 1, or 0 if the lease is lost or the message is settled: nothing was stored
--- uses: now
+-- uses: now, held
 -- names of the keys and arguments (tools/generate_scripts.py)
 local lease, report, processing = KEYS[1], KEYS[2], KEYS[3]
 local tag, kept, name, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -18,19 +18,7 @@ redis.call('STRLEN', lease) -- wrong types are refused here, before the first wr
 redis.call('HLEN', report)
 redis.call('LLEN', processing)
 
-local function is_named(element)
-  return element and string.sub(element, 1, #name) == name
-end
-
-local function is_held()
-  if is_named(redis.call('LINDEX', processing, -1 - place)) then return true end
-  for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
-    if is_named(element) then return true end
-  end
-  return false
-end
-
-if redis.call('EXISTS', lease) == 0 or not is_held() then return 0 end
+if redis.call('EXISTS', lease) == 0 or not held_element(processing, name, place) then return 0 end
 redis.call('HSET', report, 'tag', tag, 'at', now_ms(), unpack(ARGV, FIELDS))
 redis.call('PEXPIRE', report, kept)
 return 1

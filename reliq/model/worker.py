@@ -38,6 +38,10 @@ class Doing:
     paused: bool = False
 
 
+#: What a consumer that follows no instructions is, in the words of every surface.
+NO_WORKER = "your own consumer, a lease over HTTP or a batch of Spark follows no instructions: stop its program"
+
+
 @dataclass(frozen=True, slots=True)
 class Consuming:
     """A consumer of a queue. `process`: None for one of an earlier version; of a lease over HTTP that of the service.
@@ -88,7 +92,7 @@ class WorkerProcess:
 
     @property
     def follows(self) -> bool:
-        """Whether it can be told to pause, to resume and to stop: a consumer by hand and a lease over HTTP cannot."""
+        """Whether it can be told to pause, to resume and to stop; if not, `NO_WORKER` says what it is."""
         return any(one.follows for one in self.consumers)
 
     @property

@@ -34,10 +34,12 @@ class Config:
     WEIGHT_DIGESTS: Final = "weight_digests"  #: the same for scripts: digest=weight, with blanks between
     TRACK: Final = "track"  #: present: `followed` has an index of all messages
     HISTORY: Final = "history"  #: seconds for which `history` keeps the transitions of messages
+    KEEP_OUTPUT: Final = "keep_output"  #: seconds for which the output of a message is kept after its latest chunk
     BATCHED: Final = "batched"  #: how many open batches have messages in this queue
-    RECORDED: Final = (
-        "recorded"  #: how many messages have records in `followed`, also ended ones; see the slice `steps`
-    )
+    #: How many messages have records in `followed`, also ended ones; see the slice `steps`.
+    RECORDED: Final = "recorded"
+    #: How many messages have open streams of output; see the slice `output`.
+    EMITTED: Final = "emitted"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home

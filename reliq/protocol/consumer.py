@@ -47,9 +47,7 @@ class ConsumerSteps:
         self.limits = Limits(keys)
         self.lives = Lives(keys)
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
-        self.run_over: Callable[[Message], object] = (
-            id  #: is told that a message is not here any more, though not settled
-        )
+        self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
@@ -402,6 +400,9 @@ class ConsumerSteps:
             # In this order: a watchdog that settles a message meanwhile adds it to `settled` before it leaves `held`.
             unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
             self.arrivals.sort(unknown, now)
+            for element in unknown:
+                if (message := self.held.get(element)) is not None:
+                    message.doubtful = True
         finally:
             self._settled_elsewhere = None
         yield from self.arrivals.bury(self._settle_moves)

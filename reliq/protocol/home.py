@@ -69,7 +69,7 @@ class Home:
             try:
                 ids += yield from self._call(batch, terms, route)
             except ReliqError as error:
-                error.sent = tuple(ids)
+                error.enqueued = dict(enumerate(ids))
                 raise
         return ids
 

@@ -26,7 +26,6 @@ from reliq.protocol.spread import SETTLING, Spread
 from reliq.runtime.looking import unseen
 
 T = TypeVar("T")
-E = TypeVar("E", bound=ReliqError)
 
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a home that could not be reached
@@ -197,22 +196,24 @@ class QueueHomes:
             for start in range(len(ids), len(messages), _PART * layout.count):
                 ids += yield from Spread(self, messages[start : start + _PART * layout.count], terms).send()
         except AtLimit as full:
-            sent = (*ids, *full.sent)
-            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(sent))
-            raise self._in_part(QueueFull(str(full)), sent, messages) from None
+            error = QueueFull(str(full))
+            error.enqueued = full.enqueued
+            self._complete(error, ids, messages)
+            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(error.enqueued))
+            raise error from None
         except ReliqError as error:
-            self._in_part(error, (*ids, *error.sent), messages)
+            self._complete(error, ids, messages)
             raise
         return ids
 
-    def _in_part(self, error: E, sent: tuple[str, ...], messages: Sequence[NewMessage]) -> E:
-        """Return the error of a send; it says which messages were enqueued before."""
-        error.sent = sent
-        if sent:
+    def _complete(self, error: ReliqError, ids: Sequence[str], messages: Sequence[NewMessage]) -> None:
+        """Make the error of one part of a send that of the whole call; the parts before have enqueued `ids`."""
+        later = {len(ids) + position: identity for position, identity in error.enqueued.items()}
+        error.enqueued = dict(enumerate(ids)) | later
+        if error.enqueued:
             first = "the first " if self.layout.count == 1 else ""
-            text = f"{error}; {first}{len(sent)} of the {len(messages)} messages of the call were enqueued"
-            error.args = (text,)
-        return error
+            enqueued = f"{first}{len(error.enqueued)} of the {len(messages)} messages of the call were enqueued"
+            error.args = (f"{error}; {enqueued}",)
 
     def rooms(self) -> Steps[dict[str, int]]:
         """Return how many messages each home that takes some has room for, by its share of `max_length`."""

@@ -331,7 +331,7 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was.
 
-    It stays while it keeps results or histories. Its counters are added to those of the first partition; a
+    It stays while it keeps results, histories or output. Its counters are added to those of the first partition; a
     reader of both checks whether the layout has changed meanwhile. What COUNTED has of it stays.
     """
     if layout.moving or not layout.retired:
@@ -343,7 +343,8 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     counts = yield ops.stats(keys, consumers)
     if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared + counts.parked:
         return False
-    if any((yield [ops.exists(one) for one in (keys.results, keys.earlier_results, keys.history)])):
+    lasting = (keys.results, keys.earlier_results, keys.history, keys.outputs)
+    if any((yield [ops.exists(one) for one in lasting])):
         return False
     for one in COUNTED:
         yield from one.note(keys)

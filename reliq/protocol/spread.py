@@ -72,8 +72,8 @@ class Spread:
         if not isinstance(answer, ReliqError):
             self._ids.update(zip(offer.places, answer, strict=True))
             return
-        self._ids.update(zip(offer.places, answer.sent, strict=False))
-        rest = offer.places[len(answer.sent) :]
+        self._ids.update((offer.places[position], identity) for position, identity in answer.enqueued.items())
+        rest = [place for place in offer.places if place not in self._ids]
         if isinstance(answer, Moved):
             for place in rest:
                 if isinstance(self._messages, RawBatch) or self._messages[place].id in answer.ids:
@@ -94,7 +94,7 @@ class Spread:
     def _raise(self) -> None:
         """Raise the error that was noted, if there is one."""
         if self._error is not None:
-            self._error.sent = tuple(self._ids[place] for place in sorted(self._ids))
+            self._error.enqueued = dict(sorted(self._ids.items()))
             raise self._error
 
     def _fail(self, error: ReliqError) -> None:

@@ -45,13 +45,11 @@ class AioConnection:
         self.connects = 0
         self.idle_since = 0.0  #: by time.monotonic()
         self.named = False  #: the server knows its name
-        self.on_connect: Callable[[bool], None] | None = (
-            None  #: called for each new connection with whether it is named
-        )
+        #: Called for each new connection with whether it is named.
+        self.on_connect: Callable[[bool], None] | None = None
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
-        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = (
-            None  #: in a cluster: asks the node a key moves to
-        )
+        #: In a cluster: asks the node a key moves to.
+        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = None
 
     async def perform(self, request: Request) -> Any:
         """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""

@@ -30,7 +30,7 @@ from reliq.transport.sentinel import Sentinels
 from reliq.transport.server import ClusterNode, Server
 
 if TYPE_CHECKING:
-    from reliq.transport.notices import Notices  # only monitors have them
+    from reliq.transport.notices import Notices  # for clients that watch keys: monitors and idle workers
 
 T = TypeVar("T")
 
@@ -64,9 +64,8 @@ class Connection:
         self.connects = 0
         self.idle_since = 0.0  #: by time.monotonic()
         self.named = False  #: the server knows its name
-        self.on_connect: Callable[[bool], None] | None = (
-            None  #: called for each new connection with whether it is named
-        )
+        #: Called for each new connection with whether it is named.
+        self.on_connect: Callable[[bool], None] | None = None
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
         self.notices: Notices | None = None  #: of changes in what this connection reads

@@ -27,15 +27,18 @@ PATIENCE = 120 + 0.2 * MESSAGES + 3 * KILLS
 class Fleet:
     """Processes that are killed and started again."""
 
-    def __init__(self, stack: contextlib.ExitStack, url: str, log: Path) -> None:
+    def __init__(
+        self, stack: contextlib.ExitStack, url: str, log: Path, app: str = "tests.campaign.durable_app:app"
+    ) -> None:
         self._stack = stack
+        self._app = app
         self._environment: Any = {"RELIQ_URL": url, "DURABLE_LOG": str(log)}
         self._places: list[Any] = [None] * (WORKERS + MONITORS)
         for place in range(len(self._places)):
             self.start(place)
 
     def start(self, place: int) -> None:
-        arguments = ("worker", "tests.campaign.durable_app:app") if place < WORKERS else ("monitor",)
+        arguments = ("worker", self._app) if place < WORKERS else ("monitor",)
         self._places[place] = self._stack.enter_context(process(*arguments, "--quiet", **self._environment))
 
     def kill(self, place: int) -> None:

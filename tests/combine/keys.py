@@ -15,7 +15,7 @@ GO = {
 #: Beginnings of those that expire.
 EXPIRE = (
     "dedup:", "burst:", "done:", "half:", "report:", "job:", "settled:", "idempotency:", "history", "results",
-    "earlier_results", "answers", "told", "attempt:",
+    "earlier_results", "answers", "told", "attempt:", "output:", "outputs",
 )  # fmt: skip
 #: Keys of no queue.
 GLOBAL = ("reliq:queues", "reliq:topics", "reliq:schedules", "reliq:monitor:", "reliq:api:")

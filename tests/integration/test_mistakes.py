@@ -140,8 +140,8 @@ APPLICATION = [
         lambda app: app.queue("orders").send("x", countdown=5),
         TypeError,
         (
-            "unexpected keyword argument 'countdown'; the message options of this call are at_most, debounce, "
-            "dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
+            "unexpected keyword argument 'countdown' (reliq calls it delay); the message options of this call are "
+            "at_most, debounce, dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
         ),
     ),
     (
@@ -160,7 +160,7 @@ APPLICATION = [
         (
             "a queue has no setting 'max_lenght'; it has max_length, max_bytes, max_deliveries, dead_max_age, "
             "dead_max_count, dead_to, durability, rate, burst, concurrency, key_rate, key_concurrency, fair, "
-            "weights, track, history, partitions"
+            "weights, track, history, keep_output, partitions"
         ),
     ),
     (
@@ -402,6 +402,25 @@ COMMANDS = [
         2,
         "'shop.py:app' is not MODULE:APP: write a module as in `import`, e.g. shop.tasks:app",
     ),
+    (["queue", "purge", "orders", "--all"], 2, "there is no option '--all': `reliq queue purge --help` lists them"),
+    (["queue", "stats", "--wach"], 2, "there is no option '--wach': did you mean '--watch'?"),
+    (["queue", "partitions", "orders", "4"], 2, "'4' is one argument too many"),
+    (["queue", "config"], 2, "the following arguments are required: queue"),
+    (["--url", "redis://x", "stats"], 2, "the options of a command stand after it: reliq COMMAND --url"),
+    (["dead", "redrive", "orders", "x"], 1, "queue orders has no dead letter x"),
+    (["dead", "purge", "orders", "--yes"], 2, "purging dead letters needs ids, a filter, or --all"),
+    (["delayed", "run", "orders"], 2, "running delayed messages needs ids, a filter, or --all"),
+    (["delayed", "run", "orders", "x", "y"], 1, "queue orders has no delayed message for 2 of the 2 ids"),
+    (["delayed", "run", "orders", "x"], 1, "queue orders has no delayed message x"),
+    (["send", "orders", "x", "--ttl", "0"], 2, "ttl is '0': it must be between 1 ms and 366 days"),
+    (
+        ["schedule", "add", "n", "every monday", "orders", "x"],
+        2,
+        (
+            "'every monday' is neither a cron expression nor an interval of 1 s or more: write five fields (minute "
+            "hour day month weekday) such as '*/5 * * * *', or an interval such as '30s'"
+        ),
+    ),
     (["worker", "json:dumps"], 2, "module 'json' has a function, not a reliq.Reliq, as 'dumps': give MODULE:APP"),
 ]
 
@@ -410,7 +429,9 @@ COMMANDS = [
 def test_on_the_command_line(app, arguments, status, says):
     app.queue("orders").send("x")
     done = run(*arguments, url=app.url)
-    assert (done.stderr, done.returncode) == (f"reliq: {says}\n", status)
+    said = done.stderr.splitlines()[-1].removeprefix("reliq").partition(": ")[2].removeprefix("error: ")
+    assert (said, done.returncode) == (says, status)
+    assert len(done.stderr.splitlines()) == 1 or done.stderr.startswith("usage: ")
 
 
 @pytest.mark.parametrize("input", [None, "{bad"], ids=["argument", "standard input"])

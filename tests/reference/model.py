@@ -161,6 +161,7 @@ class Message:
     reason: str = ""  #: why it is dead
     signals: dict[str, Any] = field(default_factory=dict)  #: that it was given, by name
     waits_for: str = ""  #: the signal, while it is parked
+    output: list[Any] = field(default_factory=list)  #: what its handlers have emitted; of one that was handled it stays
     told: bool = False  #: whether its consumer was told that it is cancelled: it is not put back any more
 
     @property
@@ -470,6 +471,9 @@ class Queue:
             else:
                 self.counters["reclaimed"] += 1
                 self._return(message)
+
+    def emit(self, identity: str, chunk: Any) -> None:
+        self._in(identity, PROCESSING).output.append(chunk)
 
     def wait(self, identity: str, signal: str) -> bool:
         """A handler waits for a signal; return whether it is there, and the handler goes on."""

@@ -78,8 +78,15 @@ def test_a_message_is_ready_again_after_its_time(held: World):
     assert returned == 1
     assert 0 < next_due <= 60_000
     assert flying(held) == {"b2": 60}
-    assert state(held)["messages"] == "a2 c"
+    assert state(held)["messages"] == "c a2"
     assert state(held)["counters"] == {"returned": 1}
+
+
+def test_those_that_are_ready_again_come_before_what_was_not_received_in_their_order(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    due(held, "a2", "b2")
+    held.run(own.return_due(KEYS, 10))
+    assert state(held)["messages"] == "c b2 a2"
 
 
 def test_at_most_so_many_return_at_once(held: World):
@@ -94,7 +101,7 @@ def test_the_time_of_each_message_changes_alone(held: World):
     changes = [(flight("a").name, 300.0, ""), (flight("b").name, 0.0, ""), (flight("z").name, 5.0, "")]
     assert held.run(own.set_visibility(KEYS, changes)) == "ddu"
     assert flying(held) == {"a2": 300}
-    assert state(held)["messages"] == "b2 c"
+    assert state(held)["messages"] == "c b2"
 
 
 def test_the_time_of_a_message_that_is_ready_again_is_over(held: World):
@@ -120,7 +127,7 @@ def test_a_message_that_is_ready_again_is_deleted_late_where_it_lies(held: World
     due(held, "a2")
     held.run(own.return_due(KEYS, 10))
     assert held.run(own.delete_received(KEYS, [(flight("a").name, "")], late)) == ("d" if late else "e")
-    assert state(held)["messages"] == ("\xc1cancelled c" if late else "a2 c")
+    assert state(held)["messages"] == ("c \xc1cancelled" if late else "c a2")
 
 
 def test_an_attempt_finds_its_messages_while_all_are_in_flight(held: World):

@@ -56,6 +56,11 @@ class Monitor(reliq_monitor.Monitor):
         """Put questions about overdue prepared messages; return how many, and how many messages died undecided."""
         return self.perform(_duty("prepared"))
 
+    def clean_outputs(self) -> int:
+        """Delete the output of messages that left unhandled; return how many had one."""
+        self.look()
+        return self.perform(_duty("output"))
+
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
         return self.perform(_duty("batches"))

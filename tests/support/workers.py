@@ -63,17 +63,21 @@ class Child(subprocess.Popen[AnyStr]):
     stderr: IO[AnyStr]
 
 
+def surroundings() -> dict[str, str]:
+    """The environment in which a program finds the packages of this folder."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))}
+
+
 @contextlib.contextmanager
 def process(
     *arguments: str, folder: Path | None = None, program: str = "reliq", **environment: str
 ) -> Iterator[Child[bytes]]:
     """A `reliq` command, or another program, as a process of its own; killed at the end if it still runs."""
-    paths = [str(ROOT), str(ROOT / "monitor"), str(ROOT / "api")]
     command = [sys.executable, "-m", program, *arguments]
     child: Child[bytes] = Child(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+        env={**surroundings(), **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

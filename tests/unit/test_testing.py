@@ -255,3 +255,18 @@ def test_the_examples_of_the_documentation_run(tmp_path):
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert "3 passed" in done.stdout, done.stdout
+
+
+def test_what_a_handler_emits_is_read_afterwards():
+    app = reliq.Reliq()
+
+    @app.handler("questions")
+    def answer(message: reliq.Message) -> None:
+        for word in message.json():
+            message.emit(word)
+
+    with Bench(app) as bench:
+        queue = app.queue("questions")
+        one = queue.send(["once", "upon"])
+        bench.work_off()
+        assert [(chunk.run, chunk.value) for chunk in queue.output(one)] == [(1, "once"), (1, "upon")]

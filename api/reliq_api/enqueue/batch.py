@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from reliq import aio
 from reliq.contract.values import MAX_BATCH
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.model.outgoing import NewMessage
 from reliq_api.enqueue.bodies import conflict, encode
 from reliq_api.enqueue.cloudevents import EVENTS
@@ -100,9 +100,8 @@ class Batch:
         self._head = head
         self._most = settings.max_batch
         self._results: list[Raw] = []
-        self._pending: list[NewMessage] = []
-        self._places: list[int] = []  #: positions of the pending messages among the results
-        self._enqueued = self._deduplicated = self._refused = 0
+        self._pending: dict[int, NewMessage] = {}  #: by their places among the results
+        self._enqueued = self._deduplicated = self._refused = self._unknown = 0
         self._seen = self._pending_bytes = 0
 
     @property
@@ -127,9 +126,8 @@ class Batch:
             except ReliqError as error:
                 self._refuse(of_error(error))
             else:
-                self._places.append(len(self._results))
+                self._pending[len(self._results)] = message
                 self._results.append(_NOTHING)
-                self._pending.append(message)
                 self._pending_bytes += size
                 del text
                 if len(self._pending) == MAX_BATCH or self._pending_bytes >= _CALL_BYTES:
@@ -148,31 +146,46 @@ class Batch:
     async def _flush(self) -> None:
         if not self._pending:
             return
-        pending, self._pending = self._pending, []
-        places, self._places = self._places, []
+        places = list(self._pending)
         try:
             if self._confirm is not None:
                 await self._confirm()
             await self._pressure.check()
-            ids = await self._queue.send_many(pending, durability=self._head.durability)
-        except (ReliqError, Problem) as error:
-            problem = error if isinstance(error, Problem) else of_error(error)
-            self._pending, self._places = pending, places
+            ids = await self._queue.send_many(self._pending.values(), durability=self._head.durability)
+        except Problem as problem:
             raise self.stopped(problem) from None
-        for message, identity, place in zip(pending, ids, places, strict=True):
-            self._results[place] = _result(identity, message)
-        duplicates = sum(message.duplicate for message in pending)
-        self._deduplicated += duplicates
-        self._enqueued += len(pending) - duplicates
+        except ReliqError as error:
+            for position, identity in error.enqueued.items():
+                self._note(places[position], identity)
+            if isinstance(error, OutcomeUnknown):
+                self._note_unknown(error)
+            raise self.stopped(of_error(error)) from None
+        for place, identity in zip(places, ids, strict=True):
+            self._note(place, identity)
         self._pending_bytes = 0
+
+    def _note(self, place: int, identity: str) -> None:
+        """Note that a pending message is enqueued, or that an earlier one takes its place."""
+        message = self._pending.pop(place)
+        self._results[place] = _result(identity, message)
+        self._deduplicated += message.duplicate
+        self._enqueued += not message.duplicate
+
+    def _note_unknown(self, error: OutcomeUnknown) -> None:
+        """Note the pending messages of which it is unknown whether they are enqueued."""
+        code = of_error(error).code
+        for place, message in list(self._pending.items()):
+            if message.id in error.ids or not error.ids:
+                self._results[place] = Raw(encode({"status": "unknown", "code": code, "id": message.id}))
+                self._unknown += 1
+                del self._pending[place]
 
     def stopped(self, problem: Problem) -> Problem:
         """Add the result of each message read so far to the problem; pending messages are not sent."""
-        pending, places = self._pending, self._places
-        self._pending, self._places = [], []
-        for message, place in zip(pending, places, strict=True):
+        for place, message in self._pending.items():
             self._refused += 1
             self._results[place] = Raw(encode({"status": "refused", "code": problem.code, "id": message.id}))
+        self._pending.clear()
         problem.extra.update(self.summary())
         return problem
 
@@ -181,6 +194,7 @@ class Batch:
             "enqueued": self._enqueued,
             "deduplicated": self._deduplicated,
             "refused": self._refused,
+            "unknown": self._unknown,
             "results": self._results,
         }
 

@@ -4,6 +4,7 @@ A single message waits for no other. Together they need a fraction of the calls 
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from reliq import aio
 from reliq.contract.values import MAX_BATCH
@@ -75,21 +76,25 @@ class QueueSends:
     async def _send_together(self, batch: list[Waiting]) -> None:
         try:
             ids = await self._queue.send_many([message for message, _ in batch])
-        except QueueFull as error:
-            if len(batch) > 1:  # a batch is all or none: there may be room for some
-                for one in batch:
-                    await self._send_together([one])
-                return
-            _fail(batch, error)
         except ReliqError as error:
-            _fail(batch, error)
+            left = [one for position, one in enumerate(batch) if position not in error.enqueued]
+            _succeed([batch[position] for position in error.enqueued], error.sent)
+            if isinstance(error, QueueFull) and len(batch) > 1:  # there may be room for some
+                for one in left:
+                    await self._send_together([one])
+            else:
+                _fail(left, error)
         except BaseException as error:
             _fail(batch, OutcomeUnknown(f"the call was broken off: {type(error).__name__}"))
             raise
         else:
-            for (_, answer), identity in zip(batch, ids, strict=True):
-                if not answer.done():
-                    answer.set_result(identity)
+            _succeed(batch, ids)
+
+
+def _succeed(batch: list[Waiting], ids: Sequence[str]) -> None:
+    for (_, answer), identity in zip(batch, ids, strict=True):
+        if not answer.done():
+            answer.set_result(identity)
 
 
 def _fail(batch: list[Waiting], error: ReliqError) -> None:

@@ -153,10 +153,13 @@ def of_error(error: ReliqError) -> Problem:
             said = str(error)
             if said.startswith(UNCONFIRMED):  # the text after a colon may contain Redis' address
                 text = said.partition(": ")[0]
-            problem = Problem(code, text or said)
+            said = text or said
+            if error.enqueued:
+                said = said.replace(_UNCHANGED, "")
+            problem = Problem(code, said)
             # An operator learns which part of a cluster is away.
             if error.node and missing_now() is not None and code != "incomplete":
-                problem = Problem(code, f"Node {error.node} of the cluster: {text or said}", node=error.node)
+                problem = Problem(code, f"Node {error.node} of the cluster: {said}", node=error.node)
             if isinstance(error, OutcomeUnknown) and error.ids:
                 problem.extra["ids"] = list(error.ids)
             if isinstance(error, DoneInPart):

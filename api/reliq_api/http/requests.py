@@ -1,6 +1,7 @@
 """Requests read within limits: counted while they stream in, one value per header."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -19,11 +20,10 @@ _HEADER_BYTES = 32 * 1024
 _ONE_VALUE = frozenset(
     (
         b"authorization", b"content-type", b"content-encoding", b"content-length", b"idempotency-key", b"traceparent",
-        b"host", b"reliq-delay", b"reliq-ttl", b"reliq-id", b"reliq-dedup-key", b"reliq-window", b"reliq-key",
-        b"reliq-limit-key", b"reliq-priority", b"reliq-durability", b"reliq-replace", b"reliq-debounce",
-        b"reliq-at-most",
+        b"host",
     )
 )  # fmt: skip
+_ONE_VALUE_EACH = (b"reliq-", b"ce-")  #: how the options and headers of a message, and attributes of an event, begin
 
 
 #: Makes the refusal of a body: its bytes, as a number or as "more than", and the limit.
@@ -157,6 +157,6 @@ def check_headers(scope: Scope) -> None:
     if b"transfer-encoding" in names and dict(headers)[b"transfer-encoding"].strip().lower() != b"chunked":
         raise Problem("invalid_header", "send the body without a transfer-encoding, or chunked")
     if len(set(names)) < len(names):
-        for name in _ONE_VALUE:
-            if names.count(name) > 1:
-                raise Problem("invalid_header", f"the header {name.decode()} occurs more than once")
+        for name, count in Counter(names).items():
+            if count > 1 and (name in _ONE_VALUE or name.startswith(_ONE_VALUE_EACH)):
+                raise Problem("invalid_header", f"the header {name.decode('latin-1')} occurs more than once")

@@ -6,6 +6,7 @@ from fastapi import Path, Request
 
 from reliq import aio
 from reliq.model.instruction import Instruction
+from reliq.model.worker import NO_WORKER
 from reliq.protocol.workers import consuming, find_worker, grouped, instruct
 from reliq_api import schemas
 from reliq_api.access.auth import Access
@@ -55,7 +56,7 @@ async def instruct_worker(id: Id, instruction: Instruction, request: Request) ->
     if one is None or not any(map(access.covers, one.queues)):
         raise Problem("worker_not_found", f"there is no worker {id!r}, or not for this key")
     if not one.follows:
-        raise Problem("worker_not_found", f"{id!r} is a consumer by hand or a lease: you cannot pause or stop it")
+        raise Problem("worker_not_found", f"{id!r} is not a worker; {NO_WORKER}")
     if not all(map(access.may_operate, one.queues)):
         raise Problem("forbidden", "the worker also serves queues to which the key has no right; it was told nothing")
     if not await reliq.store.run(instruct(one, instruction)):

@@ -35,7 +35,7 @@ class Enqueued(BaseModel):
 class BatchResult(BaseModel):
     """The result of one message of a batch, in the order of the batch."""
 
-    status: Literal["enqueued", "deduplicated", "refused"]
+    status: Literal["enqueued", "deduplicated", "refused", "unknown"]
     id: MessageId | None = None
     conflict: bool = Field(default=False, description="Present if true: the earlier message has another body.")
     code: str | None = Field(None, description="Why it was refused: an error code.", examples=["invalid_message"])
@@ -46,4 +46,5 @@ class BatchEnqueued(BaseModel):
     enqueued: int
     deduplicated: int
     refused: int
+    unknown: int = Field(0, description="Messages that may be enqueued or not, because no answer came from Redis.")
     results: list[BatchResult]

@@ -1,13 +1,13 @@
 """The pages about workers: the processes that consume."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.model.instruction import Instruction
-from reliq.model.worker import WorkerProcess
+from reliq.model.worker import NO_WORKER, WorkerProcess
 from reliq.protocol.workers import consuming, find_worker, grouped, instruct
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
@@ -16,9 +16,9 @@ from reliq_api.ui.render import page
 
 SECTION = {"workers": "Workers"}
 NOTICES = {
-    "told-pause": "The worker is told to pause. It does so with its next heartbeat.",
-    "told-resume": "The worker is told to go on. It does so with its next heartbeat.",
-    "told-stop": "The worker is told to stop. It does so with its next heartbeat.",
+    "told-pause": "The worker pauses with its next heartbeat.",
+    "told-resume": "The worker resumes with its next heartbeat.",
+    "told-stop": "The worker stops with its next heartbeat.",
 }
 router = APIRouter(route_class=Page, prefix="/workers")
 
@@ -44,7 +44,8 @@ async def worker(request: Request, who: Viewer, worker: str) -> Response:
     may_operate = one.follows and all(map(who.may_operate, one.queues))
     shown = [each for each in one.consumers if who.may_see(each.queue)]
     operated = {each.queue for each in shown if who.may_operate(each.queue)}
-    return page(request, "worker.html", worker=one, consumers=shown, operated=operated, may_operate=may_operate)
+    told: dict[str, Any] = {"may_operate": may_operate, "no_worker": NO_WORKER}
+    return page(request, "worker.html", worker=one, consumers=shown, operated=operated, **told)
 
 
 @router.post("/{worker}/{instruction}")
@@ -53,6 +54,8 @@ async def tell(request: Request, who: Viewer, worker: str, instruction: Instruct
     one = await _existing(request, who, worker)
     if not all(map(who.may_operate, one.queues)):
         raise HTTPException(403, "This needs a key with the scope operate for all queues of the worker.")
+    if not one.follows:
+        raise HTTPException(404, f"{one.id} is not a worker; {NO_WORKER}.")
     if not await reliq_of(request).store.run(instruct(one, instruction)):
         raise HTTPException(404, "This worker has ended.")
     base = request.scope.get("root_path", "").rstrip("/")

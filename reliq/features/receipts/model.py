@@ -1,13 +1,12 @@
 """Messages in flight, as their receiver sees them."""
 
-import base64
-import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from reliq.model.element import name_of
 from reliq.model.message import Message
+from reliq.model.token import as_token, read_token
 
 #: A header of messages that were received: ms since the epoch of the first time, by the receiver's clock.
 FIRST_RECEIVED = "reliq-first-received"
@@ -33,15 +32,14 @@ class Receipt(str):
     def of(cls, queue: str, message: Message) -> Self:
         """Return the receipt of a message in flight."""
         text = f"{queue} {message.group} ".encode() + name_of(message.element)
-        return cls(base64.urlsafe_b64encode(text).decode().rstrip("="))
+        return cls(as_token(text))
 
     def read(self) -> "Handle | None":
         """Return what it says; None for a text that is no receipt."""
         try:
-            text = base64.b64decode(self + "=" * (-len(self) % 4), altchars=b"-_", validate=True)
-            queue, group, name = text.split(b" ", 2)
+            queue, group, name = read_token(self).split(b" ", 2)
             return Handle(queue.decode("ascii"), group.decode("ascii"), name) if name else None
-        except (binascii.Error, ValueError):
+        except ValueError:
             return None
 
 
@@ -51,9 +49,7 @@ class Received:
 
     message: Message
     receipt: Receipt
-    receives: (
-        int  #: how often it was received or its handlers failed, here and before in other queues, this time included
-    )
+    receives: int  #: how often, with this time, it was received or its handlers failed, here and in earlier queues
     first_received_at: int  #: ms since the epoch
 
 

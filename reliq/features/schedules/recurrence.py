@@ -86,7 +86,10 @@ def recurrence(when: Duration, zone: str, origin: int = 0) -> Recurrence:
     try:
         every = seconds(when, "the interval of a schedule", shortest=MIN_INTERVAL_SECONDS)
     except InvalidSetting as error:
-        raise InvalidSetting(f"{error}; {_HINT}") from None
+        if isinstance(when, str):
+            what = f"{when!r} is neither a cron expression nor an interval of 1 s or more"
+            raise InvalidSetting(f"{what}: {_HINT}") from None
+        raise error from None
     return Interval(round(every * 1000), origin)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from reliq.cli.options import app_of, command, queue_of, say_none, utc
 from reliq.cli.progress import age
 from reliq.errors import InvalidMessage, SignalRefused
+from reliq.features.steps.model import json_or_text
 from reliq.runtime.logging import printable
 
 
@@ -42,10 +43,7 @@ def parked(options: argparse.Namespace) -> int:
 
 def signal(options: argparse.Namespace) -> int:
     """Give a signal; exit 1 if it is refused."""
-    try:
-        value = None if options.value is None else json.loads(options.value)
-    except ValueError:
-        value = options.value
+    value = None if options.value is None else json_or_text(options.value)
     try:
         taken = app_of(options).signal(options.id, options.name, value, queue=options.queue)
     except (SignalRefused, InvalidMessage) as error:

@@ -21,6 +21,9 @@ from reliq_api.schemas.base import Lease, MessageId, QueueName
 router = call_router("durable")
 
 _OF_LEASE = failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")
+_OF_SIGNAL = failures(
+    "invalid_name", "invalid_json", "body_too_large", "invalid_message", "signal_refused", "outcome_unknown"
+)
 
 
 @router.get(
@@ -86,9 +89,7 @@ async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, requ
     "/queues/{queue}/messages/{id}/signals",
     summary="Give a signal to a message",
     response_model=schemas.Signalled,
-    responses=failures(
-        "invalid_name", "invalid_json", "body_too_large", "invalid_message", "signal_refused", "outcome_unknown"
-    ),
+    responses=_OF_SIGNAL,
     openapi_extra=needs("enqueue"),
 )
 async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, request: Request) -> schemas.Signalled:
@@ -101,9 +102,7 @@ async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, r
     "/queues/{queue}/signals/{token}",
     summary="Give the signal of a one-time link",
     response_model=schemas.Signalled,
-    responses=failures(
-        "invalid_name", "invalid_json", "body_too_large", "invalid_message", "signal_refused", "outcome_unknown"
-    ),
+    responses=_OF_SIGNAL,
     openapi_extra=keyless(),
 )
 async def give_by_link(

@@ -1,19 +1,16 @@
 """Steps, sleeps and waits of a message that is leased over HTTP: between two calls all is in Redis."""
 
-from contextlib import suppress
 from typing import Final
 
-from reliq import ops
-from reliq.errors import LeaseLost
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import TIMED_OUT, Book, Entry, check_step_name, group_of, stored_signal
-from reliq.features.steps.ops import Hold, Parting
+from reliq.features.steps.ops import Parting
 from reliq.features.steps.steps import check_said, resting
-from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
-from reliq.model.message import Message
 from reliq.ops import Steps
+from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
+from reliq.protocol.holding import of_lease
 
 #: What an entry says of its step, by its kind.
 states: Final = {"s": "done", "f": "failed", "r": "tried", "b": "begun", "z": "slept", "x": "again"}
@@ -63,18 +60,11 @@ class Leased:
         return "waiting", None
 
     def _hold(self) -> Steps[Hold]:
-        elements = yield ops.read_back(self._keys, self._lease)
-        for place, element in enumerate(reversed(elements)):
-            with suppress(Undecodable):
-                message = Message.decode(self._keys.queue, element)
-                if message.id == self._id:
-                    return Hold(self._keys, self._lease, message, place)
-        raise LeaseLost("the lease has ended, or the message is settled: another consumer may be handling it")
+        return (yield from of_lease(self._keys, self._lease, self._id))
 
     def _book(self, hold: Hold) -> Steps[Book]:
         book, recorded = Book(), (yield own.recorded(self._keys, self._id))
-        if recorded.sent in (0, hold.message.enqueued_at):
-            book.read(recorded)
+        book.read(recorded, hold.message.enqueued_at)
         return book
 
     def _entry(self, hold: Hold, name: str) -> Steps[tuple[Book, Entry]]:

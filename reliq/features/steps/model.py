@@ -1,5 +1,6 @@
 """What a handler asks of its message beside settling it, and the record of that."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,9 +121,9 @@ class Book:
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
-    def read(self, recorded: Recorded) -> None:
-        """Note what Redis has, once."""
-        if not self.is_read:
+    def read(self, recorded: Recorded, sent: int) -> None:
+        """Note what Redis has, once; `sent`: ms at which the message was sent, as another one may have had its id."""
+        if not self.is_read and recorded.sent in (0, sent):
             self.is_read = True
             for entry in recorded.entries:
                 self.note(entry)
@@ -185,6 +186,14 @@ def check_step_name(name: object, what: str = "step") -> str:
             f"the name of a {what} is {name!r}: give a text of 1 to {LONGEST_NAME} printable characters"
         )
     return name
+
+
+def json_or_text(text: str) -> object:
+    """Return a value that a person has typed: JSON, else the text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def stored_signal(value: object) -> bytes:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from reliq.features.steps import signatures
 from reliq.features.steps.model import Recorded
-from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
+from reliq.ops.held import Hold
 from reliq.ops.request import Op, as_text, milliseconds, optional_text, scripted
 
 HEAD = b"\n"  #: how the field of a record begins
@@ -41,25 +41,6 @@ class Parked:
         }  # fmt: skip
 
 
-class Hold(NamedTuple):
-    """A message and the consumer that holds it; `place`: where in its processing list, counted from the oldest."""
-
-    keys: QueueKeys
-    consumer: str
-    message: Message
-    place: int = 0
-    uncounted: bool = False  #: moved by BLMOVE, and not yet counted as claimed
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """What each script is told of the message."""
-        return {
-            "lease": self.keys.lease(self.consumer), "processing": self.keys.processing(self.consumer),
-            "id": self.message.id, "name": name_of(self.message.element), "position": self.place,
-            "sent": self.message.enqueued_at,
-        }  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Parting:
     """How a message leaves its consumer: its new element, and whether others of its key go on meanwhile."""
@@ -72,7 +53,13 @@ def record(hold: Hold, number: int, entry: bytes) -> Op[str]:
     """Store an entry of a record; answers "ok", "lost" or "other"."""
     keys = hold.keys
     call = signatures.record(
-        followed=keys.followed, config=keys.config, nonce=_nonce(hold), number=number, entry=entry, **hold.named
+        followed=keys.followed,
+        config=keys.config,
+        nonce=hold.nonce,
+        number=number,
+        entry=entry,
+        sent=hold.message.enqueued_at,
+        **hold.named,
     )
     return scripted(call, as_text)
 
@@ -105,9 +92,9 @@ def put_record(keys: QueueKeys, fields: Sequence[bytes]) -> Op[int]:
 def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Parting, counter: str) -> Op[str]:
     """Store an entry and delay the message; answers as `record`."""
     call = signatures.sleep(
-        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, nonce=_nonce(hold), number=number,
+        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, nonce=hold.nonce, number=number,
         entry=entry, delay=milliseconds(seconds), again=parting.again, counter=counter, frees=parting.frees_key,
-        uncounted=hold.uncounted, **hold.named,
+        uncounted=hold.uncounted, **_named(hold),
     )  # fmt: skip
     return scripted(call, as_text)
 
@@ -118,7 +105,7 @@ def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op
     call = signatures.park(
         places=keys.places, parked=keys.parked, waits=keys.waits, signal=signal, again=parting.again,
         timeout="" if timeout is None else milliseconds(timeout), frees=parting.frees_key, uncounted=hold.uncounted,
-        **hold.named,
+        sent=hold.message.enqueued_at, **hold.named,
     )  # fmt: skip
     return scripted(call, lambda reply: (reply[0].decode(), reply[1] if len(reply) > 1 else None))
 
@@ -173,3 +160,8 @@ def recorded_tag(keys: QueueKeys, identity: str) -> Op[str | None]:
 
 def _nonce(hold: Hold) -> str:
     return hold.message.tag.rpartition(" ")[2]
+
+
+def _named(hold: Hold) -> dict[str, Any]:
+    """Return what each script is told of the message; another one with its id has a record of its own."""
+    return {"sent": hold.message.enqueued_at, **hold.named}

@@ -4,8 +4,6 @@ A handler's call is a generator that yields steps for Redis and calls of the use
 the same generators: see `_begin`.
 """
 
-import base64
-import binascii
 import functools
 import hmac
 import inspect
@@ -35,7 +33,7 @@ from reliq.features.steps.model import (
     check_step_name,
     stored_signal,
 )
-from reliq.features.steps.ops import Hold, Parked, Parting, recorded_tag
+from reliq.features.steps.ops import Parked, Parting, recorded_tag
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
@@ -44,13 +42,17 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Policy, RunOver
 from reliq.model.result import answer, read_result
+from reliq.model.token import as_token, read_token
 from reliq.ops import Op, Steps
+from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.hidden import Hidden
+from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
+from reliq.runtime.moment import Moment
 
 __all__ = ["DURABLE", "WAITING", "SignalSteps", "check_said", "parked_in", "recorded_tag", "resting", "take_along"]
 
@@ -82,11 +84,7 @@ class Hand:
     @property
     def hold(self) -> Hold:
         """The message as scripts look for it; raises LeaseLost."""
-        place = self.consumer.place_of(self.message)
-        if self.message.lost or place is None:
-            raise self.not_held()
-        uncounted = self.consumer.is_uncounted(self.message)
-        return Hold(self.consumer.keys, self.consumer.consumer, self.message, place, uncounted)
+        return of_handler(self.consumer, self.message)
 
     def check_cancelled(self) -> None:
         """End the run of a message that was cancelled: its worker then deletes it, in place of letting it rest."""
@@ -107,13 +105,24 @@ class Hand:
         book = self.book
         if not book.is_read:
             recorded = yield ops.one(own.recorded(self.consumer.keys, self.message.id))
-            if recorded.sent in (0, self.message.enqueued_at):
-                book.read(recorded)
+            book.read(recorded, self.message.enqueued_at)
         return book.find(name, place)
+
+    def check_lease(self) -> Doing[None]:
+        """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""
+        if self.consumer.trusted_until.passed():
+            sent_at, keys = Moment.now(), self.consumer.keys
+            if not (yield ops.one(ops.heartbeat(keys, self.consumer.consumer, self.consumer.lease))):
+                raise not_held(self.message)
+            self.consumer.renewed(sent_at)
+        if self.message.lost:
+            raise not_held(self.message)
 
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
-        self.check((yield self._stored(entry, lambda number: own.record(self.hold, number, entry.encoded()))))
+        check_said(
+            self.message, (yield self._stored(entry, lambda number: own.record(self.hold, number, entry.encoded())))
+        )
 
     def rest(self, entry: Entry, seconds: float, parting: Parting, counter: str) -> Doing[None]:
         """Store an entry, let the message be delayed, and end the run."""
@@ -121,7 +130,7 @@ class Hand:
         def sleep(number: int) -> Op[str]:
             return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
 
-        self.check((yield self._stored(entry, sleep)))
+        check_said(self.message, (yield self._stored(entry, sleep)))
         self.consumer.let_go(self.message)
         raise RunOver
 
@@ -132,29 +141,16 @@ class Hand:
             self.book.note(entry)
         return said
 
-    def check(self, said: str) -> None:
-        check_said(self.message, said)
-
-    def not_held(self) -> LeaseLost:
-        return _not_held(self.message)
-
 
 def check_said(message: Message, said: str) -> None:
     """Raise what a script said of a message: LeaseLost, or InvalidMessage."""
     if said == "lost":
-        raise _not_held(message)
+        raise not_held(message)
     if said == "other":
         raise InvalidMessage(
             f"the record of message {message.id} of {message.queue!r} is of another message with this id: messages "
             "with steps need ids of their own"
         )
-
-
-def _not_held(message: Message) -> LeaseLost:
-    return LeaseLost(
-        f"message {message.id} of {message.queue!r} is not held here any more: its handler has ended, its time limit "
-        "has passed or the lease was lost, and another consumer may be handling it; nothing was recorded"
-    )
 
 
 # --- what handlers ask for ---
@@ -163,7 +159,7 @@ def _not_held(message: Message) -> LeaseLost:
 def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     """Return what a step has returned before, or call its function now and store what that returns."""
     if hand.message.lost:
-        raise hand.not_held()
+        raise not_held(hand.message)
     read = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "s":
@@ -176,6 +172,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     if asked.at_most_once:
         entry = entry._replace(kind="b", value=b"%d " % entry.failures)
         yield from hand.record(entry)
+    else:
+        yield from hand.check_lease()
     try:
         value = yield Call(asked.function, asked.arguments)
         entry = entry._replace(kind="s", value=answer(value).stored)
@@ -231,7 +229,7 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
     if said == "ok":
         hand.consumer.let_go(hand.message)
         raise RunOver
-    hand.check(said)
+    check_said(hand.message, said)
     if stored != TIMED_OUT:
         return read_result(stored)
     if asked.default is Missing:
@@ -242,8 +240,7 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
 def _link(hand: Hand, asked: Link, place: int) -> Doing[str]:
     name = _link_name(asked.signal)
     secret = yield from _step(hand, Step(name, secrets.token_urlsafe, (24,)), place)
-    text = f"{hand.message.id}\n{asked.signal}\n{secret}"
-    token = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    token = as_token(f"{hand.message.id}\n{asked.signal}\n{secret}".encode())
     return f"/v1/queues/{quote(hand.consumer.keys.logical)}/signals/{token}"
 
 
@@ -284,7 +281,7 @@ def _driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
 
 
 async def _driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
-    import asyncio  # programs with threads load it not
+    import asyncio  # only programs that use it load it
 
     turn = book.turn = book.turn or asyncio.Lock()
     advance: Callable[[], Any] = functools.partial(next, doing)
@@ -362,20 +359,22 @@ class SignalSteps:
         check_id(identity)
         check_step_name(name, "signal")
         stored, every = stored_signal(value), (yield from self._homes.every())
+        answers: list[str] = []
         if len(every) > 1:  # which one has the message is known if one of them knows anything of it
             answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
-            if early is None or any(answer != "unknown" for answer in answers):
+            if early is None or not set(answers) <= _ONLY_EARLY:
                 return _taken(self._homes.queue, identity, name, answers)
-        answers = yield [own.signal(one.keys, identity, name, stored, early) for one in every]
+            every = [one for one, said in zip(every, answers, strict=True) if said == "unknown"]
+        if every:  # those that an earlier call has not reached get it too
+            answers += yield [own.signal(one.keys, identity, name, stored, early) for one in every]
         return _taken(self._homes.queue, identity, name, answers)
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
         """Give the signal of a link; raises SignalRefused."""
         refused = SignalRefused("this link is not valid, or its message has ended", "unknown")
         try:
-            text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-            identity, name, secret = text.split("\n")
-        except (binascii.Error, ValueError):
+            identity, name, secret = read_token(token).decode().split("\n")
+        except ValueError:
             raise refused from None
         for home in (yield from self._homes.every()):
             recorded = yield own.recorded(home.keys, identity)
@@ -385,11 +384,16 @@ class SignalSteps:
         raise refused
 
 
+#: What homes answer, first what only the one says that has the message, or had it.
+_KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
+_ONLY_EARLY = {"early before", "early", "unknown"}
+
+
 def _taken(queue: str, identity: str, name: str, answers: Sequence[str]) -> bool:
-    said = next((one for one in answers if one != "unknown"), "unknown")
+    said = min(answers, key=_KNOWN.index)
     if said in REFUSED:
         raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
-    return said != "before"
+    return said not in ("before", "early before")
 
 
 def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:

@@ -1,7 +1,6 @@
 """The page about messages that wait for a signal: a form for each gives it."""
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import Depends, Request, Response
@@ -9,6 +8,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidMessage, InvalidName, SignalRefused
+from reliq.features.steps.model import json_or_text
 from reliq_api.ui.access import Operated, Sendable
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.messages import queue_address
@@ -39,17 +39,12 @@ async def give(request: Request, queue: Sendable, fields: Form) -> Response:
     """Give a signal; a value that is no JSON is taken as a text."""
     given = dict(fields)
     try:
-        taken = await queue.signal(given.get("id", ""), given.get("signal", ""), _value(given.get("value", "")))
+        text = given.get("value", "")
+        value = json_or_text(text) if text.strip() else None
+        taken = await queue.signal(given.get("id", ""), given.get("signal", ""), value)
         notice = "signal-given" if taken else "signal-before"
     except (SignalRefused, InvalidName, InvalidMessage):
         notice = "signal-refused"
     return RedirectResponse(
         f"{queue_address(request, queue.name)}/parked?{urlencode({'notice': notice})}", status_code=303
     )
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text) if text.strip() else None
-    except ValueError:
-        return text

@@ -5,9 +5,11 @@ import json
 from typing import Any
 
 from reliq.cli.columns import columns
-from reliq.cli.options import app_of, body_limit_of, command, given_options, max_body, message_options, say
+from reliq.cli.options import app_of, body_limit_of, command, counted, given_options, max_body, message_options, say
 from reliq.cli.stdin import read_body
 from reliq.contract.options import PUBLISH
+
+_NO_QUEUE = "no queue is bound to a pattern that matches"
 
 
 def add_to(commands: Any) -> None:
@@ -43,7 +45,7 @@ def publish(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(sent))
     else:
-        print("\n".join(f"{identity}  {queue}" for queue, identity in sent.items()) or "no queue is bound")
+        print("\n".join(f"{identity}  {queue}" for queue, identity in sent.items()) or _NO_QUEUE)
     return 0
 
 
@@ -57,8 +59,9 @@ def bindings(options: argparse.Namespace) -> int:
         return 0
     for line in columns(found, -40):
         print(line)
-    rest = f"goes to {stats.alternate}" if stats.alternate else f"is counted: {stats.unroutable} so far"
-    print(f"{len(found)} bindings; what matches none of them {rest}")
+    unroutable = f"{counted(stats.unroutable, 'message')} matched none of them"
+    rest = f"such messages go to {stats.alternate}" if stats.alternate else unroutable
+    print(f"{counted(len(found), 'binding')}; {rest}")
     return 0
 
 
@@ -77,7 +80,7 @@ def unbind(options: argparse.Namespace) -> int:
 def test(options: argparse.Namespace) -> int:
     """Print the queues that would get the message; exit 1 if none would."""
     queues = app_of(options).topics.match(options.key)
-    print(json.dumps(queues) if options.json else "\n".join(queues) or "no queue is bound to a pattern that matches")
+    print(json.dumps(queues) if options.json else "\n".join(queues) or _NO_QUEUE)
     return 0 if queues else 1
 
 
@@ -87,5 +90,5 @@ def alternate(options: argparse.Namespace) -> int:
     if options.queue or options.off:
         topics.set_alternate(None if options.off else options.queue)
     queue = topics.stats().alternate
-    text = f"what no queue is bound for goes to {queue}" if queue else "there is no alternate queue"
+    text = f"messages that match no binding go to {queue}" if queue else "there is no alternate queue"
     return say(options, text, alternate=queue)

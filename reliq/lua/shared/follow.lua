@@ -1,5 +1,5 @@
 -- The moments of a message: it enters a queue, moves in it, leaves it, dies, comes back. Features note what happens to messages, in
--- queues where config asks for it: `track`, `history`, `batched`, `recorded`. A feature's part is in lua/shared/moments.lua of its slice, which
+-- queues where config asks for it: `track`, `history`, `batched`, `recorded`, `emitted`. A feature's part is in lua/shared/moments.lua of its slice, which
 -- the script gets after this file: functions by the names of the moments that concern it. Requires `now` and `element`.
 
 local parts = {}
@@ -59,5 +59,5 @@ end
 
 -- Note dead letters that were deleted, by their ids.
 local function are_discarded(q, ids)
-  if q.recorded then each_part('are_discarded', q, ids) end
+  if q.recorded or q.emitted then each_part('are_discarded', q, ids) end
 end

@@ -2,8 +2,9 @@
 
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import Entry
-from reliq.features.steps.ops import Hold, Parting
+from reliq.features.steps.ops import Parting
 from reliq.model.message import Message
+from reliq.ops.held import Hold
 from tests.support.state import KEYS, World, element, keyed
 
 HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))

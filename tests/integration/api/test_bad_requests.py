@@ -120,6 +120,9 @@ def test_json_that_is_no_message(service, untouched, name, content, status, code
 HEADERS = {
     "two content types": ([("content-type", "text/plain"), ("content-type", "text/html")], 400, "invalid_header"),
     "two keys": ([("idempotency-key", "a"), ("idempotency-key", "b")], 400, "invalid_header"),
+    "an option twice": ([("reliq-at-most", "1m"), ("reliq-at-most", "2m")], 400, "invalid_header"),
+    "a header of the message twice": ([("reliq-header-a", "1"), ("Reliq-Header-A", "2")], 400, "invalid_header"),
+    "an attribute of an event twice": ([("ce-id", "1"), ("ce-id", "2")], 400, "invalid_header"),
     "an empty idempotency key": ([("idempotency-key", "")], 400, "invalid_header"),
     "an idempotency key with a space": ([("idempotency-key", "a b")], 400, "invalid_header"),
     "an endless idempotency key": ([("idempotency-key", "x" * 300)], 400, "invalid_header"),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.integration.api.serving import problem, serving
+from tests.support.proxy import Proxy
 
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -62,6 +63,38 @@ def test_a_full_queue_ends_a_batch_and_says_what_is_in(service, orders):
     codes = [result.get("code", result["status"]) for result in answer.json()["results"]]
     assert codes[:2000] == ["enqueued"] * 1000 + ["queue_full"] * 1000
     assert answer.json()["enqueued"] == orders.stats().ready == 1000
+
+
+def test_what_one_partition_has_taken_is_told_as_enqueued(post, half_full):
+    orders, full, free = half_full
+    answer = post("messages/batch", [{"body": number, "key": full if number % 3 else free} for number in range(7)])
+    assert problem(answer) == (429, "queue_full")
+    assert (answer.json()["enqueued"], answer.json()["refused"]) == (3, 4)
+    results = answer.json()["results"]
+    assert [one.get("code", one["status"]) for one in results] == [
+        "queue_full" if number % 3 else "enqueued" for number in range(7)
+    ]
+    there = [orders.find(one["id"]).message.json() for one in results if one["status"] == "enqueued"]
+    assert (there, orders.stats().ready) == ([0, 3, 6], 13)
+
+
+def test_messages_whose_answer_was_lost_are_not_told_as_refused(redis_server, url, orders):
+    cut = []
+
+    def request(data):
+        if b"marked" in data:
+            cut.append(data)
+        return data
+
+    with (
+        Proxy(redis_server.port, request=request, reply=lambda data: None if cut else data) as proxy,
+        serving(proxy.url, send_timeout=0.3) as service,
+    ):
+        answer = service.post(f"/v1/queues/{orders.name}/messages/batch", json=[{"body": "marked"}] * 1001)
+    assert problem(answer) == (504, "outcome_unknown")
+    told = answer.json()
+    assert (told["enqueued"], told["refused"], told["unknown"]) == (0, 0, 1000)
+    assert {one["status"] for one in told["results"]} == {"unknown"}
 
 
 def test_a_batch_has_a_largest_number_of_messages(url, app, name):

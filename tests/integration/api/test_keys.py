@@ -435,7 +435,7 @@ def test_the_start_says_that_there_is_no_key(url):
         terminated(child)
         assert child.stderr is not None
         said = child.stderr.read().decode()
-    assert "every request is answered 401: there is no API key: create one with `reliq key create" in said
+    assert "the service answers every request with 401: there is no API key: create one with `reliq key create" in said
 
 
 def test_no_auth_can_be_asked_for_by_the_environment(url):

@@ -40,7 +40,7 @@ def test_the_numbers_of_a_queue_and_its_policy(call, service, orders):
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": None, "durability": "memory",
         "dead_max_count": None, "dead_to": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
         "key_rate": None, "key_concurrency": None, "fair": False, "weights": {},
-        "track": False, "history": None, "partitions": 1,
+        "track": False, "history": None, "keep_output": 86400.0, "partitions": 1,
     }  # fmt: skip
     (listed,) = service.get("/v1/queues").json()["queues"]
     assert listed == {name: value for name, value in answer.items() if name != "config"} | {
@@ -59,7 +59,7 @@ def test_the_policy_is_changed_field_by_field(call, orders):
         "max_length": None, "max_bytes": None, "max_deliveries": 5, "dead_max_age": 60, "durability": "memory",
         "dead_max_count": None, "dead_to": None, "paused": False, "rate": None, "burst": None, "concurrency": None,
         "key_rate": None, "key_concurrency": None, "fair": False, "weights": {},
-        "track": False, "history": None, "partitions": 1,
+        "track": False, "history": None, "keep_output": 86400.0, "partitions": 1,
     }  # fmt: skip
     assert orders.config().dead_max_age == 60
 

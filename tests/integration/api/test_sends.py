@@ -53,6 +53,15 @@ def test_a_queue_with_room_for_some_takes_these(url, orders):
     assert orders.stats().ready == 3
 
 
+def test_of_a_queue_with_partitions_what_one_has_taken_is_not_sent_again(url, half_full):
+    orders, full, free = half_full
+    messages = [NewMessage(number, key=full if number % 3 else free) for number in range(9)]
+    answers = send_all(url, orders.name, messages)
+    assert [isinstance(answer, str) for answer in answers] == [number % 3 == 0 for number in range(9)]
+    assert [answers[number] for number in (0, 3, 6)] == [messages[number].id for number in (0, 3, 6)]
+    assert orders.stats().counters["enqueued"] == orders.stats().ready == 13
+
+
 def test_an_unknown_outcome_names_only_ones_own_message(redis_server, url, orders):
     messages = [NewMessage(number) for number in range(5)]
     sending = [False]

@@ -1,6 +1,10 @@
 """`reliq dev`: one terminal with Redis, monitor, HTTP service, dashboard and a worker that follows its files."""
 
+import os
+import pty
+import re
 import signal
+import subprocess
 import sys
 import urllib.request
 
@@ -10,7 +14,7 @@ import reliq
 from reliq import embedded
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
-from tests.support.workers import eventually, process
+from tests.support.workers import eventually, process, surroundings
 
 SHOP = """
 import reliq
@@ -58,6 +62,24 @@ def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal
             running.stop()
         with pytest.raises(RedisUnavailable):
             queue.stats()
+
+
+def test_on_a_terminal_dev_says_what_it_waits_for(tmp_path):
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "reliq", "dev"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=end, stdout=end, stderr=end, env=surroundings()) as child:
+        os.close(end)
+        printed = ""
+        while "Ctrl-C ends it" not in printed:
+            printed += os.read(terminal, 10_000).decode()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 130
+    os.close(terminal)
+    redis, dashboard, *_ = (line.replace("\r", "").split("\x1b[K")[1:] for line in printed.split("\n"))
+    assert redis[0] == "Redis      starting ..."
+    assert redis[-1].startswith("Redis      redis://")
+    assert re.fullmatch(r"Dashboard  starting \(\d+ s\) \.\.\.", dashboard[0])
+    assert dashboard[-1].startswith("Dashboard  http://")
 
 
 def test_dev_serves_the_dashboard_and_its_worker_follows_the_file(tmp_path):

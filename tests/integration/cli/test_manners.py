@@ -17,12 +17,16 @@ from tests.support.workers import ROOT
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
 
 
-def on_a_terminal(*arguments):
-    """Run a command with a terminal as its standard error; return the exit status, and what it printed."""
+def on_a_terminal(*arguments, typed=b""):
+    """Run a command with a terminal as its standard error, and as its input if something is typed.
+
+    Return the exit status, and what it printed.
+    """
     terminal, end = pty.openpty()
+    os.write(terminal, typed)
     status = subprocess.run(
         [sys.executable, "-m", "reliq", *arguments], check=False, timeout=60,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=end,
+        stdin=end if typed else subprocess.DEVNULL, stdout=end if typed else subprocess.DEVNULL, stderr=end,
         env={**os.environ, "PYTHONPATH": PATHS},
     ).returncode  # fmt: skip
     os.close(end)
@@ -142,3 +146,21 @@ def test_a_password_with_special_characters_is_never_printed(app, capsys, passwo
     assert password not in printed
     if status == 2:
         assert "write / as %2F, ? as %3F, # as %23, @ as %40, : as %3A and % as %25" in printed
+
+
+def test_the_end_of_input_is_no_confirmation(app):
+    app.queue("orders").send("x")
+    status, printed = on_a_terminal("queue", "purge", "orders", "--url", app.url, typed=b"\x04")
+    assert status == 1
+    assert printed.splitlines()[-2:] == [
+        "This will remove all ready and delayed messages of orders. Type yes to go on: ",
+        "nothing was done",
+    ]
+    assert app.queue("orders").stats().ready == 1
+
+
+def test_a_body_that_is_typed_is_asked_for(app):
+    status, printed = on_a_terminal("message", "send", "orders", "--url", app.url, typed=b"hello\n\x04")
+    assert status == 0
+    assert "reliq: type the body; Ctrl-D on a line of its own ends it" in printed.splitlines()
+    assert app.queue("orders").stats().ready == 1

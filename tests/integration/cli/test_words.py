@@ -75,7 +75,7 @@ SHOWN = {
     "queue partitions orders": "count before moving partitions",
     "queue config orders": (
         "max_length max_bytes max_deliveries dead_max_age dead_max_count dead_to durability rate burst concurrency "
-        "key_rate key_concurrency fair weights track history partitions paused"
+        "key_rate key_concurrency fair weights track history keep_output partitions paused"
     ),
     "dead list orders": "letters next",
     "delayed list orders": "messages next",
@@ -111,7 +111,7 @@ def test_statistics_can_be_watched(app, monkeypatch):
     done = run("queue", "stats", "--watch", "0.1", url=app.url)
     assert (done.returncode, done.stdout.count("orders")) == (0, 2)
     assert run("stats", "--watch", "0", url=app.url).stderr == (
-        "reliq: --watch is 0.0: it must be between 0.1 and 3600 seconds\n"
+        "reliq: --watch is 0.0: it must be between 0.1 seconds and 1 hour\n"
     )
 
 

@@ -124,7 +124,7 @@ WRONG = [
     ({"debounce": "5s", "dedup_key": "k"}, "debounce is '5s' without replace=True"),
     ({"at_most": "5s", "dedup_key": "k"}, "at_most is '5s' without replace=True"),
     ({"replace": True, "dedup_key": "k", "at_most": "5s"}, "at_most is '5s' without debounce"),
-    ({"replace": True, "dedup_key": "k", "debounce": 0}, "debounce is 0: it must be between 0.001 and"),
+    ({"replace": True, "dedup_key": "k", "debounce": 0}, "debounce is 0: it must be between 1 ms and"),
     ({"replace": True, "dedup_key": "k", "debounce": -1}, "debounce is -1: it must be between"),
     ({"replace": True, "dedup_key": "k", "debounce": "400d"}, "debounce is '400d': it must be between"),
     ({"replace": True, "dedup_key": "k", "debounce": "soon"}, "debounce is 'soon': write seconds"),

@@ -396,12 +396,18 @@ def test_a_batch_counts_what_was_handled_in_partitions_that_are_forgotten(app, m
     assert [name for name in NAMES if client.exists(QueueKeys(name).followed)] == []
 
 
-@pytest.mark.parametrize("kept", ["result", "history"])
-def test_a_partition_is_kept_as_long_as_it_keeps_results_or_histories(app, monitor, client, kept):
+@pytest.mark.parametrize("kept", ["result", "history", "output"])
+def test_a_partition_is_kept_as_long_as_it_keeps_results_histories_or_output(app, monitor, client, kept):
     orders = app.queue("orders")
     orders.configure(partitions=2, history="1h" if kept == "history" else None)
     key, old, _ = key_that_moves(2, 1)
-    app.handler("orders", result="1h" if kept == "result" else None)(lambda message: 42)
+
+    @app.handler("orders", result="1h" if kept == "result" else None)
+    def handle(message):
+        if kept == "output":
+            message.emit("chunk")
+        return 42
+
     identity = orders.send("body", key=key)
     with working(app):
         eventually(lambda: orders.stats().counters.get("acked") == 1)
@@ -411,10 +417,12 @@ def test_a_partition_is_kept_as_long_as_it_keeps_results_or_histories(app, monit
     assert layout_of(app).retired
     if kept == "result":
         assert orders.result(identity) == 42
+    elif kept == "output":
+        assert [chunk.value for chunk in orders.output(identity)] == ["chunk"]
     else:
         assert [event.name for event in orders.find(identity).history][-1] == "acked"
     keys = QueueKeys(old)
-    client.delete(keys.results, keys.history)  # as if their time had passed
+    client.delete(keys.results, keys.history, keys.outputs)  # as if their time had passed
     monitor.tend_partitions()
     assert layout_of(app).every("orders") == ["orders"]
 

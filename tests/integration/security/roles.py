@@ -79,6 +79,7 @@ def worker(url: str, admin: reliq.Reliq) -> None:
         def handle(message: reliq.Message) -> None:
             done.append(message.body[:5].decode())
             message.progress(0.5, "half way")
+            message.emit("half way")
             if message.body == b"fails":
                 raise ValueError("as it should")
             if message.body == b"dies":
@@ -200,6 +201,7 @@ OPERATING = (
     ("cancel", "q", "--key", "none"), ("cancel", "q", "in-order"), ("cancel", "q", "prepared"), ("cancel", "q", "held"),
     ("cancel", "q", "later"), ("topics", "bind", "q", "order.*"), ("topics", "list"), ("topics", "test", "order.a"),
     ("topics", "unbind", "q", "order.*"), ("dead", "list", "q"), ("delayed", "list", "q"), ("audit",),
+    ("message", "output", "q", "followed", "--wait", "1s"),
     ("delayed", "run", "q", "--all"),
     ("dead", "redrive", "q", "--limit", "1"), ("dead", "purge", "q", "--all", "--yes"), ("doctor",),
     ("purge", "q", "--yes"), ("keys", "create", "x", "--scope", "enqueue", "--queue", "*"), ("keys", "list"),
@@ -243,6 +245,9 @@ def api(url: str, admin: reliq.Reliq) -> None:
         first, second, third = (message["id"] for message in lease["messages"])
         report = {"id": first, "progress": 0.5, "state": 1}
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/progress", json=report)
+        answered("POST", f"/v1/queues/q/leases/{lease['lease']}/emit", json={"id": first, "chunk": "x"})
+        for path in (f"/v1/queues/q/messages/{first}/output", f"/queues/q/output?id={first}"):
+            answered("GET", path)
         answered("GET", f"/v1/queues/q/messages/{first}")
         for one in (third, admin.queue("q").send("ready"), admin.queue("q").send("later", delay="1h")):
             answered("DELETE", f"/v1/queues/q/messages/{one}")

@@ -22,15 +22,16 @@ USERS = {
 SCRIPTS = {
     "producer": "push arrive enqueue publish prepare decide announce cycle_add cycle_remove",
     "worker": "register heartbeat mark_tried claim settle forget decide announce bind report "
-    "record recorded park sleep",
+    "record recorded park sleep emit",
     "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
     "announce commit_roll stage_abort stage_clear unstage browse return_due unpark_due "
-    "put_record",
+    "put_record put_output emitted gone_outputs drop_outputs",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find sweep tell decide "
-    "upcoming forget_tracked hasten search starts instruct purge_received signal recorded remove_parked",
+    "upcoming forget_tracked hasten search starts instruct purge_received signal recorded remove_parked emitted",
     "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
     "discard stats existing allow browse find upcoming sweep tell report decide forget_tracked hasten "
-    "search starts instruct purge_received record recorded park sleep signal remove_parked",
+    "search starts instruct purge_received record recorded park sleep signal remove_parked "
+    "emit emitted",
     "sqs": "push arrive enqueue announce register heartbeat claim settle forget purge discard stats receive "
     "receive_again return_due set_visibility delete_received purge_received",
 }
@@ -99,7 +100,7 @@ def test_what_is_outside_of_a_role_is_refused(server, role):
         ("worker", "SCAN 0"),
         ("worker", "WAIT 1 1"),
         ("monitor", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),
-        ("monitor", "RPUSH reliq:{q}:messages x"),
+        ("monitor", "RPOP reliq:{q}:messages"),
         ("monitor", "CONFIG GET maxmemory"),
         ("operator", "CLIENT KILL ID 1"),
         ("operator", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),

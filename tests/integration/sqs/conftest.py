@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from reliq.embedded import EmbeddedRedis
-from tests.integration.sqs.serving import client, serving
+from tests.integration.sqs.serving import client, query_client, serving
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,17 @@ def _sqs(port: int) -> Any:
 def sqs(url: str, _sqs: Any) -> Any:
     """A client of boto3."""
     return _sqs
+
+
+@pytest.fixture(scope="session")
+def _sqs_query(port: int) -> Any:
+    return query_client(port)
+
+
+@pytest.fixture(params=["json", "query"])
+def either(url: str, _sqs: Any, _sqs_query: Any, request: pytest.FixtureRequest) -> Any:
+    """A client of boto3 that speaks one of both protocols."""
+    return _sqs if request.param == "json" else _sqs_query
 
 
 @pytest.fixture

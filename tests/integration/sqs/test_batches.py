@@ -1,7 +1,6 @@
 """Batches: what fails alone, and what fails all."""
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.integration.sqs.test_messages import code_of, received
 
@@ -9,6 +8,12 @@ _ID = (
     "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
     "It can be at most 80 letters long."
 )
+
+
+@pytest.fixture
+def sqs(either):
+    """Each test runs in both protocols."""
+    return either
 
 
 def entries(count, body="m"):
@@ -69,6 +74,8 @@ def test_an_entry_fails_alone(sqs, queue):
         "characters": ("InvalidMessageContents", True),
         "long": ("InvalidParameterValue", True),
     }
+    long = "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes."
+    assert answer["Failed"][-1]["Message"] == long
     assert [one["Body"] for one in received(sqs, url)] == ["m"]
 
 
@@ -124,6 +131,7 @@ def test_a_fifo_batch_with_an_incomplete_message_sends_nothing(sqs, queue):
         ({"Id": "b", "MessageBody": "m"}, "The request must contain the parameter MessageGroupId."),
         ({"Id": "b", "MessageBody": "m", "MessageGroupId": "g"}, "The queue should either have ContentBased"),
     ):
-        with pytest.raises(ClientError, match=text):
-            sqs.send_message_batch(QueueUrl=url, Entries=[good, wrong])
+        code, status, said = code_of(sqs.send_message_batch, QueueUrl=url, Entries=[good, wrong])
+        assert (code, status) == ("InvalidParameterValue", 400)
+        assert said.startswith(text)
     assert received(sqs, url) == []

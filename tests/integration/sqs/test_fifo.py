@@ -1,11 +1,20 @@
 """FIFO queues: groups in order, deduplication, sequence numbers."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
 from tests.integration.sqs.test_messages import code_of, received
 from tests.support.workers import eventually
 
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
+
+
+@pytest.fixture
+def sqs(either):
+    """Each test runs in both protocols."""
+    return either
 
 
 def send(sqs, url, body, group="g", **options):
@@ -118,6 +127,38 @@ def test_deduplication_is_of_the_queue_or_of_the_group(sqs, fifo):
     assert len(bodies(sqs, grouped)) == 2
 
 
+@pytest.mark.parametrize("before", ["queue", "messageGroup"])
+def test_a_changed_scope_of_deduplication_holds_a_minute_later(sqs, fifo, monkeypatch, before):
+    url = fifo(DeduplicationScope=before)
+    after = {"queue": "messageGroup", "messageGroup": "queue"}[before]
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DeduplicationScope": after})
+
+    def sent(name):
+        return len({send(sqs, url, "m", group, MessageDeduplicationId=name)["MessageId"] for group in "ab"})
+
+    assert sent("before") == {"queue": 1, "messageGroup": 2}[before]
+    later = time.time() + 61
+    monkeypatch.setattr("reliq_sqs.sending.time", SimpleNamespace(time=lambda: later))
+    assert sent("later") == {"queue": 1, "messageGroup": 2}[after]
+
+
+def test_groups_that_become_visible_together_come_in_the_order_of_their_first_messages(sqs, fifo):
+    url = fifo()
+    for body in ("a0", "b0", "b1", "c0", "a1"):
+        send(sqs, url, body, body[0])
+    assert bodies(sqs, url, MaxNumberOfMessages=3, VisibilityTimeout=0) == ["a0", "a1", "b0"]
+    assert bodies(sqs, url, VisibilityTimeout=0) == ["c0", "a0", "a1", "b0", "b1"]
+
+
+def test_a_group_whose_messages_are_deleted_comes_after_those_that_were_not_received(sqs, fifo):
+    url = fifo()
+    for body in ("a0", "b0", "a1", "b1", "a2", "c0"):
+        send(sqs, url, body, body[0])
+    for one in received(sqs, url, MaxNumberOfMessages=2):
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=one["ReceiptHandle"])
+    assert bodies(sqs, url) == ["b0", "b1", "c0", "a2"]
+
+
 def test_a_deduplication_id_wins_over_the_content(sqs, fifo):
     url = fifo()
     send(sqs, url, "m", MessageDeduplicationId="a")
@@ -152,7 +193,8 @@ def test_a_standard_queue_takes_a_group_and_no_deduplication_id(sqs, queue):
     (message,) = received(sqs, url, AttributeNames=["All"])
     assert message["Attributes"]["MessageGroupId"] == "tenant"
     said = code_of(sqs.send_message, QueueUrl=url, MessageBody="m", MessageDeduplicationId="d")
-    assert said[0] == "InvalidParameterValue"
+    text = f"Value d for parameter MessageDeduplicationId is invalid. Reason: {_NOT_FOR_THIS}"
+    assert said == ("InvalidParameterValue", 400, text)
 
 
 def test_throughput_per_group_needs_deduplication_per_group(sqs, fifo):

@@ -82,6 +82,18 @@ def test_a_request_without_an_action_is_unknown(http, queue, name):
     assert (answer.status_code, answer.text.strip()) == (404, "<UnknownOperationException/>")
 
 
+def test_an_answer_that_says_nothing_is_one_empty_tag(http, queue, name):
+    queue()
+    assert "<ReceiveMessageResult/>" in http.get(f"/000000000000/{name}", params={"Action": "ReceiveMessage"}).text
+
+
+def test_the_older_name_of_system_attributes_wins(http, sqs, queue, name):
+    sqs.send_message(QueueUrl=queue(), MessageBody="m")
+    both = {"Action": "ReceiveMessage", "MessageSystemAttributeName.1": "All", "AttributeName.1": "SenderId"}
+    answer = http.get(f"/000000000000/{name}", params=both)
+    assert re.findall("<Attribute><Name>(.*?)</Name>", answer.text) == ["SenderId"]
+
+
 @pytest.mark.parametrize("host", ["sqs.us-west-2.localhost", "us-west-2.queue.localhost"])
 def test_without_a_signature_the_host_tells_the_region(http, name, host):
     named = {"host": host}
@@ -90,4 +102,4 @@ def test_without_a_signature_the_host_tells_the_region(http, name, host):
     assert url == f"http://{host}/000000000000/{name}"
     told = {"Action": "GetQueueAttributes", "AttributeName.1": "QueueArn", "QueueUrl": url}
     assert texts(http.post("/", data=told, headers=named), "Value") == [f"arn:aws:sqs:us-west-2:000000000000:{name}"]
-    assert texts(http.post("/", data=told), "Code") == ["AWS.SimpleQueueService.NonExistentQueue"]
+    assert texts(http.post("/", data={**told, "QueueUrl": name}), "Code") == ["AWS.SimpleQueueService.NonExistentQueue"]

@@ -133,7 +133,22 @@ def test_one_kind_of_encryption_replaces_the_other(sqs, queue, name):
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"SqsManagedSseEnabled": "true"})
     assert attributes_of(sqs, url, *names) == {"SqsManagedSseEnabled": "true"}
     both = {"KmsMasterKeyId": "alias/a", "SqsManagedSseEnabled": "true"}
-    assert code_of(sqs.create_queue, QueueName=f"{name}-b", Attributes=both)[0] == "InvalidAttributeValue"
+    assert code_of(sqs.create_queue, QueueName=f"{name}-b", Attributes=both)[0] == "InvalidAttributeName"
+
+
+def test_without_a_key_of_kms_a_queue_is_not_encrypted_by_sqs_again(either, queue):
+    url = queue(KmsMasterKeyId="alias/a", KmsDataKeyReusePeriodSeconds="6000")
+    without = {"KmsMasterKeyId": "", "KmsDataKeyReusePeriodSeconds": "300"}
+    either.set_queue_attributes(QueueUrl=url, Attributes=without)
+    attributes = attributes_of(either, url)
+    assert attributes["SqsManagedSseEnabled"] == "false"
+    assert not without.keys() & attributes
+
+
+def test_a_flag_may_have_capitals(either, name):
+    given = {"FifoQueue": "True", "ContentBasedDeduplication": "False", "SqsManagedSseEnabled": "TRUE"}
+    url = either.create_queue(QueueName=f"{name}.fifo", Attributes=given)["QueueUrl"]
+    assert attributes_of(either, url, *given) == {key: value.lower() for key, value in given.items()}
 
 
 def test_lists_come_by_pages(sqs, name):
@@ -192,11 +207,21 @@ def test_a_bare_name_a_path_and_another_host_are_urls_too(sqs, queue, name):
 def test_queues_of_two_regions_are_two(sqs, port, queue, name):
     west, east = client(port, "us-west-2"), queue()
     url = west.create_queue(QueueName=name)["QueueUrl"]
+    assert url == f"http://127.0.0.1:{port}/000000000000/{name}"
+    assert west.list_queues(QueueNamePrefix=name)["QueueUrls"] == [url]
     assert attributes_of(west, url, "QueueArn") == {"QueueArn": f"arn:aws:sqs:us-west-2:000000000000:{name}"}
     sqs.send_message(QueueUrl=east, MessageBody="east")
     assert received(west, url) == []
     west.delete_queue(QueueUrl=url)
     assert received(sqs, east)[0]["Body"] == "east"
+
+
+def test_a_url_tells_its_region(sqs, port, name):
+    client(port, "us-west-2").create_queue(QueueName=name)
+    hosts = ("sqs.us-west-2.example.com", "us-west-2.queue.example.com:4566")
+    for url in (*(f"http://{host}/000000000000/{name}" for host in hosts), f"/queue/us-west-2/000000000000/{name}"):
+        sqs.send_message(QueueUrl=url, MessageBody="m")
+    assert len(received(client(port, "us-west-2"), name)) == 3
 
 
 def test_tags_are_set_replaced_and_removed(sqs, name):
@@ -220,6 +245,7 @@ def test_permissions_are_statements_of_the_policy(sqs, queue, name):
     accounts = ["222222222222", "333333333333"]
     sqs.add_permission(QueueUrl=url, Label="two", AWSAccountIds=accounts, Actions=["SendMessage", "GetQueueUrl"])
     policy = json.loads(attributes_of(sqs, url, "Policy")["Policy"])
+    assert policy["Version"] == "2008-10-17"
     assert policy["Id"] == f"{arn}/SQSDefaultPolicy"
     assert policy["Statement"] == [
         {
@@ -239,10 +265,12 @@ def test_permissions_are_statements_of_the_policy(sqs, queue, name):
     ]
     again = {"QueueUrl": url, "Label": "one", "AWSAccountIds": ["111111111111"], "Actions": ["*"]}
     assert code_of(sqs.add_permission, **again)[2].endswith("Reason: Already exists.")
+    unknown = {"QueueUrl": url, "Label": "x"}
+    assert code_of(sqs.remove_permission, **unknown)[2].endswith("Reason: can't find label on existing policy.")
     for label in ("one", "two"):
         sqs.remove_permission(QueueUrl=url, Label=label)
     assert attributes_of(sqs, url, "Policy") is None
-    assert "can't find label" in code_of(sqs.remove_permission, QueueUrl=url, Label="one")[2]
+    assert code_of(sqs.remove_permission, **unknown)[2].endswith("Reason: can't find label.")
 
 
 @pytest.mark.parametrize(

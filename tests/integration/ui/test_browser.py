@@ -272,6 +272,50 @@ def test_no_page_is_wider_than_a_phone(paths, look):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
 
 
+# Text that leaves its cell, its fact or its card; a table that a card cuts off; a label that touches the field above.
+MISPLACED = """() => {
+  const found = [], bounds = "td, th, dt, dd, .card, .bar .wide";
+  const clipped = one => one.closest(".start, pre, svg, option, .skip, [hidden]") || hidden(one);
+  const hidden = one => one !== null && (getComputedStyle(one).clipPath !== "none" || hidden(one.parentElement));
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode, box = text.parentElement.closest(bounds);
+    if (!text.data.trim() || !box || clipped(text.parentElement)) continue;
+    const range = document.createRange(), edge = box.getBoundingClientRect();
+    range.selectNodeContents(text);
+    const out = one => one.width > 1 && (one.right > edge.right + 1 || one.left < edge.left - 1);
+    if ([...range.getClientRects()].some(out))
+      found.push("leaves: " + text.data.trim());
+  }
+  for (const card of document.querySelectorAll(".table-card"))
+    if (card.scrollWidth > card.clientWidth) found.push("cuts off: " + card.innerText.slice(0, 80));
+  const fields = [...document.querySelectorAll("main input, main select")].map(one => one.getBoundingClientRect());
+  const touches = (one, label) => one.height > 1 && one.bottom <= label.top + 1 && label.top - one.bottom < 6
+    && one.left < label.right && one.right > label.left;
+  for (const label of document.querySelectorAll("main label")) {
+    const place = label.getBoundingClientRect();
+    if (place.height > 1 && fields.some(one => touches(one, place))) found.push("touches: " + label.innerText);
+  }
+  return [...new Set(found)];
+}"""
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1280, "height": 800}}, PHONE], ids=["desktop", "phone"])
+def test_text_stays_in_its_place(app, paths, look, options):
+    app.schedules.add("reports.of-the-night", "0 7 * * MON-FRI", "notifications.emails@europe", "x", tz="Europe/Berlin")
+    app.queue("notifications.emails@europe").send({"to": "ada"})
+    with app.queue("notifications.emails@europe").consumer() as consumer:
+        consumer.claim()
+        page = look("/", **options)
+        origin = page.url.rstrip("/")
+        found = {}
+        for path in paths:
+            page.goto(origin + path)
+            if misplaced := page.evaluate(MISPLACED):
+                found[path] = misplaced
+    assert found == {}
+
+
 def test_sixty_queues_fit_on_a_few_screens_of_a_phone(app, look):
     for number in range(60):
         app.queue(f"queue-{number}").send_many(range(number + 1))

@@ -14,7 +14,7 @@ from reliq import __version__, ops
 from reliq.cli import top
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.worker import Doing, Process, encoded, read
+from reliq.model.worker import NO_WORKER, Doing, Process, encoded, read
 from reliq.observability.worker_metrics import WorkerCollector
 from reliq.protocol.workers import every_worker, instruct
 from reliq.runtime import process
@@ -230,7 +230,7 @@ def test_the_command_line_pauses_resumes_and_stops_a_worker_by_the_beginning_of_
         (held,) = [one.id for one in app.store.run(every_worker()) if one.queues == ["by-hand"]]
         by_hand = run("worker", "stop", held, url=app.url)
     assert by_hand.returncode == 1
-    assert "is no worker, but a consumer by hand, a lease over HTTP or a batch of Spark" in by_hand.stderr
+    assert by_hand.stderr == f"reliq: {held} is not a worker; {NO_WORKER}\n"
     missing = run("worker", "stop", "c-unknown", url=app.url)
     assert (missing.returncode, missing.stderr) == (
         1,

@@ -30,7 +30,13 @@ def test_each_queue_of_sqs_is_one_queue_of_reliq(name, region, fifo):
     assert NAMES.of_url(f"http://localhost/000000000000/{place.name}", region) == place
 
 
-@pytest.mark.parametrize("queue", ["orders@partition.2", "orders@eu", "orders@us-east-1", "a" * 128, "x@us-west-2@y"])
+@pytest.mark.parametrize(
+    "queue",
+    [
+        "orders@partition.2", "orders@broadcast.a0123456789abcdef0123", "orders@eu", "orders@us-east-1", "a" * 128,
+        "x@us-west-2@y",
+    ],
+)  # fmt: skip
 def test_other_queues_of_reliq_have_no_name_in_sqs(queue):
     assert NAMES.of_queue(queue) is None
 

@@ -54,7 +54,18 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
     "life": (
         "The life of a message",
         "What `queue.find`, `queue.cancel` and `queue.cancel_many` return.",
-        ["Found", "Place", "Progress", "Event", "Cancellation", "CancelledMany", "Batch", "BatchProgress", "Parked"],
+        [
+            "Found",
+            "Place",
+            "Progress",
+            "Event",
+            "Cancellation",
+            "CancelledMany",
+            "Batch",
+            "BatchProgress",
+            "Parked",
+            "Chunk",
+        ],
     ),
     "schedules": ("Schedules", "`app.schedules`.", ["Schedules", "Schedule", "ScheduleOptions"]),
 }

@@ -51,20 +51,6 @@ local function note_early(q, early, group)
   redis.call(turn and first_before(q, group, turn) and 'SADD' or 'SREM', early, group)
 end
 
--- The turns of the messages of each ordering key among some that leave flight, and where the last one of them is.
-local function keys_of(landed)
-  local keys = {}
-  for at, one in ipairs(landed) do
-    local group = ordering_key_of(one[1])
-    if group then
-      keys[group] = keys[group] or {turns = {}}
-      table.insert(keys[group].turns, one[2])
-      keys[group].last = at
-    end
-  end
-  return keys
-end
-
 -- Note that messages of an ordering key, at these turns, have left flight: with the last one the key passes on.
 local function leave_flight(q, early, group, gone)
   local leaving, stay, turns = {}, {}, turns_in_flight(q, group)
@@ -83,6 +69,19 @@ local function leave_flight(q, early, group, gone)
     redis.call('HDEL', q.active, group)
   end
   note_early(q, early, group)
+end
+
+-- Do so for each ordering key of messages that have left flight. Each is {element, turn}.
+local function leave_flights(q, early, landed)
+  local groups, turns = {}, {}
+  for _, one in ipairs(landed) do
+    local group = ordering_key_of(one[1])
+    if group then
+      if not turns[group] then groups[#groups + 1], turns[group] = group, {} end
+      table.insert(turns[group], one[2])
+    end
+  end
+  for _, group in ipairs(groups) do leave_flight(q, early, group, turns[group]) end
 end
 
 local function check_flights(received, receipts, early)
@@ -159,27 +158,29 @@ end
 -- them.
 local function finish_flights(q, early, landed, counter)
   if #landed == 0 then return end
-  local elements, keys = {}, keys_of(landed)
+  local elements = {}
   for at, one in ipairs(landed) do
-    local element = one[1]
-    local group = ordering_key_of(element)
-    elements[at] = element
-    leave_queue(q, element)
-    if group and keys[group].last == at then leave_flight(q, early, group, keys[group].turns) end
+    elements[at] = one[1]
+    leave_queue(q, one[1])
   end
+  leave_flights(q, early, landed)
   have_left(q, elements, counter)
   redis.call('HINCRBY', q.counters, counter, #elements)
 end
 
--- Make messages ready again, in this order. Each is {element, turn}.
+-- Make messages ready again, in this order: first all that are of the key of the first one. Those without a key come before
+-- all that were not received. Each is {element, turn}.
 local function make_visible(q, early, landed)
   if #landed == 0 then return end
-  local keys = keys_of(landed)
-  for at, one in ipairs(landed) do
+  local first = {}
+  for _, one in ipairs(landed) do
     local element, turn = unpack(one)
     local group = ordering_key_of(element)
     note(q, 'returned', element)
-    if not group then
+    if not (group_of(element) or priority_of(element) or is_member(q, element)) then
+      track_ready(q, element)
+      first[#first + 1] = element
+    elseif not group then
       place(q, element)
     else
       if is_away(q, group, element) then
@@ -188,9 +189,10 @@ local function make_visible(q, early, landed)
         redis.call('ZADD', q.waiting, 0, group .. turn .. element)
         track(q, element, group .. turn)
       end
-      if keys[group].last == at then leave_flight(q, early, group, keys[group].turns) end
     end
   end
+  for at = #first, 1, -1 do redis.call('RPUSH', q.messages, first[at]) end
+  leave_flights(q, early, landed)
   redis.call('HINCRBY', q.counters, 'returned', #landed)
 end
 

@@ -1,0 +1,1 @@
+"""Output: chunks that a handler emits while it runs, and that others read meanwhile and afterwards."""

@@ -1,0 +1,44 @@
+"""The output of a message, from the command line."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from reliq.cli.options import command, queue_of
+from reliq.features.output.model import Chunk
+from reliq.runtime.logging import printable
+
+
+def add_to(commands: Any) -> None:
+    """Add this command to the parser."""
+    one = command(
+        commands, "message output", output, "print what the handler of a message emits, until the message has ended",
+        queue=True, json_too=True,
+    )  # fmt: skip
+    one.add_argument("id", help="the id of the message")
+    one.add_argument("--after", default="", metavar="CHUNK", help="only what comes after the chunk with this id")
+    one.add_argument("--no-follow", action="store_true", help="print what is there, and do not wait for more")
+    one.add_argument("--wait", default="1m", metavar="TIME", help="how long to wait for the first chunk (default 1m)")
+
+
+def output(options: argparse.Namespace) -> int:
+    """Print the chunks as they come; texts as they are, other values as JSON lines."""
+    follow = not options.no_follow
+    run = 0
+    for chunk in queue_of(options).output(options.id, after=options.after, follow=follow, wait=options.wait):
+        if options.json:
+            print(json.dumps(chunk.members()), flush=True)
+            continue
+        if run and chunk.run != run:
+            print(f"\nreliq: run {chunk.run} of the handler begins", file=sys.stderr)
+        run = chunk.run
+        sys.stdout.write(_text(chunk))
+        sys.stdout.flush()
+    return 0
+
+
+def _text(chunk: Chunk) -> str:
+    if isinstance(chunk.value, str):
+        return printable(chunk.value, lines=True)
+    return json.dumps(chunk.members()["value"]) + "\n"

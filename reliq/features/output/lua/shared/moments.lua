@@ -1,0 +1,46 @@
+-- The head of a stream of output (lua/shared/heads.lua of the slice) goes when its message leaves the queue. The stream of a message that
+-- was handled stays until it expires; that of another one is to be deleted: `followed` has its id under two tabs and a number, under
+-- a tab the latest number, and under two tabs the one up to which a monitor has done it. Requires `follow` and `element`.
+do
+  local function forget(q, ids, keeps)
+    local gone = 0
+    for from = 1, #ids, 1000 do
+      local fields = {}
+      for at = from, math.min(from + 999, #ids) do fields[#fields + 1] = '\t' .. ids[at] end
+      for at, head in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
+        if head and redis.call('HDEL', q.followed, fields[at]) == 1 then
+          gone = gone + 1
+          local number = not keeps and redis.call('HINCRBY', q.followed, '\t', 1)
+          if number then redis.call('HSET', q.followed, '\t\t' .. number, ids[from + at - 1]) end
+        end
+      end
+    end
+    if gone > 0 and redis.call('HINCRBY', q.config, 'emitted', -gone) <= 0 then redis.call('HDEL', q.config, 'emitted') end
+  end
+
+  local function ids_of(elements)
+    local ids = {}
+    for at, element in ipairs(elements) do ids[at] = id_of(element) end
+    return ids
+  end
+
+  local function now_is(q, element, state)
+    local field = '\t' .. id_of(element)
+    local head = q.emitted and redis.call('HGET', q.followed, field)
+    if head then redis.call('HSET', q.followed, field, string.match(head, '^.* ') .. state) end
+  end
+
+  parts[#parts + 1] = {
+    have_left = function(q, elements, event)
+      if q.emitted then forget(q, ids_of(elements), event == 'acked') end
+    end,
+    have_gone_home = function(q, elements)
+      if q.emitted then forget(q, ids_of(elements), false) end
+    end,
+    are_discarded = function(q, ids)
+      if q.emitted then forget(q, ids, false) end
+    end,
+    has_died = function(q, element) now_is(q, element, 'dead') end,
+    has_revived = function(q, element) now_is(q, element, 'open') end,
+  }
+end

@@ -1,0 +1,79 @@
+"""What a handler emits while it runs."""
+
+import re
+from base64 import b64encode
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from reliq.errors import InvalidMessage
+from reliq.model.result import answer, read_result
+
+MAX_CHUNKS = 10_000  #: of a message
+MAX_OUTPUT_BYTES = 8 * 1024 * 1024  #: of all chunks of a message
+_CHUNK_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """A chunk, as it is stored."""
+
+    chunk: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk of output. `id`: grows; `run`: of the handler, from 1 on: a retry begins a new one."""
+
+    id: str
+    run: int
+    value: Any  #: as it was emitted: JSON as Python values, or bytes
+
+    @classmethod
+    def read(cls, entry: Any) -> Self:
+        identity, fields = entry
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        return cls(identity.decode(), int(named[b"run"]), read_result(named[b"chunk"]))
+
+    @property
+    def at(self) -> int:
+        """When it was emitted: ms since the epoch, the Redis server's clock."""
+        return int(self.id.partition("-")[0])
+
+    def members(self) -> dict[str, Any]:
+        """Return what a program is told of it, as JSON: bytes as base64."""
+        is_bytes = isinstance(self.value, bytes)
+        return {
+            "id": self.id, "at": self.at, "run": self.run,
+            "value": b64encode(self.value).decode() if is_bytes else self.value,
+            "encoding": "base64" if is_bytes else "json",
+        }  # fmt: skip
+
+
+def stored_chunk(value: object) -> bytes:
+    """Return a chunk as it is stored; raises InvalidMessage."""
+    return answer(value).stored
+
+
+def check_after(after: object) -> str:
+    """Return the id of the chunk after which to read; raises InvalidMessage."""
+    if after == "":
+        return ""
+    if not isinstance(after, str) or not _CHUNK_ID.fullmatch(after):
+        raise InvalidMessage(f"after is {after!r}: give the id of a chunk, such as 1700000000000-0")
+    return after
+
+
+class OutputCalls:
+    """What a message has for handlers whose output is read while they run."""
+
+    __slots__ = ()
+
+    def emit(self, chunk: Any) -> Awaitable[None]:
+        """Append a chunk to the message's output: JSON or bytes, up to 1 MiB; await it in async handlers.
+
+        `Queue.output` reads it. Raises LeaseLost (then nothing is stored), and InvalidMessage after 10,000 chunks or
+        8 MiB.
+        """
+        done: Awaitable[None] = self._holder().act(self, Emit(stored_chunk(chunk)))  # type: ignore[attr-defined]
+        return done

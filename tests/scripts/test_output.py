@@ -1,0 +1,203 @@
+"""The output of messages, by whole states."""
+
+import re
+
+import pytest
+
+from reliq import ops
+from reliq.errors import QueueFull
+from reliq.features.output import ops as own
+from reliq.features.output.steps import take_along
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops import Destination, Move, Revival
+from reliq.ops.held import Hold
+from tests.support.state import KEYS, World, element
+
+OTHER = QueueKeys("other")
+DAY = 86_400_000
+
+
+def hold(name: str, place: int = 0) -> Hold:
+    return Hold(KEYS, "w", Message.decode("q", element(name)), place)
+
+
+@pytest.fixture
+def held(world: World) -> World:
+    """A consumer has claimed two messages."""
+    world.given(processing={"w": "b a"}, leases={"w": 30_000})
+    return world
+
+
+def emit(world: World, name: str, token: str, chunk: bytes = b"j1", keys: QueueKeys = KEYS) -> str:
+    said: str = world.run(own.emit(hold(name)._replace(keys=keys), token, chunk))
+    return said
+
+
+def read(world: World, name: str, keys: QueueKeys = KEYS) -> tuple[str, list[object]]:
+    """What a reader gets: the state of the message, and its chunks."""
+    emitted = world.run(own.emitted(keys, name, "", 100))
+    return emitted.head.rpartition(" ")[2], [one.value for one in emitted.chunks]
+
+
+def notes(world: World) -> dict[bytes, bytes]:
+    """What the queue has of output beside the streams; config counts the heads."""
+    found: dict[bytes, bytes] = world.redis.hgetall(KEYS.followed)
+    heads = [field for field in found if field.count(b"\t") == 1 and len(field) > 1]
+    assert int(world.redis.hget(KEYS.config, "emitted") or 0) == len(heads)
+    return found
+
+
+def move(name: str, destination: Destination, again: str) -> ops.Op:
+    """Settle a message otherwise than by an ack."""
+    return ops.settle(KEYS, "w", 15.0, [], [Move(element(name), destination, "x", name[:1], element(again))])
+
+
+def test_chunks_are_appended_in_order_and_live_for_a_day(held: World):
+    assert [emit(held, "a", "1"), emit(held, "a", "2", b"b\xff")] == ["ok", "ok"]
+    assert read(held, "a") == ("open", [1, b"\xff"])
+    assert [*notes(held)] == [b"\ta"]
+    assert re.fullmatch(rb"2 4 1 1 2 \d{13} open", notes(held)[b"\ta"])
+    for key in (KEYS.output("a"), KEYS.outputs):
+        assert DAY < held.redis.pttl(key) <= 1.02 * DAY
+    beside = {KEYS.output("a"), KEYS.outputs, KEYS.followed, KEYS.config}
+    held.redis.delete(*beside)
+    assert held.state() == {"processing:w": "b a", "consumers": {"w"}, "lease:w": "alive"}
+
+
+def test_a_repeated_call_appends_once(held: World):
+    assert [emit(held, "a", "1"), emit(held, "a", "1")] == ["ok", "ok"]
+    assert read(held, "a") == ("open", [1])
+
+
+def test_output_is_kept_as_long_as_the_queue_says(held: World):
+    held.redis.hset(KEYS.config, "keep_output", "60.0")
+    emit(held, "a", "1")
+    assert 60_000 < held.redis.pttl(KEYS.output("a")) <= 61_200
+    for key in (KEYS.output("a"), KEYS.outputs):
+        held.redis.pexpire(key, 30_000)
+    emit(held, "a", "2")  # shortly after: its time is not set at each chunk
+    assert held.redis.pttl(KEYS.output("a")) <= 30_000
+    head = notes(held)[b"\ta"].split(b" ")
+    head[5] = b"%d" % (int(head[5]) - 1300)  # as if more than a fiftieth of that had passed
+    held.redis.hset(KEYS.followed, "\ta", b" ".join(head))
+    emit(held, "a", "3")
+    for key in (KEYS.output("a"), KEYS.outputs):
+        assert 60_000 < held.redis.pttl(key) <= 61_200
+
+
+def test_only_the_holder_of_a_message_emits(held: World):
+    assert emit(held, "z", "1") == "lost"
+    assert emit(held, "a2", "1") == "lost"  # another push of the same message
+    held.redis.delete(KEYS.lease("w"))
+    assert emit(held, "a", "1") == "lost"
+    assert held.state() == {"processing:w": "b a", "consumers": {"w"}}
+
+
+def test_a_message_emits_so_many_chunks_and_bytes(held: World, monkeypatch):
+    monkeypatch.setattr(own, "MAX_CHUNKS", 2)
+    assert [emit(held, "a", "1"), emit(held, "a", "2"), emit(held, "a", "3")] == ["ok", "ok", "full"]
+    monkeypatch.setattr(own, "MAX_OUTPUT_BYTES", 5)
+    assert [emit(held, "b", "1", b"j12"), emit(held, "b", "2", b"j12"), emit(held, "b", "3", b"j1")] == [
+        "ok",
+        "full",
+        "ok",
+    ]
+    assert read(held, "b") == ("open", [12, 1])
+
+
+def test_the_run_after_a_retry_has_a_number_of_its_own(held: World):
+    emit(held, "a", "1")
+    held.run(move("a", Destination.TAIL, "a2"))
+    held.run(ops.claim(KEYS, "w", 15.0, 1))
+    emit(held, "a2", "2")
+    emit(held, "a2", "3")
+    assert [one.run for one in held.run(own.emitted(KEYS, "a", "", 10)).chunks] == [1, 2, 2]
+
+
+def test_the_output_of_a_handled_message_stays_and_nothing_else(held: World):
+    emit(held, "a", "1")
+    held.run(ops.settle(KEYS, "w", 15.0, [element("a"), element("b")]))
+    assert read(held, "a") == ("", [1])
+    assert notes(held) == {}
+    assert held.run(own.gone_outputs(KEYS, 10)) == (0, [])
+
+
+def test_an_ack_in_a_row_ends_the_output_too(held: World):
+    emit(held, "a", "1")
+    claimant_row = ops.settle(KEYS, "w", 15.0, [element("a"), element("b")], row=2)
+    assert held.run(claimant_row).codes == "dd"
+    assert notes(held) == {}
+
+
+def test_a_dead_letter_keeps_its_output_until_it_is_deleted(held: World):
+    emit(held, "a", "1")
+    held.run(
+        ops.settle(KEYS, "w", 15.0, [], [Move(element("a"), Destination.DEAD, "dead:rejected", "a", element("a2"))])
+    )
+    assert read(held, "a") == ("dead", [1])
+    held.run(ops.redrive(KEYS, [Revival(element("a2"), "a", element("a3"))]))
+    assert read(held, "a") == ("open", [1])
+    held.run(ops.claim(KEYS, "w", 15.0, 1))
+    held.run(
+        ops.settle(KEYS, "w", 15.0, [], [Move(element("a3"), Destination.DEAD, "dead:rejected", "a", element("a4"))])
+    )
+    held.run(ops.discard(KEYS, [(element("a4"), "a", b"")], "purged_dead"))
+    assert notes(held) == {b"\t": b"1", b"\t\t1": b"a"}
+    assert held.run(own.gone_outputs(KEYS, 10)) == (1, ["a"])
+
+
+def purged(world: World, *names: str) -> None:
+    """Let these messages be purged after they have emitted something."""
+    for name in names:
+        world.given(processing={"w": name}, leases={"w": 30_000})
+        assert emit(world, name, "1") == "ok"
+        world.run(
+            ops.settle(KEYS, "w", 15.0, [], [Move(element(name), Destination.HEAD, "released", name, element(name))])
+        )
+    world.run(ops.purge(KEYS, 100))
+
+
+def test_the_output_of_purged_messages_is_found_and_deleted_by_parts(world: World):
+    purged(world, "a", "b", "c")
+    assert world.redis.hget(KEYS.config, "emitted") is None
+    found = world.run(own.gone_outputs(KEYS, 2))
+    assert found[0] == 2
+    assert len(found[1]) == 2
+    assert [world.run(own.drop_outputs(KEYS, *found)) for _ in range(2)] == [2, 0]
+    rest = world.run(own.gone_outputs(KEYS, 2))
+    assert (rest[0], {*found[1], *rest[1]}) == (3, {"a", "b", "c"})
+    assert world.run(own.drop_outputs(KEYS, *rest)) == 1
+    assert notes(world) == {}
+    assert world.redis.keys("*:output:*") == []
+
+
+def test_the_output_of_another_message_with_the_same_id_is_not_deleted(world: World):
+    purged(world, "a")
+    found = world.run(own.gone_outputs(KEYS, 2))
+    world.given(processing={"w": "a"}, leases={"w": 30_000})
+    emit(world, "a", "2", b"j2")
+    assert world.run(own.drop_outputs(KEYS, *found)) == 0
+    assert read(world, "a") == ("open", [2])
+
+
+def test_output_goes_to_another_partition_once(held: World):
+    for number in range(250):
+        emit(held, "a", f"{number}", b"j%d" % number)
+    for _ in range(2):  # an interrupted move is repeated
+        held.store.run(take_along(KEYS, OTHER, ["a", "b"]))
+    assert read(held, "a", OTHER)[1] == list(range(100))
+    assert held.redis.xlen(OTHER.output("a")) == 250
+    assert held.redis.hgetall(OTHER.followed) == notes(held)
+    assert held.redis.hget(OTHER.config, "emitted") == b"1"
+    assert held.redis.xrange(OTHER.output("a")) == held.redis.xrange(KEYS.output("a"))
+
+
+def test_a_full_redis_takes_no_chunk(held: World):
+    held.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(QueueFull):
+            emit(held, "a", "1")
+    finally:
+        held.redis.config_set("maxmemory", 0)
+    assert notes(held) == {}
