@@ -22,7 +22,7 @@ from reliq.ops import Steps
 from reliq.ops.browse import GROUP_AND_TURN
 
 _LONGEST = 1000  #: messages that one takes with it
-# Redis needs 25 us for a message that it puts in flight, 45 us for one that it deletes: a call lasts about 2 ms.
+# So that a call keeps Redis for 1 to 2 ms: the medians for 10,000 messages of 10, or of 1,000 keys.
 _MOVES, _ENDS = 60, 50  #: messages of a call
 _KEPT = 250  #: messages of which a call renews the lease
 

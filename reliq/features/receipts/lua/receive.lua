@@ -21,7 +21,7 @@ local PLACES, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE, MARK = 1, 4, 5, 0, 1
 -- end of the names
 local ATTEMPT_MS = 300000 -- as SQS keeps one
 local JUST_CLAIMED = 2000 -- messages: more than a call has; a micro-batch of Spark may hold many others
-local LINE_PAGE = 100
+local PAGE = 100
 local q = places(PLACES)
 local now = now_ms()
 local holds = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
@@ -52,7 +52,7 @@ end
 -- The first in the line of a key, behind those that this call has taken. `most`: how many it may still take.
 local function next_of(group, key, most)
   if key.at == #key.line then
-    key.line = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', key.passed, math.min(LINE_PAGE, most))
+    key.line = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', key.passed, math.min(PAGE, most))
     key.at = 0
   end
   return key.line[key.at + 1]
@@ -72,19 +72,29 @@ local function take_one(at, element, turn)
   written[#written + 1], written[#written + 2] = field, turn .. again
 end
 
-local held = {} -- by id
-for _, element in ipairs(redis.call('LRANGE', processing, 0, JUST_CLAIMED - 1)) do
-  local id = id_of(element)
-  held[id] = held[id] or {}
-  table.insert(held[id], element)
+-- What was claimed just now, by id: the oldest ones first, which a micro-batch puts in flight first.
+local held, unseen = {}, math.min(holds, JUST_CLAIMED)
+local function look_further()
+  local last = unseen - 1
+  unseen = math.max(0, unseen - PAGE)
+  for _, element in ipairs(redis.call('LRANGE', processing, unseen, last)) do
+    local id = id_of(element)
+    held[id] = held[id] or {}
+    table.insert(held[id], element)
+  end
 end
 local function claimed(former)
-  local same = held[id_of(former)] or {}
-  for at, element in ipairs(same) do
-    if string.sub(element, 1, #former) == former then
-      gone[#gone + 1] = table.remove(same, at)
-      return element
+  local id = id_of(former)
+  while true do
+    local same = held[id] or {}
+    for at, element in ipairs(same) do
+      if string.sub(element, 1, #former) == former then
+        gone[#gone + 1] = table.remove(same, at)
+        return element
+      end
     end
+    if unseen == 0 then return nil end
+    look_further()
   end
 end
 
@@ -121,7 +131,7 @@ end
 if #gone == holds then
   redis.call('DEL', processing)
 else
-  for _, element in ipairs(gone) do redis.call('LREM', processing, 1, element) end
+  for _, element in ipairs(gone) do redis.call('LREM', processing, holds > JUST_CLAIMED and 1 or -1, element) end
 end
 if #left > 0 then redis.call('ZREM', q.waiting, unpack(left)) end
 if #scored > 0 then
