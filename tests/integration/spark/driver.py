@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession, functions
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from reliq.spark import register
 

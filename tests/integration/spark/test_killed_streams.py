@@ -91,11 +91,9 @@ def test_drivers_killed_at_random_write_every_message_once_and_those_of_a_key_in
     chance, orders, monitor = random.Random(f"{kind}{KILLS}"), app.queue("orders"), Monitor(Store(url))
     with Sender(orders) as sender:
         for kills in range(1, KILLS + 1):
-            struck = False
-            while not struck:
-                enough, delay = files(tmp_path) + chance.randint(1, 25), 0.3 * chance.random()
-                struck = not ends(kind, url, tmp_path, lambda: files(tmp_path) >= enough and not time.sleep(delay))  # noqa: B023  called at once
+            while ends(kind, url, tmp_path, later(tmp_path, chance)):
                 monitor.scan()
+            monitor.scan()
             print(f"{kills} drivers killed, {orders.stats().ready} messages left", flush=True)
     count = sender.sent
     assert ends(kind, url, tmp_path, lambda: False)
@@ -103,6 +101,19 @@ def test_drivers_killed_at_random_write_every_message_once_and_those_of_a_key_in
     stats = orders.stats()
     assert (stats.ready, stats.processing, stats.dead) == (0, 0, 0)
     assert stats.counters["acked"] == count
+
+
+def later(folder: Path, chance: random.Random) -> Callable[[], bool]:
+    """Return a condition that holds up to 0.3 s after a query has written so many files."""
+    enough, delay = files(folder) + chance.randint(1, 25), 0.3 * chance.random()
+
+    def condition() -> bool:
+        if files(folder) < enough:
+            return False
+        time.sleep(delay)
+        return True
+
+    return condition
 
 
 def ends(kind: str, url: str, folder: Path, condition: Callable[[], bool]) -> bool:
