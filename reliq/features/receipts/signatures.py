@@ -32,6 +32,7 @@ def receive(
     received: str,
     receipts: str,
     early: str,
+    slots: Sequence[str],
     visible: float,
     kept: float,
     consumer: Argument,
@@ -40,7 +41,7 @@ def receive(
 ) -> Call:
     return (
         "receipts/receive",
-        (*places, processing, received, receipts, early, *(() if attempt is None else (attempt,))),
+        (*places, processing, received, receipts, early, *slots, *(() if attempt is None else (attempt,))),
         (visible, kept, consumer, *moves),
     )
 

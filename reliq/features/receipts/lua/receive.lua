@@ -1,6 +1,6 @@
 -- receive: put messages that a consumer has just claimed in flight, and with them those that wait for the same keys.
 --
--- KEYS  places, processing, received, receipts, early, attempt?
+-- KEYS  places, processing, received, receipts, early, slots, attempt?
 -- ARGV  visible: number, kept: number, consumer, moves... [former, again, name, line, mark]
 --       visible: ms
 --       kept: ms for which `attempt` has them, behind those of earlier calls; 0: they replace these, for five minutes
@@ -13,19 +13,20 @@
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
 --         not the first of its line
 -- `attempt`: gets the names, so that `receive_again` and `keep_received` find them.
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
-local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20]
 local visible, kept, consumer = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local PLACES, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE, MARK = 1, 4, 5, 0, 1, 2, 3, 4
+local PLACES, SLOTS, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE, MARK = 1, 18, 4, 5, 0, 1, 2, 3, 4
 -- end of the names
 local ATTEMPT_MS = 300000 -- as SQS keeps one
 local JUST_CLAIMED = 2000 -- messages: more than a call has; a micro-batch of Spark may hold many others
 local PAGE = 100
-local q = places(PLACES)
+local q, slots = places(PLACES), named_slots(SLOTS)
 local now = now_ms()
 local holds = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 check_flights(received, receipts, early)
+check_slots(q, slots)
 if attempt then redis.call('LLEN', attempt) end
 
 local names = {}
@@ -133,6 +134,7 @@ if #gone == holds then
 else
   for _, element in ipairs(gone) do redis.call('LREM', processing, holds > JUST_CLAIMED and 1 or -1, element) end
 end
+note_held(q, slots, processing)
 if #left > 0 then redis.call('ZREM', q.waiting, unpack(left)) end
 if #scored > 0 then
   redis.call('ZADD', received, unpack(scored))
