@@ -181,8 +181,8 @@ class NamedKeys(JobKeys):
         return f"{self._prefix}output:{id}"
 
     def attempt_of(self, digest: str) -> str:
-        """Return the key `attempt:<digest>`; list: ids of the messages that a receive with this attempt id has
-        returned.
+        """Return the key `attempt:<digest>`; list: the messages that a receive with this attempt id, or a micro-batch
+        of Spark, has in flight.
         """
         return f"{self._prefix}attempt:{digest}"
 

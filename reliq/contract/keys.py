@@ -131,8 +131,8 @@ QUEUE_KEYS: Final = (
     Key("receipts", "hash", "id -> the message in flight, behind its turn in the line of its key"),
     Key("early", "set", "groups in flight with a visible message that comes before those in flight"),
     Key(
-        "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
-        expires="after five minutes", searched=True,
+        "attempt", "list", "the messages that a receive with this attempt id, or a micro-batch of Spark, has in flight",
+        of=_DIGEST, expires="after five minutes; that of a micro-batch with its lease", searched=True,
     ),
     Key("parked", "hash", "id -> the message that waits for a signal, behind until when, since when, and for which"),
     Key(

@@ -147,6 +147,11 @@ def name_of(element: bytes) -> bytes:
     return element[: end_of_id + 9]
 
 
+def id_in_name(name: bytes) -> bytes:
+    """Return the id of the element with this name."""
+    return name[4 if name[2] == 0xD9 else 3 : -9]
+
+
 def first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:
     nonce = _random.getrandbits(64)  # the callers have called `forks.mark()`, once per batch
     # The fields of an Envelope; a tuple is faster.
