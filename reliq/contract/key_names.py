@@ -68,7 +68,8 @@ class NamedKeys(JobKeys):
         #: hash: reference -> body, of the messages whose element has no body
         self.bodies = prefix + "bodies"
         #: hash: id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records of messages,
-        #: what their steps have returned and the signals they had; behind a tab: the heads of their output
+        #: what their steps have returned and the signals they had; behind a tab: the heads of their output; behind a
+        #: vertical tab: which messages of flows wait for which
         self.followed = prefix + "followed"
         #: stream: the transitions of messages
         self.history = prefix + "history"

@@ -68,7 +68,8 @@ QUEUE_KEYS: Final = (
     ),
     Key(
         "followed", "hash", 'id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records '
-        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their output",
+        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their "
+        "output; behind a vertical tab: which messages of flows wait for which",
         group=PLACES,
     ),
     Key(

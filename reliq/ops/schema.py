@@ -40,6 +40,8 @@ class Config:
     RECORDED: Final = "recorded"
     #: How many messages have open streams of output; see the slice `output`.
     EMITTED: Final = "emitted"
+    #: How many messages have others that wait for them; see the slice `flows`.
+    FLOWING: Final = "flowing"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home

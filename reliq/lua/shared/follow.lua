@@ -3,6 +3,7 @@
 -- the script gets after this file: functions by the names of the moments that concern it. Requires `now` and `element`.
 
 local parts = {}
+local release_line -- of `place`: gives the key of a group to the next message in its line; what no message held is free then
 
 local function each_part(moment, q, ...)
   for _, part in ipairs(parts) do

@@ -17,9 +17,9 @@ local PLACES_SIZE = 13
 -- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted')
-  q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted = unpack(settings)
-  q.follows = q.track or q.history_for or q.batched or q.recorded or q.emitted
+  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'flowing')
+  q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted, q.flowing = unpack(settings)
+  q.follows = q.track or q.history_for or q.batched or q.recorded or q.emitted or q.flowing
   if q.follows then
     redis.call('HLEN', q.followed)
     redis.call('XLEN', q.history)
@@ -132,6 +132,10 @@ local function pass_on(q, group)
   redis.call('HSET', q.active, group, id_of(element))
   make_ready(q, element)
   return true
+end
+
+release_line = function(q, group)
+  if not pass_on(q, group) then redis.call('HDEL', q.active, group) end
 end
 
 -- Let the first ones of the line of a limit key be ready, as many as the key has free slots. `held`: those in use.
