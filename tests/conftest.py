@@ -14,7 +14,6 @@ import redis.utils
 import reliq
 from reliq.embedded import EmbeddedRedis
 from reliq_monitor.liveness import OUTAGE_GRACE
-from tests.support.leftovers import nothing_left
 from tests.support.workers import eventually
 
 for name in [name for name in os.environ if name.startswith("RELIQ_")]:
@@ -79,12 +78,6 @@ def redis_server(pytestconfig: pytest.Config) -> Iterator[EmbeddedRedis]:
         client = stack.enter_context(redis.Redis(port=server.port))
         eventually(lambda: client.info("server")["uptime_in_seconds"] > OUTAGE_GRACE)
         yield server
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    with nothing_left():
-        yield
 
 
 @pytest.fixture

@@ -76,10 +76,8 @@ class Names:
         return Place(of_host if known_region(of_host) else region, name)
 
     def url(self, base: str, place: Place) -> str:
-        """Return the URL of a queue. It tells the region unless that is the one of the host, or of the endpoint."""
-        of_host = region_of_host(urlsplit(base).netloc)
-        shown = "" if place.region == (of_host if known_region(of_host) else self.region) else f"/queue/{place.region}"
-        return f"{base}{shown}/{self.account}/{place.name}"
+        """Return the URL of a queue. It does not tell the region: that is the one of the request."""
+        return f"{base}/{self.account}/{place.name}"
 
     def queue(self, place: Place) -> str:
         """Return the name of reliq's queue."""

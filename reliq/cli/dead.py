@@ -81,7 +81,8 @@ def dead_list(options: argparse.Namespace) -> int:
     say_none(page, f"{options.queue} has no {such}dead letters")
     for letter in page:
         error = error_line(letter.last_error)
-        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} failures={letter.failures}  {error}")
+        counts = f"failures={letter.failures}" + (f"  deaths={letter.deliveries}" if letter.deliveries else "")
+        print(f"{letter.id}  {utc(letter.died_at)}  {letter.reason:14} {counts}  {error}".rstrip())
     if page.next:
         print(f"more: --after={page.next}")  # it may begin with a dash
     return 0

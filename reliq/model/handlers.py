@@ -11,7 +11,7 @@ from reliq.model.breaker import Breaker
 from reliq.model.keys import check_name
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
-from reliq.model.policy import Errors, Policy, error_classes
+from reliq.model.policy import ErrorsGiven, Policy, error_classes
 from reliq.model.signatures import (
     HandlerFunction,
     TypedCall,
@@ -64,8 +64,8 @@ class Handlers:
         function: HandlerFunction,
         *,
         retry: Backoff | int | None,
-        retry_on: type[BaseException] | Errors,
-        dead_on: type[BaseException] | Errors,
+        retry_on: ErrorsGiven,
+        dead_on: ErrorsGiven,
         time_limit: Duration | None,
         once: bool | str = False,
         once_for: Duration = "1d",

@@ -23,10 +23,20 @@ class DeadLetterFilters(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
+#: What other libraries call an option.
+_ELSEWHERE = {
+    "countdown": "delay", "eta": "delay", "delay_seconds": "delay", "enqueue_in": "delay", "expires": "ttl",
+    "ttl_seconds": "ttl", "job_id": "id", "task_id": "id", "message_id": "id", "message_group_id": "key",
+    "message_deduplication_id": "dedup_key",
+}  # fmt: skip
+
+
 def check_names(given: Mapping[str, object], declared: type, what: str) -> None:
     """Raise TypeError for a name that the TypedDict `declared` lacks, as Python does for an unknown keyword."""
     known: frozenset[str] = declared.__optional_keys__  # type: ignore[attr-defined]
     for name in given:
         if name not in known:
             has = ", ".join(sorted(known))
-            raise TypeError(f"unexpected keyword argument {name!r}; the {what} of this call are {has}")
+            here = _ELSEWHERE.get(name)
+            hint = f" (reliq calls it {here})" if here in known else ""
+            raise TypeError(f"unexpected keyword argument {name!r}{hint}; the {what} of this call are {has}")

@@ -38,7 +38,7 @@ _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 class Message(DurableCalls, OutputCalls):
     """A message as a handler or a consumer holds it."""
 
-    __slots__ = ("_body", "_envelope", "_headers", "element", "holder", "lost", "queue", "reference")
+    __slots__ = ("_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "queue", "reference")
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
         self.queue = queue
@@ -52,6 +52,7 @@ class Message(DurableCalls, OutputCalls):
         else:
             self._body, self.reference = None, (envelope.extra or NO_EXTRA).apart
         self.holder: Holder | None = None  #: the consumer that claimed it
+        self.doubtful = False  #: it was found in the processing list: perhaps an earlier run of it was undone
         self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
 
     @classmethod
@@ -132,7 +133,7 @@ class Message(DurableCalls, OutputCalls):
     def was_started(self) -> bool:
         """Whether an earlier consumer may have reported about the message."""
         extra = self._envelope.extra
-        return self._envelope.redelivered or (extra is not None and extra.reported)
+        return self.doubtful or self._envelope.redelivered or (extra is not None and extra.reported)
 
     @property
     def enqueued_at(self) -> int:
@@ -240,8 +241,8 @@ class Message(DurableCalls, OutputCalls):
 
     def again(self, **changes: Any) -> bytes:
         """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
-        life = self._life
-        if life is not None and (life.stored or life.book is not None):
+        life, starts_anew = self._life, self._envelope.redelivered and changes.get("redelivered") is False
+        if starts_anew or (life is not None and (life.stored or life.book is not None)):
             extra = changes.get("extra") or self._envelope.extra or NO_EXTRA
             changes["extra"] = msgspec.structs.replace(extra, reported=True)
         return encode_envelope(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))
@@ -285,6 +286,7 @@ class _Opened(Message):
         self._body = body
         self._envelope = envelope
         self.queue, self.element, self.reference, self.holder = held.queue, held.element, held.reference, held.holder
+        self.doubtful = held.doubtful
 
     @property
     def lost(self) -> bool:

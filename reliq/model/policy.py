@@ -1,13 +1,15 @@
 """Policies: how failures are judged, and what a handler raises or returns to decide it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidHandler, InvalidSetting
 from reliq.model.backoff import Backoff
 
 Errors = tuple[type[BaseException], ...]
+ErrorsGiven = type[BaseException] | Collection[type[BaseException]]
 
 
 class Retry(Exception):
@@ -79,8 +81,9 @@ class Policy:
         return isinstance(error, self.dead_on) or not isinstance(error, (*self.retry_on, Retry))
 
 
-def error_classes(value: type[BaseException] | Errors, what: str) -> Errors:
-    errors = value if isinstance(value, tuple) else (value,)
+def error_classes(value: ErrorsGiven, what: str) -> Errors:
+    """Return the classes of one class or of several, in a tuple or, as is common, in a list."""
+    errors: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list, set, frozenset)) else (value,)
     for one in errors:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise InvalidHandler(f"{what} has {one!r}, which is not an exception class")

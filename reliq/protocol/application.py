@@ -13,7 +13,7 @@ from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending, check_middleware
-from reliq.model.policy import Errors
+from reliq.model.policy import ErrorsGiven
 from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
@@ -66,8 +66,8 @@ class Application:
         queue: str,
         *,
         retry: Backoff | int | None = None,
-        retry_on: type[BaseException] | Errors = BaseException,
-        dead_on: type[BaseException] | Errors = (),
+        retry_on: ErrorsGiven = BaseException,
+        dead_on: ErrorsGiven = (),
         time_limit: Duration | None = None,
         once: bool | str = False,
         once_for: Duration = "1d",

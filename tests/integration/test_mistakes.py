@@ -140,8 +140,8 @@ APPLICATION = [
         lambda app: app.queue("orders").send("x", countdown=5),
         TypeError,
         (
-            "unexpected keyword argument 'countdown'; the message options of this call are at_most, debounce, "
-            "dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
+            "unexpected keyword argument 'countdown' (reliq calls it delay); the message options of this call are "
+            "at_most, debounce, dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
         ),
     ),
     (
@@ -160,7 +160,7 @@ APPLICATION = [
         (
             "a queue has no setting 'max_lenght'; it has max_length, max_bytes, max_deliveries, dead_max_age, "
             "dead_max_count, dead_to, durability, rate, burst, concurrency, key_rate, key_concurrency, fair, "
-            "weights, track, history, partitions"
+            "weights, track, history, keep_output, partitions"
         ),
     ),
     (

@@ -4,7 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.features.steps import ops as own
-from reliq.features.steps.model import Entry
+from reliq.features.steps.model import Entry, Kind
 from reliq.features.steps.ops import Parting
 from reliq.model.message import Message
 from reliq.ops import Destination, Move
@@ -48,7 +48,7 @@ def parked(world: World) -> dict[str, str]:
 
 
 def test_an_entry_is_stored_under_the_next_number_or_replaces_one(held: World):
-    assert held.run(own.record(hold("a"), 1, ENTRY)) == "ok"
+    assert held.run(own.record(hold("a"), 1, b"b1 charge\n0 ")) == "ok"
     assert held.run(own.record(hold("a"), 1, b"s1 charge\nj6")) == "ok"
     assert held.run(own.record(hold("a"), 2, b"s2 pack\nj7")) == "ok"
     assert held.run(own.record(hold("a"), 4, b"s4 far\nj7")) == "other"
@@ -56,6 +56,16 @@ def test_an_entry_is_stored_under_the_next_number_or_replaces_one(held: World):
     assert [(one.name, one.value) for one in recorded.entries] == [("charge", b"j6"), ("pack", b"j7")]
     assert len(fields(held)) == 3
     assert held.run(own.recorded_tag(KEYS, "a")) == hold("a").message.tag
+
+
+@pytest.mark.parametrize("ended", ["s", "f", "z"])
+def test_no_late_call_replaces_the_entry_of_a_step_that_has_ended(held: World, ended: Kind):
+    """Its caller repeated it, and has stored more since."""
+    entry, begun = Entry(ended, 1, "charge", b"j5").encoded(), b"b1 charge\n0 "
+    assert held.run(own.record(hold("a"), 1, begun)) == "ok"
+    assert [held.run(own.record(hold("a"), 1, entry)) for _ in range(2)] == ["ok", "ok"]
+    assert held.run(own.record(hold("a"), 1, begun)) == "other"
+    assert [one.encoded() for one in held.run(own.recorded(KEYS, "a")).entries] == [entry]
 
 
 def test_only_the_holder_of_a_message_stores_something(held: World):
@@ -97,9 +107,22 @@ def test_a_message_is_parked_once_and_its_signal_makes_it_ready(held: World):
 
 def test_a_signal_that_is_there_keeps_the_message_with_its_consumer(held: World):
     assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == "unknown"
-    assert held.run(own.signal(KEYS, "a", "go", b"j2", 60.0)) == "kept"
+    assert held.run(own.signal(KEYS, "a", "go", b"j2", 60.0)) == "early"
+    assert held.run(own.signal(KEYS, "a", "go", b"j3", 60.0)) == "early before"
+    assert held.run(own.signal(KEYS, "a", "stop", b"j3", None)) == "early"
     assert held.run(own.park(hold("a"), "go", None, Parting(element("a2")))) == ("given", b"j2")
     assert places(held)["processing:w"] == "b a"
+
+
+def test_an_early_signal_that_was_asked_for_goes_with_its_message(held: World):
+    """Its next run, perhaps days later, gets it again."""
+    held.run(own.signal(KEYS, "a", "go", b"j2", 60.0))
+    parting = Parting(element("a2"))
+    assert held.run(own.park(hold("a"), "go", None, parting)) == ("given", b"j2")
+    for entry in held.redis.zrange(KEYS.waits, 0, -1):
+        held.redis.zadd(KEYS.waits, {entry: 1})
+    held.run(own.unpark_due(KEYS, 10))
+    assert held.run(own.park(hold("a"), "go", None, parting)) == ("given", b"j2")
 
 
 def test_a_wait_ends_when_its_time_is_over(held: World):

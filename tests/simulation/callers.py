@@ -6,12 +6,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reliq.contract import values
-from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable
+from reliq.errors import (
+    InvalidName,
+    InvalidSetting,
+    OutcomeUnknown,
+    PreparedClosed,
+    QueueFull,
+    RedisUnavailable,
+    SignalRefused,
+)
 from reliq.features.batches.steps import BatchSteps
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
 from reliq.features.schedules.decorator import Every
+from reliq.features.steps.steps import SignalSteps
 from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.steps import Tracking
 from reliq.model.outgoing import NewMessage
@@ -23,6 +32,7 @@ from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
+from tests.simulation.resting import PRODUCER
 
 LARGE = b"x" * (2 * values.INLINE_BODY_BYTES)
 FAILED = (RedisUnavailable, OutcomeUnknown, QueueFull)
@@ -69,6 +79,7 @@ class Producer(Caller):
         plan: tuple[str, ...] = (),
         large: bool = False,
         takes: float = 0.02,
+        script: tuple[tuple[str, str, float], ...] = (),
         check: str = "",
         keys: tuple[str, ...] = (),
         **options: Any,
@@ -86,7 +97,7 @@ class Producer(Caller):
                 self._observer.calls.sends(
                     queue, message.id, delay=message.delay, ttl=message.ttl, key=message.key,
                     limit_key=message.limit_key, dedup=dedup, replace=message.replace, large=large, plan=plan,
-                    takes=takes, prepared=bool(check), check=check,
+                    takes=takes, script=script, prepared=bool(check), check=check,
                 )  # fmt: skip
         return made
 
@@ -197,6 +208,23 @@ class Operator(Caller):
     def _cancel_many(self, queue: str, name: str, key: str) -> Steps[None]:
         self._observer.cancels.add((queue, key))
         yield from Tracking(self._queue(queue).homes).cancel_many(key, None, dry_run=False)
+
+    def _signal(self, queue: str, name: str, which: int, signal: str, early: bool = False) -> Steps[None]:
+        """Give a signal to a durable message, of which perhaps nothing is known yet."""
+        known = [identity for (at, identity), story in self._observer.stories.items() if at == queue and story.script]
+        if early or not known:
+            known = [f"{PRODUCER}-{number}-00" for number in range(8)]
+        identity, value = known[which % len(known)], name
+        records, message = self._observer.records, (queue, known[which % len(known)])
+        records.offers(message, signal, value)
+        try:
+            taken = yield from SignalSteps(self._queue(queue).homes).give(identity, signal, value)
+        except SignalRefused as refused:
+            records.refused(message, signal, refused.outcome)
+            self._kernel.note(self._process.name, f"signal {signal} of {identity}: {refused.outcome}")
+        else:
+            records.answered(message, signal, value, taken=taken)
+            self._kernel.note(self._process.name, f"signal {signal} of {identity}: {taken}")
 
     def _purge(self, queue: str, name: str) -> Steps[None]:
         yield from self._queue(queue).purge()

@@ -19,6 +19,7 @@ from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
 from tests.simulation.choices import Action, Fault, Plan, Setting, Slow
 from tests.simulation.clock import EPOCH, VirtualClock
+from tests.simulation.handlers import Apart
 from tests.simulation.observer import Observer
 from tests.simulation.processes import Process, Task
 from tests.simulation.requests import blocking, causes, label
@@ -194,7 +195,10 @@ class Kernel:
                 self.at(self.clock.now, lambda: self._go_on(task, lambda: task.steps.send(everything)))
 
         for place, steps in enumerate(together.steps):
-            part = self.start(task.process, task.name.partition("/")[2], self._of_steps(steps), task.timeout)
+            name, timeout = task.name.partition("/")[2], task.timeout
+            if isinstance(together, Apart):
+                name, timeout = "handler", together.timeout
+            part = self.start(task.process, name, self._of_steps(steps), timeout)
             part.on_end = functools.partial(note, place)
 
     def _of_steps(self, steps: Steps[Any]) -> Callable[[Task], Generator[Any, Any, Any]]:

@@ -10,6 +10,7 @@ from reliq.features.batches.duty import Batches
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
+from reliq.features.steps.duty import SignalTimeouts
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
@@ -28,7 +29,8 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
-        schedules, with_each_look = Schedules(), (PreparedTimeouts(), Batches(), Spreading(), Visibility())
+        schedules = Schedules()
+        with_each_look = (PreparedTimeouts(), Batches(), Spreading(), Visibility(), SignalTimeouts())
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
@@ -57,7 +59,9 @@ def _scan(task: Task, liveness: Liveness, survey: Survey) -> Steps[Survey]:
     """Find vanished consumers and take back what they held; return what was found."""
     clients = yield ops.client_list()
     liveness.connections(clients, task.connected_at, task.connects > 1)
-    found = yield from survey.having_each("scan", ("consumers", Schedules.seeks, Visibility.seeks))
+    found = yield from survey.having_each(
+        "scan", ("consumers", Schedules.seeks, Visibility.seeks, SignalTimeouts.seeks)
+    )
     looked, gone = [], {}
     for keys, (now, leases) in (yield from survey.attempts.together("scan", found["consumers"], read_leases)):
         looked.append((keys, leases))

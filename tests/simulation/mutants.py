@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -15,7 +13,6 @@ from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Sleep, Steps, Transaction, Watch
-from reliq.ops.request import script_named
 from reliq.protocol import resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
@@ -24,25 +21,8 @@ from reliq.worker import sharing
 from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
 from tests.simulation import monitors, workers
-from tests.support.scripts import scripts
-
-Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
-
-
-@contextlib.contextmanager
-def script(pattern: str, replacement: str) -> Iterator[None]:
-    """Change every script that has this text."""
-    with contextlib.ExitStack() as stack:
-        changed = 0
-        for name in scripts():
-            one = script_named(name)
-            source = re.sub(pattern, replacement, one.source)
-            if source != one.source:
-                sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-                stack.enter_context(mock.patch.multiple(one, source=source, sha=sha))
-                changed += 1
-        assert changed, f"no script has {pattern!r}"
-        yield
+from tests.simulation.changed import Mutant, script
+from tests.simulation.durable_mutants import DURABLE_MUTANTS
 
 
 def _no_watch(original: Any) -> Any:
@@ -200,6 +180,8 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
 
 MUTANTS: dict[str, Mutant] = {
     **PARTITION_MUTANTS,
+    **DURABLE_MUTANTS,
+    "a record does not go along": lambda: mock.patch.object(resizing, "ALONG", ()),
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
     "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),

@@ -9,11 +9,13 @@ from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
 from tests.simulation.flights import Flights, is_flying
 from tests.simulation.journeys import Journeys
+from tests.simulation.records import Records
 from tests.simulation.runs import Runs
 from tests.simulation.stories import (
     DEAD,
     DELAYED,
     NOWHERE,
+    PARKED,
     PREPARED,
     PROCESSING,
     READY,
@@ -35,6 +37,7 @@ class Observer(World):
         self.flights = Flights(self)
         self.runs = Runs(self, self.flights)
         self.books = Books(self)
+        self.records = Records(self)
         self._ends = Ends(self)
         self._journeys = Journeys()
 
@@ -113,6 +116,13 @@ class Observer(World):
             self.flights.leaves_ready(causes, message)
         elif old.state == PROCESSING and {"settle", "newest"} & set(causes):
             self._ends.settled(process, message, story, old, new)
+        elif old.state == PROCESSING and {"sleep", "park"} & set(causes):
+            assert new is not None  # `may_move` knows
+            self.records.rests(process, message, story, old, new)
+        elif old.state == PARKED and new is not None:
+            self.records.wakes(message, story, old)
+        elif old.state == DEAD and new is not None:
+            self.records.revives(message)
         elif old.state == PROCESSING:
             self._ends.reclaimed(message, old, new)
         elif old.state == PREPARED and new is not None and new.state != DEAD:
@@ -120,6 +130,7 @@ class Observer(World):
         if new is None:
             handled = old is not None and old.state == PROCESSING and "purge_received" not in causes
             story.gone = "acked" if handled else "removed"
+            self.records.ends(message)
             return
         if new.state == PROCESSING:
             if is_flying(new):
@@ -129,7 +140,7 @@ class Observer(World):
                 self.books.claimed(message[0])
         if new.state == DELAYED:
             story.due = new.score
-        if new.state == READY and (old is None or old.state in (DELAYED, DEAD, PREPARED)):
+        if new.state == READY and (old is None or old.state in (DELAYED, DEAD, PREPARED, PARKED)):
             self._becomes_ready(message[1], story, old, new)
 
     def _becomes_ready(self, identity: str, story: Story, old: Place | None, new: Place) -> None:
@@ -169,6 +180,7 @@ class Observer(World):
         self.where = self._journeys.restarts(everything)
         self.runs.restarts(before)
         self.calls.restarts(saved_at)
+        self.records.restarts(saved_at)
         for message, story in self.stories.items():
             if message in self.where:
                 place = self.where[message]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.simulation.flights import Flights, is_flying
-from tests.simulation.stories import DELAYED, PROCESSING, READY, Message, Place, Run, Story, Violation
+from tests.simulation.stories import DELAYED, PARKED, PROCESSING, READY, Message, Place, Run, Story, Violation
 from tests.simulation.world import World
 
 
@@ -53,7 +53,7 @@ class Runs:
             return
         for other, earlier in self._others(identity, story):
             place = self._world.where.get(other)
-            waits = place is not None and place.state in (READY, PROCESSING, DELAYED) and not place.is_away
+            waits = place is not None and place.state in (READY, PROCESSING, DELAYED, PARKED) and not place.is_away
             if waits and not _has_come_back(earlier) and _is_before(earlier, story):
                 raise Violation(f"{identity[1]} starts before {other[1]}, which is earlier in the order of their key")
 
@@ -89,7 +89,10 @@ class Runs:
 
     def takes_turn(self, story: Story, old: Place | None, new: Place) -> None:
         """A message has come among the ready ones, or is in another line."""
-        if old is not None and old.state == DELAYED:  # those of one step are promoted in the order of their dues
+        if old is not None and old.state in (
+            DELAYED,
+            PARKED,
+        ):  # those of one step are promoted in the order of their dues
             story.turn = story.turn or self._turns
             until = story.turn
         else:

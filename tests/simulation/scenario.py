@@ -6,6 +6,7 @@ from typing import Any
 from tests.simulation.choices import Action, Actor, Choice, Disaster, Fault, Plan, Setting, Slow
 from tests.simulation.partitioned import has_partitions, with_partitions
 from tests.simulation.receiving import has_receivers, with_receivers
+from tests.simulation.resting import has_durable, with_durable
 
 ACTIVE = 6.0  #: seconds in which actors act and faults happen
 LEASE = 2.0
@@ -52,6 +53,8 @@ def plan(seed: int) -> Plan:
         choices = with_partitions(seed, choices, ACTIVE, LEASE)
     if has_receivers(seed):
         choices = with_receivers(seed, choices, ACTIVE)
+    if has_durable(seed):
+        choices = with_durable(seed, choices, ACTIVE, _message)
     return Plan(seed, tuple(choices))
 
 

@@ -47,6 +47,8 @@ for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
       parts[#parts + 1] = redis.call('ZSCORE', received, fields[at]) or 'inf'
     end
     add_all(key, parts)
+  elseif kind == 'parked' then
+    add_all(key, redis.call('HVALS', key))
   elseif kind == 'half' then
     add_all(key, {redis.call('HGET', key, 'element') or nil})
   elseif kind == 'lease' then
@@ -226,6 +228,16 @@ class SimulatedRedis:
     def fill(self, full: bool) -> None:
         """Refuse what needs memory, or accept it again."""
         self._ask(("CONFIG", "SET", "maxmemory", 1 if full else 0))
+
+    def fields(self, key: str) -> dict[bytes, bytes]:
+        """Return a hash."""
+        (found,) = self._ask(("HGETALL", key))
+        return dict(zip(found[::2], found[1::2], strict=True))
+
+    def members(self, key: str) -> list[bytes]:
+        """Return the members of a sorted set."""
+        (found,) = self._ask(("ZRANGE", key, 0, -1))
+        return list(found)
 
     def length(self, command: str, key: str) -> int:
         """Return what LLEN, HLEN, ZCARD or SCARD says about a key."""

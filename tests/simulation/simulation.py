@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from reliq.contract.keywords import ConfigChanges
 from reliq.errors import ReliqError
+from reliq.features.steps.steps import SignalSteps
 from reliq.features.topics.client import TopicCalls
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Together
@@ -160,6 +161,7 @@ class Simulation:
         if any(one.task.process.late_until >= self.kernel.clock.now for one in self._callers):  # perhaps a pause
             return False
         self._resume_all()
+        self._signal_all()
         if self._awaited():
             return False
         drained = all(place.state == DEAD for place in self.observer.where.values())
@@ -190,6 +192,17 @@ class Simulation:
             application = TopicCalls("redis://simulated", None, None)
             for queue in self._queues():
                 self._at_once(application._queue_steps(queue).resume())
+
+    def _signal_all(self) -> None:
+        """Give what is waited for to those that wait for ever."""
+        for message, signal in self.observer.records.waiting():
+            queue, identity = message
+            steps = SignalSteps(TopicCalls("redis://simulated", None, None)._queue_steps(queue).homes)
+            self.observer.records.offers(message, signal, "at last")
+            taken = self._at_once(steps.give(identity, signal, "at last"))
+            self.kernel.note("the end", f"signal {signal} of {identity}")
+            self.observer.after(None, ["signal"])
+            self.observer.records.answered(message, signal, "at last", taken=taken)
 
     def _queues(self) -> list[str]:
         return sorted({queue for queue, _ in self.observer.stories} | {one.queue for one in self.plan.of(Setting)})
@@ -228,6 +241,8 @@ class Simulation:
             found = self.server.length(command, key)
             if found != most:
                 raise Violation(f"{found} {what} are left in {queue}, not {most}")
+        followed, early = self.server.fields(keys.followed), self.server.members(keys.waits)
+        self.observer.records.check_rest(queue, followed, self.server.fields(keys.config), early)
         if missing := self.observer.books.missing(queue):
             raise Violation(f"the books of {queue} do not balance at the end: {missing} missing")
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-READY, PROCESSING, DELAYED, DEAD, PREPARED, NOWHERE = "ready", "processing", "delayed", "dead", "prepared", ""
+READY, PROCESSING, DELAYED, DEAD, PREPARED, PARKED = "ready", "processing", "delayed", "dead", "prepared", "parked"
+NOWHERE = ""
 FLYING = "in flight"  #: in the place of a consumer
 
 Message = tuple[str, str]  #: queue, as its users know it, and id
@@ -25,7 +26,7 @@ class Place:
     element: bytes
     score: float
     queue: str  #: of the partition
-    line: str = ""  #: of one that waits for its key: its turn
+    line: str = ""  #: of one that waits for its key: its turn; of a parked one: its signal
 
     @property
     def is_away(self) -> bool:
@@ -42,6 +43,7 @@ class Run:
     nonce: int
     began: float
     outcome: str = ""  #: empty: it has not ended
+    overdue: bool = False  #: its time limit was over
     undone: bool = False  #: the server has never seen the claim of this run: it was restarted from an older state
 
 
@@ -59,6 +61,9 @@ class Story:
     large: bool = False
     plan: tuple[str, ...] = ()
     takes: float = 0.02  #: seconds that its handler takes
+    script: tuple[tuple[str, str, float], ...] = ()  #: of a durable handler: what it does, its name, a number
+    rested: bool = False  #: whether it has slept or waited
+    freed: bool = False  #: whether others of its key go on while it rests
     prepared: bool = False
     check: str = ""  #: what its check-back decides
     of_batch: tuple[Message, ...] = ()  #: the messages after which it comes

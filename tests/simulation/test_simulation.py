@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation import __main__ as command
+from tests.simulation.durable_mutants import DURABLE_MUTANTS
 from tests.simulation.mutants import MUTANTS, PARTITION_MUTANTS
 from tests.simulation.partitioned import has_partitions
 from tests.simulation.report import report
+from tests.simulation.resting import has_durable
 from tests.simulation.scenario import plan
 from tests.simulation.server import SimulatedRedis
 from tests.simulation.simulation import Simulation, simulate
@@ -23,6 +25,8 @@ QUICK = {
     "a batch does not count its messages", "a commit forgets the delay",
     "the worker acks before the handler runs", "a lease is taken for over before its end",
     "a new home does not wait for the former one", "a former home takes messages",
+    "the latest value of a signal counts", "a message rests without being removed", "a record is never read",
+    "a message that rests has failed",
     "a change ends before its keys have moved", "lines begin without a look at the former home",
 }  # fmt: skip
 
@@ -79,6 +83,8 @@ def test_a_rare_mutant_is_found(server: SimulatedRedis, name: str) -> None:
 def first_violation(server: SimulatedRedis, mutant: str) -> tuple[int, Violation]:
     for seed in range(MOST):
         if mutant in PARTITION_MUTANTS and not has_partitions(seed):
+            continue
+        if mutant in DURABLE_MUTANTS and not has_durable(seed):
             continue
         if violation := simulate(plan(seed), server):
             return seed, violation

@@ -8,13 +8,13 @@ from typing import Any
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import PreparedClosed, ReliqError, TimeLimitExceeded
+from reliq.errors import InvalidMessage, PreparedClosed, ReliqError, StepsChanged, TimeLimitExceeded
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.model.backoff import steps as delays
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
-from reliq.model.policy import Again, Dead
+from reliq.model.policy import Again, Dead, RunOver
 from reliq.ops import Move, Sleep, Steps
 from reliq.protocol.application import Application
 from reliq.protocol.consumer import ConsumerSteps
@@ -22,9 +22,10 @@ from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.sharing import LOOK_EVERY, Sharing
+from tests.simulation.handlers import DurableHandler
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
-from tests.simulation.stories import Run
+from tests.simulation.stories import Run, Story, Violation
 
 RETRIES = delays(0.4, 0.9, 0.2)  #: seconds before each try of a message that failed
 TIME_LIMIT = 1.5  #: seconds of one run
@@ -142,6 +143,8 @@ class Loop:
         self.stopping = False  #: whether another process serves the partition from now on
         self.consumer = ConsumerSteps(QueueKeys(partition), worker.process.owner, lease)
         self.consumer.keeps_marks = True
+        self.consumer.handles = self._handles
+        self.consumer.run_over = self._run_over
         self.progress_at = 0.0  #: by time.monotonic()
         self._worker = worker
         self._observer = worker.kernel.observer
@@ -207,10 +210,14 @@ class Loop:
             return
         story, kernel = self._observer.stories[message.queue, message.id], self._worker.kernel
         run = self._observer.runs.starts(self._worker.process, self.consumer.consumer, message)
-        tries = len(story.runs)
+        tries = sum(one.outcome != "rests" for one in story.runs)
         outcome = story.plan[tries - 1] if tries <= len(story.plan) else "ack"
         self._running, self.progress_at = (message, run), time.monotonic()
         kernel.note(self._worker.process.name, f"runs {message.id} ({outcome})")
+        error = None
+        if story.script:
+            error = yield from self._perform_script(message, run, story)
+            outcome = "fail" if error else outcome
         yield Sleep(story.takes)
         if outcome == "crash":
             run.outcome = run.outcome or "crash"
@@ -219,21 +226,46 @@ class Loop:
         if self._running is None:  # it was ended by its time limit
             return
         self._running = None
-        move = self._after(message, outcome)
+        move = self._after(message, outcome, error)
+        outcome = "dead" if isinstance(error, Dead) else outcome
         run.outcome = "cancelled" if message.cancelled and move is not None else outcome
         if move is None:
             self._acks.append(message.element)
         else:
             self._moves.append(move)
 
-    def _after(self, message: Message, outcome: str) -> Move | None:
+    def _perform_script(self, message: Message, run: Run, story: Story) -> Steps[BaseException | None]:
+        """Run a durable handler; return what it raises. If its message rests then, nothing runs any more."""
+
+        def crash() -> None:
+            run.outcome = run.outcome or "crash"
+            self._worker.kernel.kill(self._worker.process)
+
+        handler = DurableHandler(self.consumer, message, story, self._observer.records, crash)
+        try:
+            yield from handler.run()
+        except (InvalidMessage, StepsChanged) as error:
+            raise Violation(f"the handler of {message.id} gets {type(error).__name__}: {error}") from error
+        except (RunOver, ReliqError, RuntimeError) as error:
+            self._worker.kernel.note(self._worker.process.name, f"{message.id} raises {type(error).__name__}")
+            return error
+        return None
+
+    def _handles(self, element: bytes) -> bool:
+        return self._running is not None and self._running[0].element == element
+
+    def _run_over(self, message: Message) -> None:
+        if self._handles(message.element):
+            self._running = None
+
+    def _after(self, message: Message, outcome: str, raised: BaseException | None) -> Move | None:
         if outcome == "ack":
             return after_return(message, None)
         if outcome == "again":
             return after_return(message, Again(delay=0.0 if len(message.id) % 2 else 0.3))
         if message.cancelled:
             return cancelled(message)
-        error = Dead("as planned") if outcome == "dead" else RuntimeError("as planned")
+        error = raised or (Dead("as planned") if outcome == "dead" else RuntimeError("as planned"))
         return after_error(self._handler, message, error, self.consumer.consumer)
 
     def _renew(self, message: Message) -> Steps[None]:
@@ -284,7 +316,7 @@ class Loop:
         if self._running is None or time.monotonic() - self.progress_at <= TIME_LIMIT:
             return
         message, run = self._running
-        self._running, run.outcome = None, "fail"
+        self._running, run.outcome, run.overdue = None, "fail", True
         error = TimeLimitExceeded("as planned")
         self._moves.append(after_error(self._handler, message, error, self.consumer.consumer))
         message.lost = True

@@ -12,6 +12,7 @@ from tests.simulation.stories import (
     DEAD,
     DELAYED,
     FLYING,
+    PARKED,
     PREPARED,
     PROCESSING,
     READY,
@@ -21,7 +22,14 @@ from tests.simulation.stories import (
     Violation,
 )
 
-_STATES = {"processing": PROCESSING, "receipts": PROCESSING, "delayed": DELAYED, "dead": DEAD, "half": PREPARED}
+_STATES = {
+    "processing": PROCESSING,
+    "receipts": PROCESSING,
+    "delayed": DELAYED,
+    "dead": DEAD,
+    "half": PREPARED,
+    "parked": PARKED,
+}
 _NO_MESSAGES = ("lease", "counters", "config")
 _GROUP, _LINE = 16, 32  #: where the turn, and the element, begin in a member of `waiting`
 
@@ -117,6 +125,10 @@ class World:
                 continue
             element, line = (item[_LINE:], item[_GROUP:_LINE].decode()) if kind == "waiting" else (item, "")
             score = float(items[2 * place + 1]) / 1000 if scored else 0.0
+            if state == PARKED:
+                head, _, element = item.partition(b"\n")
+                until, _, line = head.decode().split(" ", 2)
+                score = float(until) / 1000 or float("inf")
             consumer = FLYING if flies else rest if state == PROCESSING else ""
             found.append(((logical, self.envelope(element).id), Place(state, consumer, element, score, queue, line)))
         return found

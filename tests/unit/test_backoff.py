@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reliq import Dead, InvalidSetting, Retry, exponential, fixed, rocketmq_levels, steps
 from reliq.contract.values import seconds
-from reliq.model.policy import Policy
+from reliq.model.policy import Policy, error_classes
 
 ERROR = ValueError("boom")
 
@@ -88,6 +88,11 @@ def test_a_policy_per_exception_class():
     assert policy.rejects(KeyError())
     assert policy.rejects(Dead("no"))
     assert not policy.rejects(Retry())
+
+
+@pytest.mark.parametrize("given", [OSError, (OSError,), [OSError], {OSError}], ids=repr)
+def test_exception_classes_come_one_by_one_or_in_any_collection(given):
+    assert error_classes(given, "dead_on") == (OSError,)
 
 
 def test_retry_overrides_the_delay_but_not_the_limit():

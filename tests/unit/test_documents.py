@@ -132,6 +132,17 @@ def test_the_page_of_states_has_every_edge_of_the_chart_and_no_other():
     assert sorted(tuple("[*]" if one in ("new", "gone") else one for one in row) for row in rows) == sorted(chart)
 
 
+_TABLE = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_table_begins_with_its_head(page):
+    """A blank line between two rows ends a table, and the rows after it show as text."""
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    tables = [found.group().splitlines() for found in _TABLE.finditer(text)]
+    assert [table[0] for table in tables if not re.fullmatch(r" *\|[ :|-]+\|", "".join(table[1:2]))] == []
+
+
 def test_the_page_of_examples_has_each_of_them():
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     scripts = {file.name for file in (ROOT / "examples").glob("*.py")} - {"running.py"}  # what several of them need

@@ -128,7 +128,7 @@ def test_a_leap_day_fires():
         ("30 parsecs", "'30 parsecs'"),
         ("-5s", "'-5s'"),
         ("", "''"),
-        ("0s", "between 1 and"),
+        ("0s", "an interval of 1 s or more"),
         (0.5, "0.5"),
         (float("nan"), "nan"),
         (None, "None"),

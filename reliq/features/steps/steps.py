@@ -52,6 +52,7 @@ from reliq.protocol.hidden import Hidden
 from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
+from reliq.runtime.moment import Moment
 
 __all__ = ["DURABLE", "WAITING", "SignalSteps", "check_said", "parked_in", "recorded_tag", "resting", "take_along"]
 
@@ -107,6 +108,16 @@ class Hand:
             book.read(recorded, self.message.enqueued_at)
         return book.find(name, place)
 
+    def check_lease(self) -> Doing[None]:
+        """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""
+        if self.consumer.trusted_until.passed():
+            sent_at, keys = Moment.now(), self.consumer.keys
+            if not (yield ops.one(ops.heartbeat(keys, self.consumer.consumer, self.consumer.lease))):
+                raise not_held(self.message)
+            self.consumer.renewed(sent_at)
+        if self.message.lost:
+            raise not_held(self.message)
+
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
         check_said(
@@ -161,6 +172,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     if asked.at_most_once:
         entry = entry._replace(kind="b", value=b"%d " % entry.failures)
         yield from hand.record(entry)
+    else:
+        yield from hand.check_lease()
     try:
         value = yield Call(asked.function, asked.arguments)
         entry = entry._replace(kind="s", value=answer(value).stored)
@@ -346,11 +359,14 @@ class SignalSteps:
         check_id(identity)
         check_step_name(name, "signal")
         stored, every = stored_signal(value), (yield from self._homes.every())
+        answers: list[str] = []
         if len(every) > 1:  # which one has the message is known if one of them knows anything of it
             answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
-            if early is None or any(answer != "unknown" for answer in answers):
+            if early is None or not set(answers) <= _ONLY_EARLY:
                 return _taken(self._homes.queue, identity, name, answers)
-        answers = yield [own.signal(one.keys, identity, name, stored, early) for one in every]
+            every = [one for one, said in zip(every, answers, strict=True) if said == "unknown"]
+        if every:  # those that an earlier call has not reached get it too
+            answers += yield [own.signal(one.keys, identity, name, stored, early) for one in every]
         return _taken(self._homes.queue, identity, name, answers)
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
@@ -368,11 +384,16 @@ class SignalSteps:
         raise refused
 
 
+#: What homes answer, first what only the one says that has the message, or had it.
+_KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
+_ONLY_EARLY = {"early before", "early", "unknown"}
+
+
 def _taken(queue: str, identity: str, name: str, answers: Sequence[str]) -> bool:
-    said = next((one for one in answers if one != "unknown"), "unknown")
+    said = min(answers, key=_KNOWN.index)
     if said in REFUSED:
         raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
-    return said != "before"
+    return said not in ("before", "early before")
 
 
 def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:

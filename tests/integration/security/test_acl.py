@@ -100,7 +100,7 @@ def test_what_is_outside_of_a_role_is_refused(server, role):
         ("worker", "SCAN 0"),
         ("worker", "WAIT 1 1"),
         ("monitor", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),
-        ("monitor", "RPUSH reliq:{q}:messages x"),
+        ("monitor", "RPOP reliq:{q}:messages"),
         ("monitor", "CONFIG GET maxmemory"),
         ("operator", "CLIENT KILL ID 1"),
         ("operator", "BLMOVE reliq:{q}:messages reliq:{q}:x RIGHT LEFT 1"),

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 import reliq
+from reliq import ops
+from reliq.features.steps import ops as own
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
+from reliq.model.partitions import read_layout
 from reliq.model.policy import RunOver
+from reliq.runtime.moment import Moment
 from tests.support.handlers import settled, working_as
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -337,6 +341,19 @@ def test_a_robbed_run_learns_it_when_it_records_and_before_its_next_step(app, cl
     assert client.hlen(KEYS.followed) == 0
 
 
+def test_a_robbed_run_that_was_suspended_calls_no_step(app, client):
+    queue = app.queue("q")
+    queue.send("x")
+    ran: list[str] = []
+    with queue.consumer(lease=30) as consumer:
+        (message,) = consumer.claim()
+        client.delete(*client.keys("*lease:*"))
+        message.holder.trusted_until = Moment.never()  # by the clocks, its lease may be over
+        with pytest.raises(reliq.LeaseLost):
+            message.step("first", ran.append, "first")
+    assert ran == []
+
+
 def test_typed_results_come_back_as_their_type(app):
     import dataclasses
 
@@ -556,6 +573,123 @@ def test_a_message_that_gets_on_is_not_charged_for_the_worker_that_dies_with_it(
         (again,) = consumer.claim()
         assert (again.deliveries, again.redelivered) == (0, True)
         assert again.step("first", lambda: 2) == 1
+
+
+def charged_once(message, ran) -> None:
+    assert message.step("charge", lambda: ran.append("charge") or "receipt") == "receipt"
+
+
+def vanish_with(app, client, ran) -> None:
+    """A consumer that is killed after the step of its message."""
+    (message,) = app.queue("q").consumer().claim()
+    charged_once(message, ran)
+    client.delete(*client.keys("*lease:*"))
+    Monitor(app.store).scan()
+
+
+def test_a_step_does_not_run_again_after_a_redrive_of_a_message_that_its_consumers_died_with(app, client):
+    ran: list[str] = []
+    queue = app.queue("q")
+    queue.configure(max_deliveries=1)
+    queue.send("x")
+    vanish_with(app, client, ran)
+    for _ in range(2):  # the next ones die before they ask for anything
+        if queue.stats().dead:
+            break
+        queue.consumer().claim()
+        client.delete(*client.keys("*lease:*"))
+        Monitor(app.store).scan()
+    assert queue.dead.redrive().redriven == 1
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        charged_once(message, ran)
+    assert ran == ["charge"]
+
+
+def test_a_step_does_not_run_again_after_a_run_that_asked_for_none_of_them(app, client):
+    ran: list[str] = []
+    tries = iter((reliq.Again(), None))
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> Any:
+        again = next(tries)
+        if again is None:
+            charged_once(message, ran)
+        return again
+
+    app.queue("q").send("x")
+    vanish_with(app, client, ran)
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: settled(app))
+    assert ran == ["charge"]
+
+
+def test_a_step_does_not_run_again_in_a_message_that_a_restarted_redis_gives_back(app, client):
+    """Redis lost the ack, and has the record: a consumer that lives finds the message in its list."""
+    ran: list[str] = []
+    queue = app.queue("q")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        charged_once(message, ran)
+        saved = {key: client.dump(key) for key in client.keys("reliq:{q}:*")}
+        consumer.ack(message)
+        for key, value in saved.items():
+            client.restore(key, 0, value, replace=True)
+        consumer._parts["q"].steps.connected(named=True)
+        (message,) = consumer.claim()
+        charged_once(message, ran)
+        consumer.ack(message)
+    assert ran == ["charge"]
+
+
+def test_a_newer_message_is_the_latest_also_where_the_older_one_sleeps(app, client):
+    """It frees no key: it would take the place of the newest one when it wakes."""
+    queue = app.queue("q")
+    latest: dict[str, Any] = {"dedup_key": "k", "replace": True}
+    queue.send("1", **latest)
+    handled = []
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(RunOver):
+            message.sleep("night", days=1, frees_key=True)
+        queue.send("2", **latest)
+        held = consumer.claim()
+        queue.send("3", **latest)
+        now_due(client)
+        Monitor(app.store).promote()
+        while held := held or consumer.claim():
+            handled.append(held[0].body)
+            consumer.ack(held.pop())
+    assert handled == [b"3"]
+    assert queue.stats().counters["replaced"] == 2
+
+
+class TestEarlySignalsOfPartitions:
+    """Any of them may get the message."""
+
+    @pytest.fixture
+    def queue(self, app):
+        queue = app.queue("q")
+        queue.configure(partitions=4)
+        return queue
+
+    def test_a_call_that_has_reached_some_of_them_is_finished_by_the_next(self, app, queue):
+        app.store.call(own.signal(KEYS, "m", "go", b"j1", 60.0))  # the call broke off after the first partition
+        assert queue.signal("m", "go", 1) is False
+        every = [QueueKeys(one) for one in read_layout(app.store.call(ops.layout(KEYS))).every("q")]
+        assert [app.store.call(own.signal(keys, "m", "go", b"j2", None)) for keys in every] == ["early before"] * 4
+
+    def test_a_message_that_has_ended_takes_no_signal_though_others_kept_one(self, app, queue):
+        assert queue.signal("m", "go", 1)
+        queue.send("x", id="m")
+        with queue.consumer() as consumer:
+            (message,) = eventually(consumer.claim)
+            assert message.wait("go") == 1
+            consumer.ack(message)
+        for signal in ("go", "stop"):
+            with pytest.raises(reliq.SignalRefused, match="left the queue"):
+                queue.signal("m", signal, 2)
 
 
 def test_only_errors_that_are_worth_it_are_tried_again(app, client, kind, durable):

@@ -24,7 +24,10 @@ if not element then return {'lost'} end
 local _, owner = read_head(q.followed, id)
 if there or is_others(owner, sent) then return {'other'} end
 local value = redis.call('HGET', q.followed, signal_field(id, signal))
-if value then return {'given', value} end
+if value then
+  redis.call('ZREM', waits, record_of(id)) -- it came early, and goes with its message from now on
+  return {'given', value}
+end
 part_from(q, processing, element, frees, uncounted)
 local at = timeout ~= '' and string.format('%.0f', now + timeout)
 redis.call('HSET', parked, id, (at or '0') .. ' ' .. string.format('%.0f', now) .. ' ' .. signal .. '\n' .. again)

@@ -4,7 +4,7 @@
 -- ARGV  id, name, position, sent, nonce, number: number, entry
 --       name, position: of the element, as name and place for report
 --       sent: ms at which the message was sent: another message with its id has a record of its own
---       number: of the entry: the next one, or one that it replaces
+--       number: of the entry: the next one, or one that it replaces; none replaces what has ended, as a call that arrives late would
 -- Returns 'ok'; 'lost': the consumer does not hold the message; 'other': the record is not as the caller knows it. Then
 --         nothing was stored
 -- uses: held, records
@@ -16,6 +16,8 @@ local entry = ARGV[7]
 if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
 local count, owner, _, names, head = read_head(followed, id)
 if number > count + 1 or is_others(owner, sent) then return 'other' end
+local former = number <= count and redis.call('HGET', followed, entry_field(id, number))
+if former and string.find(former, '^[sfz]') then return former == entry and 'ok' or 'other' end
 if not head then redis.call('HLEN', config) end -- a wrong type is refused here, before the first write
 write_entry(followed, config, id, number, entry, sent, nonce, count, names, head)
 return 'ok'

@@ -12,6 +12,6 @@ local id = ARGV[1]
 local count, _, _, names, head = read_head(followed, id)
 if not head or head == ENDED then return {} end
 local reply = {head}
-for number = 1, count do reply[#reply + 1] = redis.call('HGET', followed, record_of(id) .. '\n' .. string.format('%d', number)) end
+for number = 1, count do reply[#reply + 1] = redis.call('HGET', followed, entry_field(id, number)) end
 for name in string.gmatch(names, '\n([^\n]+)') do reply[#reply + 1] = redis.call('HGET', followed, signal_field(id, name)) end
 return reply

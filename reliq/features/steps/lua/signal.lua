@@ -4,7 +4,8 @@
 -- ARGV  id, signal, value, early
 --       early: ms for which a signal is kept for a message of which nothing is known; '' = it is refused
 -- Returns 'given': the message waited for it; 'kept'; 'before': it has had this signal; 'late': the time to wait for it is over;
---         'ended': the message has left the queue; 'unknown': nothing is known of the message
+--         'ended': the message has left the queue; 'unknown': nothing is known of the message. Where nothing but early signals
+--         is known of it, 'early' and 'early before' in place of 'kept' and 'before'
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits = KEYS[14], KEYS[15]
@@ -15,7 +16,8 @@ local q = places(PLACES)
 local now = now_ms()
 redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
 local had = redis.call('HGET', q.followed, signal_field(id, signal))
-if had then return string.sub(had, 1, 1) == 't' and 'late' or 'before' end
+local is_early = redis.call('ZSCORE', waits, record_of(id))
+if had then return string.sub(had, 1, 1) == 't' and 'late' or is_early and 'early before' or 'before' end
 local waited, element = parked_message(parked, id)
 local _, _, _, _, head = read_head(q.followed, id)
 if not waited then
@@ -30,5 +32,6 @@ if waited == signal then
   note(q, 'signalled', element, signal)
   return 'given'
 end
-if not waited and not head then redis.call('ZADD', waits, string.format('%.0f', now + early), record_of(id)) end
-return 'kept'
+if waited or head and not is_early then return 'kept' end
+if not head then redis.call('ZADD', waits, string.format('%.0f', now + early), record_of(id)) end
+return 'early'

@@ -4,11 +4,14 @@
 do
   local function forget(q, ids, keeps)
     local gone = 0
-    for _, id in ipairs(ids) do
-      if redis.call('HDEL', q.followed, '\t' .. id) == 1 then
-        gone = gone + 1
-        if not keeps then
-          redis.call('HSET', q.followed, '\t\t' .. redis.call('HINCRBY', q.followed, '\t', 1), id)
+    for from = 1, #ids, 1000 do
+      local fields = {}
+      for at = from, math.min(from + 999, #ids) do fields[#fields + 1] = '\t' .. ids[at] end
+      for at, head in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
+        if head and redis.call('HDEL', q.followed, fields[at]) == 1 then
+          gone = gone + 1
+          local number = not keeps and redis.call('HINCRBY', q.followed, '\t', 1)
+          if number then redis.call('HSET', q.followed, '\t\t' .. number, ids[from + at - 1]) end
         end
       end
     end

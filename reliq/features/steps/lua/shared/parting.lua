@@ -1,6 +1,7 @@
 -- A message leaves its consumer before it is handled, to come back later. Requires `place`.
 
--- `frees`: other messages of its ordering key go on meanwhile. The slot of a limit key is always given up.
+-- `frees`: other messages of its ordering key go on meanwhile. The slot of a limit key is always given up, the place of the
+-- latest never: when it comes back it would replace a newer one.
 local function part_from(q, processing, element, frees, uncounted)
   redis.call('LREM', processing, -1, element)
   if uncounted then redis.call('HINCRBY', q.counters, 'claimed', 1) end
@@ -9,7 +10,7 @@ local function part_from(q, processing, element, frees, uncounted)
     leave_round(q, group_of(element))
   elseif is_laned(element) then
     release_slot(q, element)
-  elseif frees then
+  elseif frees and not is_latest(group_of(element) or '') then
     release_key(q, element)
   end
 end

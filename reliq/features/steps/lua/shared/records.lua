@@ -26,11 +26,15 @@ local function is_others(sent, mine)
   return sent ~= '0' and sent ~= mine
 end
 
+local function entry_field(id, number)
+  return record_of(id) .. string.format('\n%d', number)
+end
+
 -- Store an entry in a record that has `count` of them: the next one, or another one in its place.
 local function write_entry(followed, config, id, number, entry, sent, nonce, count, names, head)
   local field = record_of(id)
   local text = head_text(math.max(count, number), sent, nonce, names)
-  redis.call('HSET', followed, field, text, field .. string.format('\n%d', number), entry)
+  redis.call('HSET', followed, field, text, entry_field(id, number), entry)
   if not head then redis.call('HINCRBY', config, 'recorded', 1) end
 end
 
