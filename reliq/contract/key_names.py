@@ -36,7 +36,7 @@ class NamedKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "early", "flow", "followed", "freed", "high", "history", "index", "low",
+        "delayed", "earlier_results", "early", "flow", "flows", "followed", "freed", "high", "history", "index", "low",
         "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers", "questions",
         "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks",
         "told", "trying", "waiting", "waits", "workers",
@@ -90,6 +90,8 @@ class NamedKeys(JobKeys):
         self.told = prefix + "told"
         #: string: exists while a message may have output
         self.outputs = prefix + "outputs"
+        #: string: exists while a flow has members in the queue, or monitors have to know of their ends
+        self.flows = prefix + "flows"
         #: hash: id -> what the handler has returned
         self.results = prefix + "results"
         #: hash: those of the time before

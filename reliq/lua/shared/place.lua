@@ -98,7 +98,8 @@ end
 -- when a message with the same id holds it. Where the latest wins it replaces the one that waits. If the key has its home
 -- in another partition, it waits in line: a monitor takes it there. `asked`: the version of the layout by which the former
 -- home of its key has no other message of it; nil: it waits in line while that is not known.
-local function enter(q, element, asked)
+enter = function(q, element, asked)
+  if is_held_back(q, element) then return end
   local group = group_of(element)
   if not group then return make_ready(q, element) end
   if is_away(q, group, element) then return join_line(q, group, element, true) end
@@ -132,10 +133,6 @@ local function pass_on(q, group)
   redis.call('HSET', q.active, group, id_of(element))
   make_ready(q, element)
   return true
-end
-
-release_line = function(q, group)
-  if not pass_on(q, group) then redis.call('HDEL', q.active, group) end
 end
 
 -- Let the first ones of the line of a limit key be ready, as many as the key has free slots. `held`: those in use.
