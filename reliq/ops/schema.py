@@ -113,6 +113,15 @@ class Batch:
     ENDING: Final = "ending"  #: its counts at the end, once and for all: sent, dead, cancelled
 
 
+class FlowRecord:
+    """The record of a flow. Beside these, a field mNUMBER for each member, and eNUMBER for what has become of it."""
+
+    STATE: Final = "state"  #: sending, open, ended, cancelled, or abandoned: its producer is gone
+    OPENED: Final = "opened"  #: ms since the epoch
+    SIZE: Final = "size"  #: how many members it has
+    LEFT: Final = "left"  #: how many of them have not ended
+
+
 class Prepared:
     """The record of a prepared message."""
 

@@ -10,7 +10,7 @@ STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "server
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
     "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
-    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits",
+    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits", "flows",
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (

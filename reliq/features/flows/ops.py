@@ -60,7 +60,7 @@ def flow_open(plan: Plan, first: int, end: int) -> Op[bool]:
     for number in range(first, min(end, len(plan.nodes))):
         fields += [f"m{number}", encode_node(plan.nodes[number])]
     call = signatures.flow_open(
-        record=flow_record(plan.id), every=FLOWS, id=plan.id, size=len(plan.nodes), fields=fields
+        graph=flow_record(plan.id), every=FLOWS, id=plan.id, size=len(plan.nodes), fields=fields
     )
     return scripted(call, bool)
 
@@ -68,7 +68,7 @@ def flow_open(plan: Plan, first: int, end: int) -> Op[bool]:
 def flow_change(flow: str, before: str, state: str) -> Op[str]:
     """Change the state of a flow that has one of those before; answers its state, empty if there is none."""
     call = signatures.flow_change(
-        record=flow_record(flow), every=FLOWS, id=flow, before=before, state=state, kept=milliseconds(KEPT)
+        graph=flow_record(flow), every=FLOWS, id=flow, before=before, state=state, kept=milliseconds(KEPT)
     )
     return scripted(call, as_text)
 
@@ -78,7 +78,7 @@ def flow_ended(flow: str, ended: Iterable[tuple[int, str]]) -> Op[int]:
     some: list[Argument] = []
     for number, outcome in ended:
         some += signatures.flow_ended_ended(number=number, outcome=outcome)
-    call = signatures.flow_ended(record=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), ended=some)
+    call = signatures.flow_ended(graph=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), ended=some)
     return scripted(call)
 
 

@@ -19,16 +19,16 @@ def flow_bury(
     return "flows/flow_bury", (*places, delayed, dead, index), (id, element, again, counter)
 
 
-def flow_change(*, record: str, every: str, id: Argument, before: Argument, state: Argument, kept: float) -> Call:
-    return "flows/flow_change", (record, every), (id, before, state, kept)
+def flow_change(*, graph: str, every: str, id: Argument, before: Argument, state: Argument, kept: float) -> Call:
+    return "flows/flow_change", (graph, every), (id, before, state, kept)
 
 
 def flow_drop(*, places: Sequence[str], flow: Argument, forever: bool, ids: Iterable[Argument]) -> Call:
     return "flows/flow_drop", (*places,), (flow, int(forever), *ids)
 
 
-def flow_ended(*, record: str, every: str, id: Argument, kept: float, ended: Iterable[Argument]) -> Call:
-    return "flows/flow_ended", (record, every), (id, kept, *ended)
+def flow_ended(*, graph: str, every: str, id: Argument, kept: float, ended: Iterable[Argument]) -> Call:
+    return "flows/flow_ended", (graph, every), (id, kept, *ended)
 
 
 def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, ...]:
@@ -47,8 +47,8 @@ def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind:
     return (id, member, waits, behind)
 
 
-def flow_open(*, record: str, every: str, id: Argument, size: Argument, fields: Iterable[Argument]) -> Call:
-    return "flows/flow_open", (record, every), (id, size, *fields)
+def flow_open(*, graph: str, every: str, id: Argument, size: Argument, fields: Iterable[Argument]) -> Call:
+    return "flows/flow_open", (graph, every), (id, size, *fields)
 
 
 def flow_tell(*, places: Sequence[str], delayed: str, index: str, told: Iterable[Argument]) -> Call:
