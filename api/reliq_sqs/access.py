@@ -1,6 +1,7 @@
 """What the sender of a request may do."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reliq_api.access.keyring import matches
 
@@ -34,13 +35,23 @@ class Sender:
 
     def covers(self, queue: str) -> bool:
         """Whether the rights, of whatever scope, are for this queue of reliq."""
-        return any(matches(one, queue) for one in self.queues)
+        return _covered(self.queues, queue)
 
     def may(self, action: str, queue: str) -> bool:
         return self.allows(action) and self.covers(queue)
 
     def allows(self, action: str) -> bool:
-        return any(action in SCOPES[one] for one in self.scopes if one in SCOPES)
+        return action in _allowed(self.scopes)
+
+
+@lru_cache(maxsize=10_000)
+def _covered(patterns: tuple[str, ...], queue: str) -> bool:
+    return any(matches(one, queue) for one in patterns)
+
+
+@lru_cache
+def _allowed(scopes: tuple[str, ...]) -> frozenset[str]:
+    return frozenset().union(*(SCOPES[one] for one in scopes if one in SCOPES))
 
 
 ANYBODY = Sender()

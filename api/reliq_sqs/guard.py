@@ -52,11 +52,7 @@ class Guard:
 
     def _region_of(self, headers: Mapping[str, str], query: str, host: str) -> str:
         """Return the region of a request that is not verified: that of its signature, else that of its host."""
-        try:
-            signature = signing.read({"x-amz-date": "20000101T000000Z", **headers}, query)
-        except SqsError:
-            signature = None
-        return self._known(region_of_host(host) if signature is None else signature.region)
+        return self._known(signing.region_of(headers, query) or region_of_host(host))
 
     def _known(self, region: str) -> str:
         """Return a region that has the form of one; else that of the endpoint."""
@@ -73,7 +69,7 @@ def _check_own_machine(request: Request, headers: Mapping[str, str]) -> None:
     of_page = "origin" in headers or "sec-fetch-site" in headers
     host = host_name(request)
     of_page |= request.method == "GET" and not (is_loopback(host) or host.endswith(".localhost"))
-    forwarded = any(name in headers for name in PROXY_HEADERS)
+    forwarded = not PROXY_HEADERS.isdisjoint(headers)
     if of_page or forwarded or not is_loopback(client):
         raise SqsError(
             "AccessDeniedException",

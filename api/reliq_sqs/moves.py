@@ -143,8 +143,12 @@ class Moves:
                 task.status = "COMPLETED"
                 await self._save(task)
                 return
-            for one_received in received:
-                await self._move(task, one_received.message)
+            for at, one_received in enumerate(received):
+                try:
+                    await self._move(task, one_received.message)
+                except Failed:
+                    await source.change_visibility([(left.receipt, 0) for left in received[at:]])
+                    raise
                 await source.delete_received([one_received.receipt], late=True)
                 task.moved += 1
             await self._save(task)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from reliq_sqs.errors import SqsError, invalid_parameter, no_queue
@@ -9,6 +10,7 @@ from reliq_sqs.errors import SqsError, invalid_parameter, no_queue
 FIFO = ".fifo"
 _NEW = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _KNOWN = re.compile(r"[A-Za-z0-9_.-]{1,120}")  #: of a queue that Python made, too
+_REMEMBERED = 500  #: characters of a URL whose parts are remembered
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}")
 _PREFIX = "sqs."  #: before names that reliq does not allow; no name of SQS has it
 _WRONG = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
@@ -61,19 +63,12 @@ class Names:
 
         `region` is that of the request, for a URL that does not tell it.
         """
-        try:
-            host, path = urlsplit(url)[1:3] if "://" in url else ("", url)
-        except ValueError:
-            host = path = ""
-        *parents, name = map(unquote, path.strip("/").split("/"))
         if not url:
             raise SqsError("InvalidAddress", "The address  is not valid for this endpoint.")
-        if _KNOWN.fullmatch(name) is None:
+        told, name = _told(url) if len(url) <= _REMEMBERED else _told.__wrapped__(url)
+        if not name:
             raise no_queue()
-        if len(parents) == 3 and parents[0] == "queue" and known_region(parents[1]):
-            return Place(parents[1], name)
-        of_host = region_of_host(host)
-        return Place(of_host if known_region(of_host) else region, name)
+        return Place(told or region, name)
 
     def url(self, base: str, place: Place) -> str:
         """Return the URL of a queue. It does not tell the region: that is the one of the request."""
@@ -93,6 +88,20 @@ class Names:
         if _KNOWN.fullmatch(name) is None:
             return None
         return Place(region or self.region, name)
+
+
+@lru_cache(maxsize=10_000)
+def _told(url: str) -> tuple[str, str]:
+    """Return the region and the name in a URL; empty what it does not tell."""
+    try:
+        host, path = urlsplit(url)[1:3] if "://" in url else ("", url)
+    except ValueError:
+        return "", ""
+    *parents, name = map(unquote, path.strip("/").split("/"))
+    if _KNOWN.fullmatch(name) is None:
+        return "", ""
+    of_path = parents[1] if len(parents) == 3 and parents[0] == "queue" else ""
+    return next(filter(known_region, (of_path, region_of_host(host))), ""), name
 
 
 def known_region(region: str) -> bool:

@@ -177,5 +177,12 @@ def refused(error: SqsError, asked: Asked, request_id: str) -> Answer:
 
 
 def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Answer:
-    said = {"x-amzn-requestid": request_id, "content-type": media, "content-length": str(len(body)), **(headers or {})}
-    return Answer(body, status, [_NO_STORE, *((name.encode(), value.encode()) for name, value in said.items())])
+    said = [
+        _NO_STORE,
+        (b"x-amzn-requestid", request_id.encode()),
+        (b"content-type", media.encode()),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    if headers:
+        said += [(name.encode(), value.encode()) for name, value in headers.items()]
+    return Answer(body, status, said)

@@ -58,6 +58,15 @@ def read(headers: Mapping[str, str], query: str) -> Signature | None:
     return None
 
 
+def region_of(headers: Mapping[str, str], query: str) -> str:
+    """Return the region that a signature names, which nobody has verified; empty if there is none."""
+    _, _, credential = headers.get("authorization", "").partition("Credential=")
+    if not credential and _SIGNATURE in query:
+        credential = dict(parse_qsl(query)).get("X-Amz-Credential", "")
+    parts = credential.split("/", 4)
+    return parts[2] if len(parts) == 5 else ""
+
+
 def _of_header(header: str, headers: Mapping[str, str]) -> Signature:
     algorithm, _, rest = header.partition(" ")
     if algorithm != _ALGORITHM:

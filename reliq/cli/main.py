@@ -21,6 +21,7 @@ from reliq.cli import (
     new,
     queues,
     services,
+    size,
     spread,
     worker,
     workers,
@@ -156,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         insight,
         chaos,
         bench,
+        size,
     ):
         part.add_to(commands)
     _spark(commands.add_parser("spark", help="write data into queues and export dead letters, with Spark"))

@@ -24,6 +24,7 @@ from reliq.ops import StoredBody
 
 _NO_OPTIONS = {option.name: option.default for option in options_of(SEND_MANY)}
 
+_NO_MESSAGE = NewMessage(b"")
 _CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call
 
 
@@ -174,11 +175,12 @@ def checked_many(
     if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
-    ids = new_ids(len(bodies))
-    plain = plain and (not options or {**_NO_OPTIONS, **options} == _NO_OPTIONS)
+    made_before = bool(bodies) and all(isinstance(one, NewMessage) for one in bodies)
+    ids = [""] * len(bodies) if made_before else new_ids(len(bodies))
+    plain = plain and not made_before and (not options or {**_NO_OPTIONS, **options} == _NO_OPTIONS)
     if plain and (bare := _bare(bodies, ids, max_body)) is not None:
         return bare
-    alike = NewMessage(b"", **options)
+    alike = _NO_MESSAGE if made_before and not options else NewMessage(b"", **options)
     made: list[NewMessage] = []
     try:
         for body, identity in zip(bodies, ids, strict=True):

@@ -11,7 +11,8 @@ from reliq.features.output.steps import take_along as take_output
 from reliq.features.prepared.steps import UNDECIDED
 from reliq.features.receipts.steps import IN_FLIGHT
 from reliq.features.results.steps import has_result
-from reliq.features.steps.steps import DURABLE, WAITING, recorded_tag, take_along
+from reliq.features.steps.signals import WAITING
+from reliq.features.steps.steps import DURABLE, recorded_tag, take_along
 from reliq.features.tracking.deletion import forget
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from reliq import forks
 from reliq.ops import Await, Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
-from reliq.transport.aio_replies import read_replies
+from reliq.transport.aio_replies import read_replies, written
 from reliq.transport.calls import (
     asked_elsewhere,
     carried_out,
@@ -134,9 +134,10 @@ class AioConnection:
         raw = await self._connected()
         packed = pack(commands)
         try:
-            await raw.send_packed_command(packed)
+            if not written(raw, packed):
+                await raw.send_packed_command(packed)
             if task and task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # noqa: TRY301  redis-py sends by wait_for, which forgets it in Python 3.11
+                raise asyncio.CancelledError  # noqa: TRY301  redis-py uses wait_for, which forgets it in Python 3.11
             if self._store.sentinels is not None:
                 return await self._replies_of_master(raw, len(commands))
             return await read_replies(raw, len(commands))

@@ -1,12 +1,27 @@
-"""Reading replies from an asyncio connection of redis-py; see replies."""
+"""Writing to an asyncio connection of redis-py and reading from it, without a task for each call; see replies."""
 
 import asyncio
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 from reliq.transport.errors import redis_errors
 from reliq.transport.replies import MANY, parser_of
 
 _IN_A_ROW = 64  #: replies that share one timeout
+_AT_ONCE = 16 * 1024  #: bytes that a socket takes without waiting: the connection has no others on their way
+
+
+def written(raw: Any, packed: Sequence[bytes | memoryview]) -> bool:
+    """Write a small request at once, where redis-py makes a task; False if the connection must do it itself."""
+    if len(packed) > 1 or len(packed[0]) > _AT_ONCE or raw.health_check_interval:
+        return False
+    known = sys.modules["redis.asyncio.connection"].AbstractConnection.send_packed_command
+    writer = raw._writer  # noqa: SLF001  redis-py tells no other way
+    if getattr(raw.send_packed_command, "__func__", None) is not known or writer is None:
+        return False
+    writer.write(packed[0])
+    return True
 
 
 async def read_replies(raw: Any, count: int) -> list[Any]:

@@ -426,7 +426,8 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("arguments", "status", "says"), COMMANDS, ids=[" ".join(one) for one, *_ in COMMANDS])
-def test_on_the_command_line(app, arguments, status, says):
+def test_on_the_command_line(app, monkeypatch, arguments, status, says):
+    monkeypatch.setenv("RELIQ_URL", app.url)  # `reliq worker` sets it, for its children
     app.queue("orders").send("x")
     done = run(*arguments, url=app.url)
     said = done.stderr.splitlines()[-1].removeprefix("reliq").partition(": ")[2].removeprefix("error: ")

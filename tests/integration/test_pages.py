@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_the_code_of_the_pages_runs(pages, jvm, url, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", paths)  # of the Python processes that Spark starts
     monkeypatch.setenv("PATH", commands_on_path(tmp_path / "bin"))
     environment = {"RELIQ_URL": url, "PYTHONPATH": paths, "PATH": os.environ["PATH"]}
-    with Reader(folder, environment, jvm) as reader:
+    with patch.dict(os.environ), Reader(folder, environment, jvm) as reader:
         for page in pages:
             for block in to_run(page):
                 reader.follow(block)

@@ -20,7 +20,7 @@ from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
 from reliq.features.schedules.decorator import Every
-from reliq.features.steps.steps import SignalSteps
+from reliq.features.steps.signals import SignalSteps
 from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.steps import Tracking
 from reliq.model.outgoing import NewMessage

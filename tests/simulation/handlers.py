@@ -8,6 +8,7 @@ from typing import Any
 from reliq.contract import values
 from reliq.errors import ReliqError, SignalTimeout
 from reliq.features.steps import steps as durable
+from reliq.features.steps.driving import Call
 from reliq.features.steps.model import Missing, Nap, Step, StepFailed, Wait
 from reliq.model.backoff import steps as delays
 from reliq.model.message import Message
@@ -104,7 +105,7 @@ class DurableHandler:
                 advance = functools.partial(doing.send, done)
 
     def _done(self, act: Any) -> Steps[Any]:
-        if isinstance(act, durable.Call):
+        if isinstance(act, Call):
             return (yield from act.function(*act.arguments))
         (answer,) = yield Apart([act])
         if isinstance(answer, ReliqError):

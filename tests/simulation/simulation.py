@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from reliq.contract.keywords import ConfigChanges
 from reliq.errors import ReliqError
-from reliq.features.steps.steps import SignalSteps
+from reliq.features.steps.signals import SignalSteps
 from reliq.features.topics.client import TopicCalls
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Together

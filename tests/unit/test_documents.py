@@ -1,6 +1,7 @@
 """The pages agree with the repository: each link leads somewhere, and each script is described and has an op."""
 
 import inspect
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -141,6 +142,13 @@ def test_each_table_begins_with_its_head(page):
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     tables = [found.group().splitlines() for found in _TABLE.finditer(text)]
     assert [table[0] for table in tables if not re.fullmatch(r" *\|[ :|-]+\|", "".join(table[1:2]))] == []
+
+
+@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_heading_skips_a_level(page):
+    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    levels = [len(one) for one in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert [pair for pair in itertools.pairwise(levels) if pair[1] > pair[0] + 1] == []
 
 
 def test_the_page_of_examples_has_each_of_them():

@@ -46,7 +46,7 @@ _CREDENTIAL_HEADERS = ("x-api-key", "x-auth-token", "proxy-authorization")
 _CREDENTIAL_PARAMETERS = frozenset(("access_token", "api_key", "apikey", "api-key", "token"))
 
 #: Headers that proxies add. A request with one of them may have come from another machine.
-PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+PROXY_HEADERS = frozenset(("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _check_site(request: Request) -> None:
 def _check_loopback(request: Request) -> None:
     """With --no-auth, accept only requests from and to this machine by name; else DNS rebinding could reach it."""
     client = request.client.host if request.client else ""
-    forwarded = any(name in fields(request) for name in PROXY_HEADERS)
+    forwarded = not PROXY_HEADERS.isdisjoint(fields(request))
     if forwarded or not is_loopback(client) or not is_loopback(host_name(request)):
         raise Problem(
             "unauthorized",

@@ -1,6 +1,6 @@
 """Batches: read in pieces, enqueued a thousand messages at a time, with one result for each message."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -135,7 +135,7 @@ class Batch:
 
     def _refuse(self, problem: Problem) -> None:
         self._refused += 1
-        self._results.append(Raw(encode({"status": "refused", "code": problem.code, "detail": problem.detail})))
+        self._results.append(_result("refused", code=problem.code, detail=problem.detail))
 
     async def flush(self) -> None:
         """Enqueue the rest; raises Problem if any message of the batch was refused."""
@@ -157,9 +157,10 @@ class Batch:
         except ReliqError as error:
             for position, identity in error.enqueued.items():
                 self._note(places[position], identity)
+            said = of_error(error)
             if isinstance(error, OutcomeUnknown):
-                self._note_unknown(error)
-            raise self.stopped(of_error(error)) from None
+                self._note_unknown(error.ids, said)
+            raise self.stopped(said) from None
         for place, identity in zip(places, ids, strict=True):
             self._note(place, identity)
         self._pending_bytes = 0
@@ -167,16 +168,16 @@ class Batch:
     def _note(self, place: int, identity: str) -> None:
         """Note that a pending message is enqueued, or that an earlier one takes its place."""
         message = self._pending.pop(place)
-        self._results[place] = _result(identity, message)
+        status = "deduplicated" if message.duplicate else "enqueued"
+        self._results[place] = _result(status, id=identity, **conflict(message))
         self._deduplicated += message.duplicate
         self._enqueued += not message.duplicate
 
-    def _note_unknown(self, error: OutcomeUnknown) -> None:
-        """Note the pending messages of which it is unknown whether they are enqueued."""
-        code = of_error(error).code
+    def _note_unknown(self, ids: Collection[str], problem: Problem) -> None:
+        """Note the pending messages of which it is unknown whether they are enqueued; no ids: all of them."""
         for place, message in list(self._pending.items()):
-            if message.id in error.ids or not error.ids:
-                self._results[place] = Raw(encode({"status": "unknown", "code": code, "id": message.id}))
+            if message.id in ids or not ids:
+                self._results[place] = _result("unknown", code=problem.code, id=message.id)
                 self._unknown += 1
                 del self._pending[place]
 
@@ -184,7 +185,7 @@ class Batch:
         """Add the result of each message read so far to the problem; pending messages are not sent."""
         for place, message in self._pending.items():
             self._refused += 1
-            self._results[place] = Raw(encode({"status": "refused", "code": problem.code, "id": message.id}))
+            self._results[place] = _result("refused", code=problem.code, id=message.id)
         self._pending.clear()
         problem.extra.update(self.summary())
         return problem
@@ -202,6 +203,5 @@ class Batch:
 _NOTHING = Raw(b"null")
 
 
-def _result(identity: str, message: NewMessage) -> Raw:
-    status = "deduplicated" if message.duplicate else "enqueued"
-    return Raw(encode({"id": identity, "status": status, **conflict(message)}))
+def _result(status: str, **members: Any) -> Raw:
+    return Raw(encode({"status": status, **members}))

@@ -14,7 +14,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reliq_api.http.problems import MEDIA_TYPE, Problem
-from reliq_api.http.requests import break_off
+from reliq_api.http.requests import WHOLE, break_off
 
 MAX_HEADERS_BYTES = 64 * 1024  #: bytes of request line and headers
 PIPELINED_MOST = 16  #: requests that wait for the answer to an earlier one
@@ -106,6 +106,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._in_headers = self._completed = True
         self._received = 0
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -113,8 +114,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expect_headers(self) -> None:
         if self._deadline is None:
-            late = Problem("request_timeout", f"no complete headers within {self.header_timeout:g} s")
-            self._deadline = self.loop.call_later(self.header_timeout, self._refuse, late)
+            self._deadline = self.loop.call_later(self.header_timeout, self._refuse_late)
+
+    def _refuse_late(self) -> None:
+        self._refuse(Problem("request_timeout", f"no complete headers within {self.header_timeout:g} s"))
 
     def _have_headers(self) -> None:
         if self._deadline is not None:

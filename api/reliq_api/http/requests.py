@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ _ONE_VALUE = frozenset(
 )  # fmt: skip
 _ONE_VALUE_EACH = (b"reliq-", b"ce-")  #: how the options and headers of a message, and attributes of an event, begin
 
+
+WHOLE = "reliq.whole"  #: in the scope of a request whose body has arrived: nobody waits for it
 
 #: Makes the refusal of a body: its bytes, as a number or as "more than", and the limit.
 TooLarge = Callable[[int | str, int], Problem]
@@ -103,20 +106,24 @@ class BoundedRequest(Request):
         self._released = size
 
     async def _next(self) -> Message:
-        patience = asyncio.get_running_loop().time() + self._patience
-        try:
-            async with asyncio.timeout_at(min(patience, self._until)):
-                message = await self.receive()
-        except TimeoutError:
-            raise Problem(
-                "request_timeout", f"the body did not come: {self._patience:g} s of silence, or slow"
-            ) from None
+        message = await (self.receive() if WHOLE in self.scope else self._awaited())
         broken: Problem | None = self.scope.get("reliq.broken")
         if broken is not None:
             raise broken
         if message["type"] == "http.disconnect":
             raise Problem("request_timeout", "the client disconnected before its body was complete")
         return message
+
+    async def _awaited(self) -> Message:
+        """Return the next part of a body that has not arrived as a whole."""
+        patience = asyncio.get_running_loop().time() + self._patience
+        try:
+            async with asyncio.timeout_at(min(patience, self._until)):
+                return await self.receive()
+        except TimeoutError:
+            raise Problem(
+                "request_timeout", f"the body did not come: {self._patience:g} s of silence, or slow"
+            ) from None
 
     async def json(self) -> Any:
         body = await self.body()
@@ -151,7 +158,7 @@ def fields(request: Request) -> dict[str, str]:
 def check_headers(scope: Scope) -> None:
     """Refuse headers that are too large, and repeated headers that may occur only once."""
     headers = scope["headers"]
-    if len(headers) > _HEADERS_MOST or sum(len(name) + len(value) for name, value in headers) > _HEADER_BYTES:
+    if len(headers) > _HEADERS_MOST or sum(map(len, chain.from_iterable(headers))) > _HEADER_BYTES:
         raise Problem("headers_too_large", f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES} bytes")
     names = [name for name, _ in headers]
     if b"transfer-encoding" in names and dict(headers)[b"transfer-encoding"].strip().lower() != b"chunked":

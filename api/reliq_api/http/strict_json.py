@@ -33,6 +33,8 @@ def check_json_text(body: bytes) -> None:
 
 def _check_utf8(body: bytes) -> None:
     """Refuse what is not UTF-8, in parts: the text of a large body would take up to four times its memory."""
+    if body.isascii():
+        return
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(body), _UTF8_PART):
         before = start - len(decoder.getstate()[0])

@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 from reliq.cli.options import command, queue_of
-from reliq.features.output.model import Chunk
 from reliq.runtime.logging import printable
 
 
@@ -33,12 +32,6 @@ def output(options: argparse.Namespace) -> int:
         if run and chunk.run != run:
             print(f"\nreliq: run {chunk.run} of the handler begins", file=sys.stderr)
         run = chunk.run
-        sys.stdout.write(_text(chunk))
+        sys.stdout.write(printable(chunk.text, lines=True))
         sys.stdout.flush()
     return 0
-
-
-def _text(chunk: Chunk) -> str:
-    if isinstance(chunk.value, str):
-        return printable(chunk.value, lines=True)
-    return json.dumps(chunk.members()["value"]) + "\n"

@@ -1,5 +1,6 @@
 """What a handler emits while it runs."""
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Awaitable
@@ -39,6 +40,11 @@ class Chunk:
     def at(self) -> int:
         """When it was emitted: ms since the epoch, the Redis server's clock."""
         return int(self.id.partition("-")[0])
+
+    @property
+    def text(self) -> str:
+        """A text as it is; any other value as a line of JSON."""
+        return self.value if isinstance(self.value, str) else json.dumps(self.members()["value"]) + "\n"
 
     def members(self) -> dict[str, Any]:
         """Return what a program is told of it, as JSON: bytes as base64."""

@@ -1,12 +1,10 @@
 """The page about what the handler of a message emits."""
 
-import json
 from itertools import groupby
 
 from fastapi import Request, Response
 from fastapi.routing import APIRouter
 
-from reliq.features.output.model import Chunk
 from reliq.features.output.steps import Reading
 from reliq_api.ui.access import Operated, homes_of, reliq_of
 from reliq_api.ui.guard import Page
@@ -21,12 +19,5 @@ SHOWN = 1000  #: chunks, the latest
 async def output(request: Request, queue: Operated, id: str) -> Response:
     reading = Reading(homes_of(request, queue.name), id, follow=False)
     chunks = await reliq_of(request).store.run(reading.latest(SHOWN))
-    runs = [(number, _text(list(some))) for number, some in groupby(chunks, lambda one: one.run)]
+    runs = [(number, "".join(one.text for one in some)) for number, some in groupby(chunks, lambda one: one.run)]
     return page(request, "output.html", queue=queue.name, id=id, runs=runs, chunks=chunks, most=SHOWN)
-
-
-def _text(chunks: list[Chunk]) -> str:
-    """Return texts as one, other values as lines."""
-    return "".join(
-        one.value if isinstance(one.value, str) else json.dumps(one.members()["value"]) + "\n" for one in chunks
-    )

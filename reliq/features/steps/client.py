@@ -5,7 +5,7 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.features.steps.ops import Parked
-from reliq.features.steps.steps import SignalSteps, give_anywhere, parked_in
+from reliq.features.steps.signals import SignalSteps, give_anywhere, parked_in
 from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store

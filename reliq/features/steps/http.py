@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 from reliq.errors import SignalRefused
 from reliq.features.steps import schemas
 from reliq.features.steps.leased import Leased, states
-from reliq.features.steps.steps import SignalSteps
+from reliq.features.steps.signals import SignalSteps
 from reliq.model.result import read_result
 from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode

@@ -179,6 +179,11 @@ def group_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
+def link_name(signal: str) -> str:
+    """Return the name of the step that holds the secret of a link."""
+    return f"link/{signal}/secret"
+
+
 def check_step_name(name: object, what: str = "step") -> str:
     """Return the name of a step or signal; raises InvalidMessage."""
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():

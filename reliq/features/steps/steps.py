@@ -1,26 +1,24 @@
-"""The steps of durable handlers, of signals, and of the messages that wait for them.
+"""What durable handlers ask for: steps, sleeps, waits, links.
 
 A handler's call is a generator that yields steps for Redis and calls of the user's functions. Threads and asyncio run
 the same generators: see `_begin`.
 """
 
 import functools
-import hmac
 import inspect
 import secrets
-import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from collections.abc import Callable, Sequence
+from typing import Any, get_type_hints
 from urllib.parse import quote
 
 import msgspec
 
 from reliq import ops
-from reliq.contract.values import check_id, cut
-from reliq.errors import InvalidBody, InvalidMessage, LeaseLost, SignalRefused, SignalTimeout, StepsChanged
+from reliq.contract.values import cut
+from reliq.errors import InvalidBody, InvalidMessage, LeaseLost, SignalTimeout, StepsChanged
 from reliq.features.steps import ops as own
+from reliq.features.steps.driving import Call, Doing, driven, driven_async
 from reliq.features.steps.model import (
-    REFUSED,
     TIMED_OUT,
     Book,
     Entry,
@@ -30,48 +28,30 @@ from reliq.features.steps.model import (
     Step,
     StepFailed,
     Wait,
-    check_step_name,
-    stored_signal,
+    link_name,
 )
-from reliq.features.steps.ops import Parked, Parting, recorded_tag
+from reliq.features.steps.ops import Parting, recorded_tag
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
-from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Policy, RunOver
 from reliq.model.result import answer, read_result
-from reliq.model.token import as_token, read_token
+from reliq.model.token import as_token
 from reliq.ops import Op, Steps
 from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.hidden import Hidden
 from reliq.protocol.holding import not_held, of_handler
-from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment
 
-__all__ = ["DURABLE", "WAITING", "SignalSteps", "check_said", "parked_in", "recorded_tag", "resting", "take_along"]
+__all__ = ["DURABLE", "check_said", "recorded_tag", "resting", "take_along"]
 
-T = TypeVar("T")
-
-EARLY = 86_400.0  #: seconds for which a signal is kept for a message of which nothing is known
 LONGEST_ERROR = 1000  #: characters of the error of a failed step
 _FIELDS = 1000  #: of a record, and their values, that one call stores
-_PAGE = 500  #: parked messages that one call reads or removes
-
-
-class Call(NamedTuple):
-    """A call of a user's function."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-
-Doing = Generator[Steps[Any] | Call, Any, T]
 
 
 class Hand:
@@ -238,7 +218,7 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
 
 
 def _link(hand: Hand, asked: Link, place: int) -> Doing[str]:
-    name = _link_name(asked.signal)
+    name = link_name(asked.signal)
     secret = yield from _step(hand, Step(name, secrets.token_urlsafe, (24,)), place)
     token = as_token(f"{hand.message.id}\n{asked.signal}\n{secret}".encode())
     return f"/v1/queues/{quote(hand.consumer.keys.logical)}/signals/{token}"
@@ -247,67 +227,13 @@ def _link(hand: Hand, asked: Link, place: int) -> Doing[str]:
 _DOING: dict[type, Callable[..., Doing[Any]]] = {Step: _step, Nap: _sleep, Wait: _wait, Link: _link}
 
 
-def _link_name(signal: str) -> str:
-    return f"link/{signal}/secret"
-
-
 def _begin(consumer: ConsumerSteps, message: Message, asked: Any) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
     hand = Hand(consumer, message)
-    name = _link_name(asked.signal) if isinstance(asked, Link) else asked.name
+    name = link_name(asked.signal) if isinstance(asked, Link) else asked.name
     place = 0 if isinstance(asked, Wait) else hand.book.ask(name)
     doing, run = _DOING[type(asked)](hand, asked, place), consumer.run_report
-    return _driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else _driven(run, hand.book, doing)
-
-
-def _driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
-    turn = book.turn = book.turn or threading.Lock()
-    advance: Callable[[], Any] = functools.partial(next, doing)
-    while True:
-        try:
-            act = advance()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            if isinstance(act, Call):
-                done = _not_async(act, act.function(*act.arguments))
-            else:
-                with turn:
-                    done = run(act)
-            advance = functools.partial(doing.send, done)
-        except BaseException as error:  # noqa: BLE001  the generator raises it, or goes on
-            advance = functools.partial(doing.throw, error)
-
-
-async def _driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
-    import asyncio  # only programs that use it load it
-
-    turn = book.turn = book.turn or asyncio.Lock()
-    advance: Callable[[], Any] = functools.partial(next, doing)
-    while True:
-        try:
-            act = advance()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        try:
-            if isinstance(act, Call):
-                done = act.function(*act.arguments)
-                done = await done if inspect.isawaitable(done) else done
-            else:
-                async with turn:
-                    done = await run(act)
-            advance = functools.partial(doing.send, done)
-        except BaseException as error:  # noqa: BLE001  a cancellation too
-            advance = functools.partial(doing.throw, error)
-
-
-def _not_async(call: Call, returned: T) -> T:
-    if inspect.iscoroutine(returned):
-        returned.close()
-        raise TypeError(f"step function {call.function!r} is async, and the handler is not: make both async")
-    return returned
+    return driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else driven(run, hand.book, doing)
 
 
 DURABLE = Act((Step, Nap, Wait, Link), _begin)
@@ -343,102 +269,6 @@ def _read(read: Reader | None, entry: Entry) -> Any:
         raise StepsChanged(
             f"the recorded result of step {entry.name!r} does not fit its type any more: {error}"
         ) from None
-
-
-# --- signals ---
-
-
-class SignalSteps:
-    """The signals of the messages of a queue, with all of its homes."""
-
-    def __init__(self, homes: QueueHomes) -> None:
-        self._homes = homes
-
-    def give(self, identity: str, name: str, value: object, early: float | None = EARLY) -> Steps[bool]:
-        """Give a signal; return False if the message has had it. Raises SignalRefused, InvalidMessage, InvalidName."""
-        check_id(identity)
-        check_step_name(name, "signal")
-        stored, every = stored_signal(value), (yield from self._homes.every())
-        answers: list[str] = []
-        if len(every) > 1:  # which one has the message is known if one of them knows anything of it
-            answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
-            if early is None or not set(answers) <= _ONLY_EARLY:
-                return _taken(self._homes.queue, identity, name, answers)
-            every = [one for one, said in zip(every, answers, strict=True) if said == "unknown"]
-        if every:  # those that an earlier call has not reached get it too
-            answers += yield [own.signal(one.keys, identity, name, stored, early) for one in every]
-        return _taken(self._homes.queue, identity, name, answers)
-
-    def by_link(self, token: str, value: object) -> Steps[bool]:
-        """Give the signal of a link; raises SignalRefused."""
-        refused = SignalRefused("this link is not valid, or its message has ended", "unknown")
-        try:
-            identity, name, secret = read_token(token).decode().split("\n")
-        except ValueError:
-            raise refused from None
-        for home in (yield from self._homes.every()):
-            recorded = yield own.recorded(home.keys, identity)
-            links = [one for one in recorded.entries if one.name == _link_name(name) and one.kind == "s"]
-            if links and hmac.compare_digest(str(read_result(links[0].value)).encode(), secret.encode()):
-                return (yield from self.give(identity, name, value, None))
-        raise refused
-
-
-#: What homes answer, first what only the one says that has the message, or had it.
-_KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
-_ONLY_EARLY = {"early before", "early", "unknown"}
-
-
-def _taken(queue: str, identity: str, name: str, answers: Sequence[str]) -> bool:
-    said = min(answers, key=_KNOWN.index)
-    if said in REFUSED:
-        raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
-    return said not in ("before", "early before")
-
-
-def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:
-    """Give a signal to a message of any queue; raises as `SignalSteps.give`."""
-    check_id(identity)
-    check_step_name(name, "signal")
-    stored, names = stored_signal(value), sorted((yield ops.queue_names()))
-    for start in range(0, len(names), _PAGE):
-        some = names[start : start + _PAGE]
-        answers = yield [own.signal(QueueKeys(one), identity, name, stored, None) for one in some]
-        for queue, said in zip(some, answers, strict=True):
-            if said != "unknown":
-                return _taken(QueueKeys(queue).logical, identity, name, [said])
-    raise SignalRefused(f"signal {name!r} for message {identity}: {REFUSED['unknown']}", "unknown")
-
-
-# --- parked messages ---
-
-
-def parked_in(homes: QueueHomes, limit: int) -> Steps[list[Parked]]:
-    """Return parked messages, those that wait longest first among up to `limit` that were found."""
-    found: list[Parked] = []
-    for home in (yield from homes.every()):
-        cursor, more = 0, True
-        while more and len(found) < limit:
-            cursor, some = yield own.scan_parked(home.keys, cursor, _PAGE)
-            found += some
-            more = cursor > 0
-    return sorted(found, key=lambda one: one.since)[:limit]
-
-
-def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
-    return bool((yield own.remove_parked(keys, Counter.CANCELLED, [identity])))
-
-
-def _purge(keys: QueueKeys) -> Steps[int]:
-    removed = 0
-    while True:
-        _, some = yield own.scan_parked(keys, 0, _PAGE)
-        if not some:
-            return removed
-        removed += yield own.remove_parked(keys, Counter.PURGED, [one.id for one in some])
-
-
-WAITING = Hidden(Place.PARKED, own.parked_element, _withdraw, _purge)
 
 
 def take_along(keys: QueueKeys, home: QueueKeys, ids: Sequence[str]) -> Steps[None]:

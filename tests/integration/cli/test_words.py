@@ -36,7 +36,7 @@ def test_a_former_word_is_the_same_command_and_is_not_shown(present, former):
 
 
 def test_commands_about_a_thing_begin_with_its_noun():
-    alone = {"monitor", "dev", "demo", "new", "doctor", "top", "chaos", "bench", "api", "sqs", "completion"}
+    alone = {"monitor", "dev", "demo", "new", "doctor", "top", "chaos", "bench", "size", "api", "sqs", "completion"}
     nouns = {name.split()[0] for name in COMMANDS} - alone
     assert nouns == {*NOUNS, "spark"}
 

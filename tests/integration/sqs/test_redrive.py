@@ -211,6 +211,16 @@ def test_a_task_whose_destination_is_deleted_fails(sqs, queue, pair):
     assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
 
 
+def test_what_a_task_could_not_move_is_visible_at_once(sqs, pair):
+    dead, _ = pair()
+    for body in ("a", "b"):
+        sqs.send_message(QueueUrl=dead, MessageBody=body)  # they died in no queue
+    sqs.start_message_move_task(SourceArn=arn_of(sqs, dead))
+    task = eventually(lambda: ended(sqs, dead))
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "CouldNotDetermineMessageSource")
+    assert [one["Body"] for one in received(sqs, dead)] == ["a", "b"]
+
+
 def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair):
     dead, _ = pair()
     arn, other = arn_of(sqs, dead), arn_of(sqs, queue())

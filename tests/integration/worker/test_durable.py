@@ -467,7 +467,7 @@ def test_a_parked_message_is_cancelled_and_purged(app, client, kind, durable):
 
 
 def test_a_one_time_link_gives_its_signal_once(app, client):
-    from reliq.features.steps.steps import SignalSteps
+    from reliq.features.steps.signals import SignalSteps
 
     paths = []
 

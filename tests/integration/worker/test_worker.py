@@ -491,7 +491,7 @@ def test_a_message_that_was_charged_with_a_death_runs_alone(app, kind):
         end = "LPUSH" if place else "RPUSH"
         app.store.call(ops.command(end, keys.messages, element))
     app.handler("q")(work if kind == "threads" else work_async)
-    with working(app, threads=8):
+    with working(app, monitor=True, threads=8):
         eventually(lambda: len(beside) == 58)  # one that cannot start at once is put back for a moment
     assert {one: others for one, others in beside.items() if one in suspects and others} == {}
     assert suspects <= beside.keys()

@@ -17,7 +17,7 @@ local head = redis.call('HGET', followed, head_field(id))
 local count, bytes, run, former, latest, kept_at = string.match(head or '0 0 0 - - 0', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)')
 if latest == token then return 'ok' end
 if count + 1 > most or bytes + #chunk > most_bytes then return 'full' end
-local kept = (redis.call('HGET', config, 'keep_output') or 86400) * 1000 -- wrong types are refused here, before the first write
+local kept = kept_ms(config) -- wrong types are refused here, before the first write
 redis.call('STRLEN', outputs)
 if not head and redis.call('XLEN', output) > 0 then redis.call('UNLINK', output) end -- of another message, which had the same id
 if former ~= nonce then run = string.format('%d', run + 1) end

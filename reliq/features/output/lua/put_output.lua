@@ -27,6 +27,6 @@ for at = CHUNKS, #ARGV, CHUNKS_STEP do
     added = added + 1
   end
 end
-keep_for((redis.call('HGET', config, 'keep_output') or 86400) * 1000, output, outputs)
+keep_for(kept_ms(config), output, outputs)
 write_head(followed, config, id, head, is_new)
 return added

@@ -1,0 +1,72 @@
+"""Run the calls of durable handlers, in threads and in asyncio."""
+
+import functools
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from reliq.features.steps.model import Book
+from reliq.ops import Steps
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """A call of a user's function."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+Doing = Generator[Steps[Any] | Call, Any, T]
+
+
+def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
+    turn = book.turn = book.turn or threading.Lock()
+    advance: Callable[[], Any] = functools.partial(next, doing)
+    while True:
+        try:
+            act = advance()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            if isinstance(act, Call):
+                done = _not_async(act, act.function(*act.arguments))
+            else:
+                with turn:
+                    done = run(act)
+            advance = functools.partial(doing.send, done)
+        except BaseException as error:  # noqa: BLE001  the generator raises it, or goes on
+            advance = functools.partial(doing.throw, error)
+
+
+async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
+    import asyncio  # only programs that use it load it
+
+    turn = book.turn = book.turn or asyncio.Lock()
+    advance: Callable[[], Any] = functools.partial(next, doing)
+    while True:
+        try:
+            act = advance()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            if isinstance(act, Call):
+                done = act.function(*act.arguments)
+                done = await done if inspect.isawaitable(done) else done
+            else:
+                async with turn:
+                    done = await run(act)
+            advance = functools.partial(doing.send, done)
+        except BaseException as error:  # noqa: BLE001  a cancellation too
+            advance = functools.partial(doing.throw, error)
+
+
+def _not_async(call: Call, returned: T) -> T:
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise TypeError(f"step function {call.function!r} is async, and the handler is not: make both async")
+    return returned

@@ -1,0 +1,47 @@
+"""`reliq size`: what a load needs, and a run of a tenth of it."""
+
+import json
+
+import pytest
+
+from reliq.cli.main import main
+from reliq.cli.trials import sized
+
+LOAD = ["size", "--messages-per-second", "2,000", "--body", "2KiB", "--queues", "4", "--handler", "5ms"]
+
+
+def test_it_says_what_a_load_needs(capsys):
+    assert main(LOAD) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "2,000 messages/s of 2 KiB in 4 queues, handlers of 5 ms"
+    begins = [line.split("  ")[0] for line in said[2:-2]]
+    assert begins == ["masters", "Redis CPU", "memory", "file", "network", "workers", "producers", "monitors"]
+    assert said[-1].startswith("Computed from costs measured on 20")
+
+
+def test_a_tenth_of_it_runs_and_costs_what_was_computed(capsys, monkeypatch):
+    monkeypatch.setattr(sized, "SECONDS", 2.0)
+    assert main([*LOAD, "--check", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    tried, computed = said["check"]["tried"], said["check"]["computed"]
+    assert 50 < tried["load"]["rate"] <= 200
+    assert tried["sent"] == tried["handled"] > 100
+    assert tried["file"] == pytest.approx(computed["file"], rel=0.3)
+    assert tried["waiting"] == pytest.approx(said["check"]["waiting"], rel=0.3)
+    assert tried["redis_cpu"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--messages-per-second", "many"], "--messages-per-second is 'many': give a number such as 5000"),
+        (["--messages-per-second", "0"], "--messages-per-second is '0': give a number such as 5000"),
+        (["--messages-per-second", "1", "--busy", "0"], "--busy is 0: give a percentage from 1 to 100"),
+        (["--messages-per-second", "1", "--body", "0"], "--body is '0': it must be from 1 byte to 64 MiB"),
+        (["--messages-per-second", "1", "--queues", "0"], "--queues is 0: it must be a whole number from 1 to 1000000"),
+        (["--messages-per-second", "1", "--handler", "soon"], "--handler is 'soon'"),
+    ],
+)  # fmt: skip
+def test_a_load_that_makes_no_sense(capsys, arguments, says):
+    assert main(["size", *arguments]) == 2
+    assert says in capsys.readouterr().err
