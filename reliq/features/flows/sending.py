@@ -112,7 +112,8 @@ class Sending:
                     if before is not None:
                         yield from before(home.keys, part)
                     messages = [self._plan.messages[number] for number in part]
-                    keyed = [one.id for one in messages if homes.layout.moving and bucket_of(one) is not None]
+                    in_line = homes.layout.moving and before is None  # those that wait for others are asked for later
+                    keyed = [one.id for one in messages if in_line and bucket_of(one) is not None]
                     try:
                         yield from home.send(messages, ANY, Route(homes.layout.version, waiting=frozenset(keyed)))
                     except Moved as error:
