@@ -132,6 +132,10 @@ class FlowProgress:
             "id": self.id, "state": self.state, "opened_at": self.opened_at, "size": self.size, "open": self.open,
         }  # fmt: skip
 
+    def graph(self) -> dict[str, Any]:
+        """Return what a program shows of it, with its members."""
+        return {**self.summary(), "members": [one.summary() for one in self.members]}
+
     def layers(self) -> list[list[FlowMember]]:
         """Return the members by the number of steps before them."""
         depths: list[int] = []
