@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.suite import consume, flat, growth, latency, memory, report, send, start, weight
+from bench.suite import consume, flat, growth, latency, memory, report, send, slots, start, weight
 from bench.suite.harness import Row, Setting
 
 
@@ -29,7 +29,7 @@ def parts(race: consume.Race) -> dict[str, Callable[[Setting], list[Row]]]:
         "latency": lambda setting: [latency.idle(setting), latency.slow_neighbours(setting)],
         "memory": lambda setting: [memory.row(setting)],
         "flat": flat.rows,
-        "growth": growth.rows,
+        "growth": lambda setting: [*growth.rows(setting), *slots.rows(setting)],
         "start": lambda setting: [start.start_up(setting), start.worker_memory(setting)],
         "weight": weight.rows,
     }

@@ -193,7 +193,7 @@ def _check_types(keys: QueueKeys, kinds: Sequence[str], returns: list[Return]) -
 def _transaction(
     keys: QueueKeys, consumer: str, returns: list[Return], look: _Look, mark: bytes | None
 ) -> tuple[Op[int], ...]:
-    """Return two commands per message, LREM and its push; then the counters, and the end of the lease.
+    """Return two commands per message, LREM and its push; then the counters, the end of the lease, and what it holds.
 
     `mark`: which of the remaining messages may be charged.
     """
@@ -211,7 +211,7 @@ def _transaction(
         unreadable = one.fate is Fate.UNREADABLE  # a script may have read a key in it
         if one.group or unreadable or (look.follows and one.fate is not Fate.BLANK):
             commands.append(ops.advance_within(keys, one.element, one.fate))
-    commands.append(ops.end(keys, consumer))
+    commands += [ops.end(keys, consumer), ops.tally_within(keys, consumer)]
     if mark is not None:
         commands.append(ops.set_mark(keys, consumer, mark))
     return tuple(commands)
@@ -227,7 +227,7 @@ def _compensation(keys: QueueKeys, consumer: str, conflicts: list[Return]) -> tu
         else:
             commands.append(ops.command("LREM", keys.messages, 1, one.again))
         commands.append(ops.command("LREM", keys.processing(consumer), 1, one.element))
-    commands += _counts(keys, conflicts, -1)
+    commands += [*_counts(keys, conflicts, -1), ops.tally_within(keys, consumer)]
     commands.append(ops.command("HINCRBY", keys.counters, Counter.RECLAIM_CONFLICTS, len(conflicts)))
     return tuple(commands)
 

@@ -36,10 +36,10 @@ class NamedKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "early", "flow", "flows", "followed", "freed", "high", "history", "index", "low",
-        "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers", "questions",
-        "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers", "sqs", "ticks",
-        "told", "trying", "waiting", "waits", "workers",
+        "delayed", "earlier_results", "early", "flow", "flows", "followed", "freed", "high", "history", "holders",
+        "index", "low", "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers",
+        "questions", "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers",
+        "slots", "sqs", "ticks", "told", "trying", "waiting", "waits", "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -117,7 +117,9 @@ class NamedKeys(JobKeys):
         self.flow = prefix + "flow"
         #: zset: groups by the ms at which the bucket of their key is full again
         self.buckets = prefix + "buckets"
-        #: list: an entry while another message may be in processing within `concurrency`
+        #: hash: consumer -> how many messages it holds, where `concurrency` is limited; their sum
+        self.holders = prefix + "holders"
+        #: list: an entry when one of the consumers that wait should claim: the limits allow another message
         self.freed = prefix + "freed"
         #: zset: ids of messages that wait for a decision, by the ms of their next check-back
         self.prepared = prefix + "prepared"
@@ -145,6 +147,11 @@ class NamedKeys(JobKeys):
         #: KEYS.
         self.outcomes = (
             self.results, self.earlier_results, self.awaited, self.answers,
+        )  # fmt: skip
+        #: What scripts call `slots`: who has messages in processing, where `concurrency` is limited, and how the others
+        #: learn of a free slot. The order is that of their KEYS.
+        self.slots = (
+            self.holders, self.freed,
         )  # fmt: skip
 
     def processing(self, consumer: str) -> str:

@@ -9,11 +9,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-PLACES, OUTCOMES = "places", "outcomes"
+PLACES, OUTCOMES, SLOTS = "places", "outcomes", "slots"
 #: Groups of keys that scripts take whole, with what each is.
 GROUPS: Final = {
     PLACES: "the keys of ready messages, and those that decide which one is next",
     OUTCOMES: "what handlers have returned, and who waits for it",
+    SLOTS: "who has messages in processing, where `concurrency` is limited, and how the others learn of a free slot",
 }
 
 
@@ -155,7 +156,14 @@ QUEUE_KEYS: Final = (
     ),
     Key("flow", "hash", "the state of the queue's limits and of its circuit breaker"),
     Key("buckets", "zset", "groups by the ms at which the bucket of their key is full again"),
-    Key("freed", "list", "an entry while another message may be in processing within `concurrency`"),
+    Key(
+        "holders", "hash", "consumer -> how many messages it holds, where `concurrency` is limited; their sum",
+        group=SLOTS, reclaimed=True,
+    ),
+    Key(
+        "freed", "list", "an entry when one of the consumers that wait should claim: the limits allow another message",
+        group=SLOTS, reclaimed=True,
+    ),
     Key("prepared", "zset", "ids of messages that wait for a decision, by the ms of their next check-back"),
     Key(
         "questions", "zset", "ids of prepared messages that a check-back is to decide, by the ms of the request"

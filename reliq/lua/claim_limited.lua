@@ -1,32 +1,35 @@
 -- claim_limited: claim as `claim` does, and only what the limits of the queue allow at this moment.
 --
--- KEYS  places, processing, lease, consumers, flow, freed, delayed, index, buckets, lists...
---       lists: the processing lists of `others`
--- ARGV  lease_ms, limit: number, room: number, consumer, reports: flag, others...
+-- KEYS  places, processing, lease, consumers, flow, slots, delayed, index, buckets, suspect_list?
+--       suspect_list: the processing list of `suspect`
+-- ARGV  lease_ms, limit: number, room: number, consumer, reports: flag, suspect?
 --       limit, room: as for claim
 --       reports: it tells `breaker` how its messages end
---       others: all consumers of the queue, as far as the caller knows; read only where `concurrency` is limited
--- Returns {'ok' | 'limited' | 'paused' | 'lost', now, reason, wait ms, element ...}: 'ok' = the queue has no limits any
+--       suspect: a consumer whose number of messages is put right
+-- Returns {'ok' | 'limited' | 'paused' | 'lost', now, reason, wait ms, suspect, element ...}: 'ok' = the queue has no limits any
 --         more. reason: '' | 'rate' | 'concurrency' | 'breaker' | 'held', and why fewer than n were taken, or 'probe': the
 --         one message by which an open breaker is tried. wait: when to ask again; 0 = when there are messages or,
 --         for 'concurrency', when `freed` has an entry.
---         {'consumers', now, consumer ...}: the caller did not know all of them; nothing was done
+--         suspect: for the next claim, any consumer; where the queue is full, one that is said to hold messages.
+--         {'uncounted', now}: it is not known what consumers hold, since `concurrency` was set; nothing was done, and `tally`
+--         counts it
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
--- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow
+-- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow, holders
 -- names of the keys and arguments (tools/generate_scripts.py)
-local processing, lease, consumers, flow, freed, delayed = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local index, buckets = KEYS[20], KEYS[21]
+local processing, lease, consumers, flow, delayed, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20], KEYS[21]
+local buckets, suspect_list = KEYS[22], KEYS[23]
 local lease_ms, limit, room, consumer = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local reports = ARGV[5] == '1'
-local PLACES, LISTS, OTHERS = 1, 22, 6
+local reports, suspect = ARGV[5] == '1', ARGV[6]
+local PLACES, SLOTS = 1, 18
 -- end of the names
-local q = places(PLACES)
+local q, slots = places(PLACES), named_slots(SLOTS)
 local now = exact_now_ms()
 local now_whole = math.floor(now)
-redis.call('LLEN', processing) -- wrong types are refused here, before the first write
+local held_before = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('STRLEN', lease)
 redis.call('HLEN', flow)
-redis.call('LLEN', freed)
+redis.call('HLEN', slots.holders)
+local is_told = redis.call('LLEN', slots.freed) > 0
 redis.call('ZCARD', delayed)
 redis.call('HLEN', index)
 redis.call('ZCARD', buckets)
@@ -35,19 +38,13 @@ local policy = redis.call(
   'HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency')
 local bucket = bucket_of(policy[4], policy[5])
 local concurrency = tonumber(policy[6])
-local in_use = 0
+local in_use, known, suspect_next = 0, 0, ''
 if concurrency then
-  local known = {}
-  for place = 0, #ARGV - OTHERS do
-    known[ARGV[OTHERS + place]] = true
-    in_use = in_use + redis.call('LLEN', KEYS[LISTS + place])
-  end
-  local answer, all_known = {'consumers', now_whole}, true
-  for place, member in ipairs(redis.call('SMEMBERS', consumers)) do
-    answer[place + 2] = member -- `unpack` has a limit
-    all_known = all_known and known[member]
-  end
-  if not all_known then return answer end
+  suspect_next = redis.call('SRANDMEMBER', consumers) or ''
+  if suspect_list then redis.call('LLEN', suspect_list) end
+  local counted = redis.call('HMGET', slots.holders, COUNTED, TOTAL, consumer)
+  if counted[1] ~= '1' then return {'uncounted', now_whole} end
+  in_use, known = tonumber(counted[2] or 0), tonumber(counted[3] or 0)
 end
 
 if not renew(lease, now_whole + lease_ms) then
@@ -55,8 +52,16 @@ if not renew(lease, now_whole + lease_ms) then
   return {'lost', now_whole}
 end
 if policy[1] then return {'paused', now_whole} end
+if concurrency then
+  if suspect_list and suspect ~= consumer then
+    local before = tonumber(redis.call('HGET', slots.holders, suspect) or 0)
+    local length = redis.call('LLEN', suspect_list)
+    if length ~= before then in_use = write_length(slots, suspect, length, before) end
+  end
+  in_use = in_use - known + held_before
+end
 
-local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
+local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at', 'waiter', 'waiter_until')
 if state[1] and tonumber(state[1]) <= now then
   redis.call('HDEL', flow, 'held_until')
   state[1] = false
@@ -109,7 +114,7 @@ end
 
 if not (bucket or concurrency or held or breaker or by_key or known_buckets) then
   redis.call('HDEL', q.config, 'limited')
-  return {'ok', now_whole, '', 0, unpack(take(q, processing, limit, room, policy))}
+  return {'ok', now_whole, '', 0, '', unpack(take(q, processing, limit, room, policy))}
 end
 
 local allowed, reason, wait = within_limits(limit, bucket, concurrency, in_use, state, now)
@@ -125,8 +130,19 @@ if #taken < allowed then reason, wait = '', 0 end -- it is not a limit that ende
 if reason == 'probe' then
   redis.call('HSET', flow, 'breaker', 'half_open', 'breaker_until', now_whole + redis.call('HGET', flow, 'breaker_for'))
 end
-if concurrency and in_use + #taken < concurrency and #taken == allowed and ready_messages(q) > 0
-    and redis.call('LLEN', freed) == 0 then
-  redis.call('LPUSH', freed, '1') -- one of the consumers that wait finds the rest
+if concurrency then
+  if held_before + #taken ~= known then write_length(slots, consumer, held_before + #taken, known) end
+  in_use = in_use + #taken
 end
-return {'limited', now_whole, reason, math.ceil(wait), unpack(taken)}
+-- A consumer that got messages is busy: one of those that wait takes what is left, or waits for messages in its place.
+local waiter, others_wait = state[5], state[5] and state[5] ~= consumer and tonumber(state[6]) > now
+if #taken > 0 and waiter == consumer then redis.call('HDEL', flow, 'waiter', 'waiter_until') end
+local free = wait == 0 and not (concurrency and in_use >= concurrency)
+if #taken > 0 and free and (waiter or concurrency) and not is_told and (not others_wait or ready_messages(q) > 0) then
+  wake_one(slots)
+end
+if reason == 'concurrency' and #taken == 0 then
+  suspect_next = redis.call('HRANDFIELD', slots.holders) or ''
+  if suspect_next == TOTAL or suspect_next == COUNTED then suspect_next = '' end
+end
+return {'limited', now_whole, reason, math.ceil(wait), suspect_next, unpack(taken)}

@@ -1,13 +1,13 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  places, processing, lease, delayed, dead, index, marks..., outcomes?
+-- KEYS  places, processing, lease, delayed, dead, index, slots, marks..., outcomes?
 --       marks: in the order of the messages done
 --       outcomes: with results
 -- ARGV  lease_ms, limit: number, room: number, row: number, first_name, last_name, row_uncounted: number, ack_count: number,
 --       uncounted, results_ms: number, row_batches, acks... [name, size, place],
 --       moves... [name, size, place, destination, counter, id, again, delay, mark_ms], results... [result_id, result]
 --       lease_ms: 0 = do not renew the lease
---       limit: n to claim; room: as for claim
+--       limit: n to claim, -1 = `claim_limited` does it at once; room: as for claim
 --       row: n acks in a row, from the oldest message of the list on
 --       first_name, last_name: of the first and the last of them
 --       row_uncounted: n of them that BLMOVE moved here: they are not yet counted as claimed
@@ -31,16 +31,16 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, results
+-- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, holders, results
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, lease, delayed, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local lease_ms, limit, room, row = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local first_name, last_name, row_uncounted, ack_count = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local uncounted, results_ms, row_batches = ARGV[9], tonumber(ARGV[10]), ARGV[11]
-local PLACES, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP, DESTINATION = 1, 19, 12, 3, 0, 1, 2, 9, 3
-local COUNTER, ID, AGAIN, DELAY, MARK_MS, RESULTS_STEP, RESULT_ID, RESULT = 4, 5, 6, 7, 8, 2, 0, 1
+local PLACES, SLOTS, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP = 1, 19, 21, 12, 3, 0, 1, 2, 9
+local DESTINATION, COUNTER, ID, AGAIN, DELAY, MARK_MS, RESULTS_STEP, RESULT_ID, RESULT = 3, 4, 5, 6, 7, 8, 2, 0, 1
 -- end of the names
-local q = named_places(PLACES)
+local q, slots = named_places(PLACES), named_slots(SLOTS)
 local MOVES = ACKS + ACKS_STEP * ack_count
 local RESULTS = #ARGV + 1 - (results_ms > 0 and RESULTS_STEP * (row + ack_count) or 0)
 local now = now_ms()
@@ -48,6 +48,7 @@ local now = now_ms()
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('STRLEN', lease)
 check_exits(q)
+check_slots(q, slots)
 if limit > 0 then redis.call('LLEN', q.messages) end
 if results_ms > 0 then check_results() end
 if MOVES < RESULTS then
@@ -182,6 +183,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
   end
 end
 
+note_held(q, slots, processing, limit < 0)
 if results_ms > 0 and row + #results > 0 then
   begin_results(results_ms, now)
   store_results(ARGV, RESULTS, RESULTS + RESULTS_STEP * row - 1)

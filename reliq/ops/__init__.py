@@ -57,6 +57,7 @@ from reliq.ops.commands import (
     unnoticed,
 )
 from reliq.ops.consumer import (
+    CLAIMS_NEXT,
     NOWHERE,
     Cancelled,
     Claimed,
@@ -94,7 +95,11 @@ from reliq.ops.flow import (
     claim_limited,
     hold,
     hold_key,
+    lead,
+    some_consumers,
     switch_breaker,
+    tally,
+    tally_within,
     wait_for_messages,
     wait_for_slot,
 )
@@ -152,8 +157,10 @@ from reliq.ops.partitions import (
     take_in,
 )
 from reliq.ops.policy import (
+    begin_change,
     configure,
     dead_to,
+    end_change,
     follows,
     limits,
     max_deliveries,
@@ -161,6 +168,7 @@ from reliq.ops.policy import (
     read_retention,
     resume,
     retention,
+    unfinished_change,
 )
 from reliq.ops.producer import (
     NO_BATCHES,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known p
 NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
 Destination = outcomes.Destination
 Settled = outcomes.Settled
+CLAIMS_NEXT: Final = -1  #: in place of the number of messages that `settle` claims
 _UNKNOWN = "?"  #: the script reads the batches of a row from its messages
 
 
@@ -29,7 +30,7 @@ class Claimed(msgspec.Struct, frozen=True):
     nothing was claimed, because only `claim_limited` knows the limits of the queue.
     """
 
-    status: Literal["ok", "paused", "limited", "lost", "elsewhere", "consumers"]
+    status: Literal["ok", "paused", "limited", "lost", "elsewhere", "uncounted"]
     now: int
     elements: list[bytes]
     codes: str = ""
@@ -157,6 +158,8 @@ def settle(
 ) -> Op[Claimed]:
     """Ack messages, move others, and claim up to `limit` new ones. Repeatable only if it claims nothing.
 
+    `limit`: CLAIMS_NEXT if the caller claims with `claim_limited` at once, so that no other consumer need be told.
+
     `uncounted`: elements that BLMOVE has moved here without counting them; the script counts them as claimed now.
     `row`: so many of the acks, from the first on, should be the oldest messages of the processing list, in this order.
     `places`: where in the list the other messages should be, counted from 0 at the tail.
@@ -171,6 +174,7 @@ def settle(
         delayed=keys.delayed,
         dead=keys.dead,
         index=keys.index,
+        slots=keys.slots,
         marks=[move.mark.key for move in moves if move.mark],
         outcomes=keys.outcomes if results_kept else (),
         lease_ms=milliseconds(lease),
@@ -188,7 +192,7 @@ def settle(
         moves=[part for move in moves for part in _move(move, places)],
         results=[part for element in acks for part in _result(element, results)] if results_kept else (),
     )
-    return scripted(call, _read_settled, repeatable=limit == 0)
+    return scripted(call, _read_settled, repeatable=limit <= 0)
 
 
 def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collection[bytes]) -> str:

@@ -7,7 +7,7 @@ from reliq.model.breaker import Breaker
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
 from reliq.ops.consumer import Claimed
-from reliq.ops.request import Op, milliseconds, scripted
+from reliq.ops.request import Call, Op, milliseconds, scripted, scripted_within
 
 #: Why a claim got fewer messages than it asked for; PROBE: it got the one message by which an open breaker is tried.
 Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
@@ -16,21 +16,21 @@ Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
 class LimitedClaim(Claimed, frozen=True):
     """The reply of claim_limited. `limited`: the queue has limits; `ok`: it has none any more.
 
-    `consumers`: the caller did not know all of `others`, and nothing was done.
+    `uncounted`: `tally` has to count what consumers hold, and nothing was done.
     """
 
     reason: Reason = ""
     wait: float = 0.0  #: seconds until the next claim may bring messages; 0 = when there are some
-    others: tuple[str, ...] = ()
+    suspect: str = ""  #: for the next claim
 
 
 def claim_limited(
-    keys: QueueKeys, consumer: str, lease: float, limit: int, room: int, reports: bool, others: Sequence[str]
+    keys: QueueKeys, consumer: str, lease: float, limit: int, room: int, reports: bool, suspect: str = ""
 ) -> Op[LimitedClaim]:
     """Claim up to `limit` messages, as many as the limits of the queue allow now.
 
-    `reports`: the caller tells `breaker` how its messages end. `others`: all consumers of the queue, as far as the
-    caller knows. Not repeatable, as claim.
+    `reports`: the caller tells `breaker` how its messages end. `suspect`: of the answer before; what is known of this
+    consumer is compared with its list. Not repeatable, as claim.
     """
     call = signatures.claim_limited(
         places=keys.places,
@@ -38,17 +38,17 @@ def claim_limited(
         lease=keys.lease(consumer),
         consumers=keys.consumers,
         flow=keys.flow,
-        freed=keys.freed,
+        slots=keys.slots,
         delayed=keys.delayed,
         index=keys.index,
         buckets=keys.buckets,
-        lists=map(keys.processing, others),
+        suspect_list=keys.processing(suspect) if suspect else None,
         lease_ms=milliseconds(lease),
         limit=limit,
         room=room,
         consumer=consumer,
         reports=reports,
-        others=others,
+        suspect=suspect or None,
     )
     op = scripted(call, _read_claim)
     return Op(op.command, op.read, op.script, repeatable=False)
@@ -57,27 +57,64 @@ def claim_limited(
 def _read_claim(reply: list[Any]) -> LimitedClaim:
     status, now, *rest = reply
     match status:
-        case b"consumers":
-            return LimitedClaim("consumers", now, [], others=tuple(one.decode() for one in rest))
         case b"ok" | b"limited":
-            reason, wait, *elements = rest
-            return LimitedClaim(status.decode(), now, elements, reason=reason.decode(), wait=wait / 1000)
+            reason, wait, suspect, *elements = rest
+            return LimitedClaim(
+                status.decode(), now, elements, reason=reason.decode(), wait=wait / 1000, suspect=suspect.decode()
+            )
         case _:
             return LimitedClaim(status.decode(), now, [])
 
 
-def wait_for_messages(keys: QueueKeys, seconds: float) -> Op[Any]:
+def _tally(keys: QueueKeys, members: Sequence[str], counter: str, begins: bool, ends: bool) -> Call:
+    """Return the call that counts what these consumers hold. `counter`: who counts all of them; "" = nobody does."""
+    return signatures.tally(
+        config=keys.config,
+        slots=keys.slots,
+        lists=map(keys.processing, members),
+        counter=counter,
+        begins=begins,
+        ends=ends,
+        members=members,
+    )
+
+
+def tally(keys: QueueKeys, members: Sequence[str], counter: str, begins: bool, ends: bool) -> Op[bool]:
+    """Count what some of all consumers hold; the reply is False if another one counts."""
+    return scripted(_tally(keys, members, counter, begins, ends), bool)
+
+
+def tally_within(keys: QueueKeys, consumer: str) -> Op[int]:
+    """Note, inside a Transaction, how many messages are left to a consumer."""
+    return scripted_within(_tally(keys, [consumer], "", begins=False, ends=False))
+
+
+def some_consumers(keys: QueueKeys, cursor: int, many: int) -> Op[tuple[int, list[str]]]:
+    """Read about so many consumers: the next cursor, 0 at the end, and their names."""
+    return Op(("SSCAN", keys.consumers, cursor, "COUNT", many), _read_some)
+
+
+def _read_some(reply: list[Any]) -> tuple[int, list[str]]:
+    return int(reply[0]), [one.decode() for one in reply[1]]
+
+
+def lead(keys: QueueKeys, consumer: str, seconds: float) -> Op[bool]:
+    """Ask to be the one consumer that waits for messages so long; the reply is False if another one does."""
+    return scripted(signatures.lead(flow=keys.flow, consumer=consumer, wait_ms=milliseconds(seconds)), bool)
+
+
+def wait_for_messages(keys: QueueKeys, seconds: float) -> Op[bool]:
     """Wait until a message is ready, and take none: it is moved from the tail of its list to the tail."""
-    return Op(("BLMOVE", keys.messages, keys.messages, "RIGHT", "RIGHT", f"{seconds:.3f}"), _nothing, blocks=seconds)
+    return Op(("BLMOVE", keys.messages, keys.messages, "RIGHT", "RIGHT", f"{seconds:.3f}"), _is_there, blocks=seconds)
 
 
-def wait_for_slot(keys: QueueKeys, seconds: float) -> Op[Any]:
-    """Wait until one of the messages that `concurrency` allows may have ended."""
-    return Op(("BLPOP", keys.freed, f"{seconds:.3f}"), _nothing, blocks=seconds)
+def wait_for_slot(keys: QueueKeys, seconds: float) -> Op[bool]:
+    """Wait until this consumer is the one of those that wait which should claim."""
+    return Op(("BLPOP", keys.freed, f"{seconds:.3f}"), _is_there, blocks=seconds)
 
 
-def _nothing(reply: Any) -> None:
-    return None
+def _is_there(reply: Any) -> bool:
+    return reply is not None
 
 
 def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str) -> Op[tuple[str, str]]:

@@ -57,6 +57,7 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
         lease=keys.lease(consumer),
         dead=keys.dead,
         index=keys.index,
+        slots=keys.slots,
         deadline=deadline,
         messages=[part for one in returns for part in _returned(one)],
     )

@@ -16,6 +16,8 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
         changes.append(Op(("HSET", keys.config, *(part for pair in to_set.items() for part in pair))))
     if to_reset:
         changes.append(Op(("HDEL", keys.config, *to_reset)))
+    if Config.CONCURRENCY in {*to_set, *to_reset}:
+        changes.append(Op(("UNLINK", keys.holders)))  # last: what consumers hold is counted anew
     return changes
 
 
@@ -25,6 +27,20 @@ def pause(keys: QueueKeys) -> Op[int]:
 
 def resume(keys: QueueKeys) -> Op[int]:
     return Op(("HDEL", keys.config, Config.PAUSED))
+
+
+def begin_change(keys: QueueKeys, token: str) -> Op[int]:
+    """Note, in the first partition, that a change of the policy has begun that is to reach all of them."""
+    return Op(("HSET", keys.config, Config.CHANGE, token))
+
+
+def unfinished_change(keys: QueueKeys) -> Op[str | None]:
+    """Read the change of the policy that has not reached all partitions."""
+    return Op(("HGET", keys.config, Config.CHANGE), optional_text)
+
+
+def end_change(keys: QueueKeys) -> Op[int]:
+    return Op(("HDEL", keys.config, Config.CHANGE))
 
 
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:

@@ -87,22 +87,33 @@ def claim_limited(
     lease: str,
     consumers: str,
     flow: str,
-    freed: str,
+    slots: Sequence[str],
     delayed: str,
     index: str,
     buckets: str,
-    lists: Iterable[str],
     lease_ms: Argument,
     limit: float,
     room: float,
     consumer: Argument,
     reports: bool,
-    others: Iterable[Argument],
+    suspect_list: str | None = None,
+    suspect: Argument | None = None,
 ) -> Call:
     return (
         "claim_limited",
-        (*places, processing, lease, consumers, flow, freed, delayed, index, buckets, *lists),
-        (lease_ms, limit, room, consumer, int(reports), *others),
+        (
+            *places,
+            processing,
+            lease,
+            consumers,
+            flow,
+            *slots,
+            delayed,
+            index,
+            buckets,
+            *(() if suspect_list is None else (suspect_list,)),
+        ),
+        (lease_ms, limit, room, consumer, int(reports), *(() if suspect is None else (suspect,))),
     )
 
 
@@ -206,6 +217,10 @@ def instruct(*, told: str, consumers: str, consumer: Argument, field: Argument, 
     return "instruct", (told, consumers), (consumer, field, at, kept)
 
 
+def lead(*, flow: str, consumer: Argument, wait_ms: Argument) -> Call:
+    return "lead", (flow,), (consumer, wait_ms)
+
+
 def mark_tried(*, trying: str, consumer: Argument, tag: Argument) -> Call:
     return "mark_tried", (trying,), (consumer, tag)
 
@@ -248,10 +263,11 @@ def reclaim_when_full(
     lease: str,
     dead: str,
     index: str,
+    slots: Sequence[str],
     deadline: Argument,
     messages: Iterable[Argument],
 ) -> Call:
-    return "reclaim_when_full", (*places, processing, lease, dead, index), (deadline, *messages)
+    return "reclaim_when_full", (*places, processing, lease, dead, index, *slots), (deadline, *messages)
 
 
 def reclaim_when_full_message(
@@ -320,6 +336,7 @@ def settle(
     delayed: str,
     dead: str,
     index: str,
+    slots: Sequence[str],
     marks: Iterable[str],
     lease_ms: Argument,
     limit: float,
@@ -339,7 +356,7 @@ def settle(
 ) -> Call:
     return (
         "settle",
-        (*places, processing, lease, delayed, dead, index, *marks, *outcomes),
+        (*places, processing, lease, delayed, dead, index, *slots, *marks, *outcomes),
         (
             lease_ms,
             limit,
@@ -412,6 +429,19 @@ def switch_breaker(*, config: str, flow: str, counters: str, open_for: float) ->
 
 def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
     return "take_in", (config,), (homes, retired)
+
+
+def tally(
+    *,
+    config: str,
+    slots: Sequence[str],
+    lists: Iterable[str],
+    counter: Argument,
+    begins: bool,
+    ends: bool,
+    members: Iterable[Argument],
+) -> Call:
+    return "tally", (config, *slots, *lists), (counter, int(begins), int(ends), *members)
 
 
 def upcoming(*, messages: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:

@@ -11,7 +11,7 @@ from typing import Any
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Claimed, Move, Op, Steps
-from reliq.protocol.limits import Limits
+from reliq.protocol.limits import COUNTING, Limits, counted
 from reliq.protocol.oversized import takeable
 
 
@@ -40,12 +40,17 @@ class Claimant:
             answer: Claimed = yield self.claim_op(limit, room)
             if not limits.note_plain(answer):
                 return answer
-        while True:  # again if meanwhile there are other consumers than before
-            limited: ops.LimitedClaim = yield ops.claim_limited(
-                self.keys, self.id, self.lease, limit, room, limits.reports, limits.others
-            )
-            if limits.note(limited):
-                return limited
+        limited: ops.LimitedClaim = yield self._limited_op(limits, limit, room)
+        while limited.status == "uncounted":
+            if not (yield from counted(self.keys, self.id)):
+                limited = ops.LimitedClaim("limited", limited.now, [], reason="concurrency", wait=COUNTING)
+            else:
+                limited = yield self._limited_op(limits, limit, room)
+        limits.note(limited)
+        return limited
+
+    def _limited_op(self, limits: Limits, limit: int, room: int) -> Op[ops.LimitedClaim]:
+        return ops.claim_limited(self.keys, self.id, self.lease, limit, room, limits.reports, limits.suspect)
 
     def claim_op(self, limit: int, room: int, held: int | None = None) -> Op[Claimed]:
         """Return the op that claims in a queue without limits; `held`: as for `ops.claim`."""

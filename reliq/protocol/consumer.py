@@ -44,7 +44,7 @@ class ConsumerSteps:
         self.title = ""  #: what it says of itself in place of the title of its process
         self.keeps_marks = False  #: it says which redelivered message it tries
         self._held = HeldMessages()
-        self.limits = Limits(keys)
+        self.limits = Limits(keys, lease)
         self.lives = Lives(keys)
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
         self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
@@ -178,7 +178,7 @@ class ConsumerSteps:
         In a queue with limits the claim is a call of its own, after the settlement.
         """
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
-        limited, plain = (limit, 0) if self.limits.apply else (0, limit)
+        limited, plain = (limit, limit and ops.CLAIMS_NEXT) if self.limits.apply else (0, limit)
         with self._under_way:
             sent_at = Moment.now()
             self._held.leaving += row
@@ -194,7 +194,7 @@ class ConsumerSteps:
             self._note(answer, sent_at, claimed=plain > 0)
         if self.lives:
             yield from self.lives.end(acks, moves, answer.codes)
-        if plain and self.limits.note_plain(answer):
+        if plain > 0 and self.limits.note_plain(answer):
             limited = plain
         if limited and answer.status != "lost" and (room := self._held.room()):
             yield from self._claim(limited, room)
@@ -211,9 +211,14 @@ class ConsumerSteps:
 
     @property
     def rests(self) -> bool:
-        """Whether there is nothing to do until its queue has ready messages."""
-        busy = self._paused or self._gone or self.arrivals.messages or self.limits.apply
+        """Whether there is nothing to do until the key `awaited` exists."""
+        busy = self._paused or self._gone or self.arrivals.messages or self.limits.resting or self.limits.looks
         return self._state is State.REGISTERED and not busy
+
+    @property
+    def awaited(self) -> str:
+        """The key that exists when a claim may bring messages."""
+        return self.limits.awaited
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""
@@ -229,7 +234,8 @@ class ConsumerSteps:
             return []
         if self.limits.apply:
             with contextlib.suppress(QueueFull):  # a full Redis refuses to wait, but not the claim
-                yield self.limits.pause(timeout)
+                if not (yield from self.limits.pause(self.consumer, timeout)):
+                    return []
             return (yield from self.claim(limit))
         more = self.claimant.claim_op(limit - 1, room, held=len(self.held))
         try:

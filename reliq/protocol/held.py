@@ -132,6 +132,6 @@ class HeldMessages:
         settled = [*acks, *(move.element for move in moves)]
         return claimant.settle_op(
             acks, moves, limit, uncounted=self.uncounted,
-            room=self.room(settled) if limit else 0, row=row, places=self.places(settled[row:]),
+            room=self.room(settled) if limit > 0 else 0, row=row, places=self.places(settled[row:]),
             results_kept=self.results_kept, results=self.results, batches=self.batches,
         )  # fmt: skip

@@ -11,14 +11,13 @@ repeated, by any monitor.
 
 import itertools
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from reliq import ops
 from reliq.contract.counters import COUNTERS
-from reliq.contract.settings import BY_NAME
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
@@ -27,40 +26,14 @@ from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_
 from reliq.ops import Steps, Stray, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
-from reliq.protocol.acts import done_everywhere
 from reliq.protocol.features import ALONG, COUNTED
-from reliq.protocol.homes import QueueHomes, checked
-from reliq.protocol.policy import SHARED, check_shares, read_whole, share
 from reliq.protocol.producer import ProducerPool, stored
 
 _TRIES = 10
 _STRAYS = 100  #: messages that a monitor takes home in one call
 _REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
-_POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
 #: Counters of places in the lists of a partition, which go with it.
 _OF_PLACES = frozenset(one.name for one in COUNTERS if one.of_places)
-
-
-def configure(
-    homes: QueueHomes, to_set: Mapping[str, int | float | str], to_reset: Sequence[str], sharded: bool
-) -> Steps[None]:
-    """Set and reset settings of a queue, as they are stored; the number of its partitions is one of them."""
-    keys, layout = homes.first.keys, (yield from homes.read())
-    count = 1 if Config.PARTITIONS in to_reset else int(to_set.get(Config.PARTITIONS, layout.count))
-    to_set = {name: value for name, value in to_set.items() if name != Config.PARTITIONS}
-    if not layout.several and count == 1:
-        yield [ops.announce(keys.queue), *ops.configure(keys, to_set, to_reset)]
-        return
-    before = policy_of((yield ops.read_hash(keys.config)))
-    policy = {**before, **{name: str(value) for name, value in to_set.items()}}
-    for name in to_reset:
-        policy.pop(name, None)
-    check_shares(policy, count)
-    if count != layout.count:
-        layout = yield from change(keys.queue, count, sharded)
-    if (yield from take_effect(keys.queue, layout, policy)) and layout.moving:
-        yield from settle(keys.queue, layout)  # at once if no message has to move; else a monitor does
-    yield from homes.read()
 
 
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
@@ -111,75 +84,6 @@ def _letters() -> Iterator[str]:
         yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
 
-def policy_of(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the whole queue, and whether it is paused, from the fields of its first partition."""
-    return {name: value for name, value in read_whole(values).items() if name in _POLICY}
-
-
-def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
-    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`.
-
-    The first one has the policy of the whole queue: without it, nothing is changed. Raises DoneInPart if others are
-    away: repeating the call finishes it.
-    """
-    shares = _shares(queue, layout, policy)
-    yield [ops.announce(queue), *shares.pop(queue)]
-    answers = {queue: True, **(yield from _give(shares))}
-    told, away = yield from _tell(queue, layout)
-    done_everywhere("the change of the policy", queue, {**answers, **away})
-    return told
-
-
-def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
-    """Give partitions their shares, also if one of them is away; return by partition True, or its error."""
-    answers: dict[str, Any] = {}
-    for name, changes in shares.items():
-        try:
-            yield [ops.announce(name), *changes]
-            answers[name] = True
-        except ReliqError as error:
-            answers[name] = error
-    return answers
-
-
-def share_again(queue: str, layout: Layout) -> Steps[bool]:
-    """Do the same with the policy that the queue has; nothing undoes a change of it that is made at the same time."""
-    keys = QueueKeys(queue)
-    for _ in range(_TRIES):
-        (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
-        policy = policy_of(values)
-        shares = _shares(queue, layout, policy)
-        if (yield Transaction(tuple(shares.pop(queue)))) is None:
-            continue
-        checked(list((yield from _give(shares)).values()))
-        if policy_of((yield ops.read_hash(keys.config))) == policy:
-            break
-    return not layout.several or (yield from take_in(queue, layout))
-
-
-def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, list[ops.Op[Any]]]:
-    """Return the ops that give each partition its share, by its queue, the first one first.
-
-    Closed partitions take no new messages, but they give out those that they have, and keep dead letters.
-    """
-    every, unset = layout.every(queue), [name for name in _POLICY if name not in policy]
-    shares = {}
-    for place, one in enumerate(every):
-        of_it = dict[str, int | float | str](policy)
-        for name in SHARED:
-            count = layout.count if name in (Config.MAX_LENGTH, Config.MAX_BYTES) else len(every)
-            if name in policy:
-                of_it[name] = share(name, policy[name], place % count, count)
-        shares[one] = list[ops.Op[Any]](ops.configure(QueueKeys(one), of_it, unset))
-    whole = {name: value for name, value in policy.items() if name in SHARED} if len(every) > 1 else {}
-    shares[queue].append(_whole(QueueKeys(queue), whole))
-    return shares
-
-
-def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
-    return ops.store_whole(keys, msgspec.json.encode(shared).decode() if shared else None)
-
-
 def take_in(queue: str, layout: Layout) -> Steps[bool]:
     """Tell each partition of which keys it is the home: those that lose keys before those that gain some.
 
@@ -191,13 +95,13 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
     restarted from an older state: its layout becomes the latest. A partition that is away keeps no other from being
     told; then raises its error.
     """
-    told, away = yield from _tell(queue, layout)
+    told, away = yield from tell(queue, layout)
     for error in away.values():
         raise error
     return told
 
 
-def _tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
+def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
     """Do that; return the errors of the partitions that are away, too."""
     every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))

@@ -49,7 +49,7 @@ class Claims:
         return encoded(this_process(f"Spark stream {stream}"), self.lease)
 
     def _fill(self, claimant: Claimant, most: int) -> Steps[int]:
-        held, limits = 0, Limits(self.keys)
+        held, limits = 0, Limits(self.keys, self.lease)
         while held < most:
             wanted = min(MAX_BATCH, most - held)
             try:

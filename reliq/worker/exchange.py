@@ -102,6 +102,7 @@ class Exchange:
     def begin(self, limit: int) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
         acks, moves = self._take_outcomes()
+        limit = 0 if self.steps.limits.idle and not (acks or moves) else limit
         reports = self.reports.reports_on(acks, moves)
         with self._asking, self._kept(acks, moves):
             steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reports)
@@ -155,7 +156,7 @@ class Exchange:
 
         Return False at once if there is no watch, or if the queue has had messages lately: then `wait` is faster.
         """
-        key = self.steps.keys.messages
+        key = self.steps.awaited
         lately = time.monotonic() - max(self.progress_at, self._told_at) < RESTS_AFTER
         watch = None if lately or self.quarantined or not self.steps.rests else self.watch(key)
         if watch is None or not watch.wait(key, lambda: until() or not self.steps.rests):

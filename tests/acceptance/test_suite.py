@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bench.suite import consume, growth, latency, memory, report, send, weight
+from bench.suite import consume, growth, latency, memory, report, send, slots, weight
 from bench.suite.contestants import RAW, RELIQ, Contestant, Failed, rate_of
 from bench.suite.harness import Check, Row, Setting
 from bench.suite.weighing import Ordered
@@ -83,6 +83,12 @@ def test_each_state_of_the_growth_is_built_and_its_commands_are_named(build, act
         assert {"enqueue.lua", "claim.lua", "purge.lua", "tracking/sweep.lua"} <= longest.found().keys()
         assert failed == []
         assert client.exists("reliq:{bench}:messages") == 0
+
+
+def test_a_claim_within_limits_is_measured_beside_few_consumers_and_beside_many():
+    rows = slots.rows(Setting(scale=0.001))
+    assert [row.what for row in rows] == ["growth: concurrency, 8 consumers", "growth: concurrency, 100 consumers"]
+    assert all(row.figures["us"] > 0 for row in rows)
 
 
 def test_the_growth_of_one_state_is_measured_with_a_monitor():

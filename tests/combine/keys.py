@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from tests.combine.seen import Seen
 
 #: Keys of a queue that stay without a time to live: a bounded number of small ones for each queue.
-STAY = {"counters", "config", "producers", "flow", "freed", "schedules", "servers", "sqs", "ended", "versions"}
+STAY = {
+    "counters", "config", "producers", "flow", "freed", "holders", "schedules", "servers", "sqs", "ended", "versions",
+}  # fmt: skip
 #: Those that go with the messages, consumers and jobs they belong to.
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",

@@ -60,6 +60,10 @@ queues = st.sampled_from(QUEUES)
 consumers = st.sampled_from(CONSUMERS)
 
 
+def claim_limited(keys, consumer, limit):
+    return ops.claim_limited(keys, consumer, 1000.0, limit, 2**40, reports=False)
+
+
 class Queues(RuleBasedStateMachine):
     """Two queues, their scripts in any order; two consumers of each. What is sent has a body of its own."""
 
@@ -179,8 +183,8 @@ class Queues(RuleBasedStateMachine):
         if keys.config in self.foreign:
             return
         every = {name for one in LIMITS for name in one}
-        self.run(ops.command("HDEL", keys.config, *every))
-        self.run(ops.command("HSET", keys.config, "limited", 1, *(part for pair in limits.items() for part in pair)))
+        for change in ops.configure(keys, {**limits, "limited": 1}, sorted(every - set(limits))):
+            self.attempt(change)
 
     @initialize(tracks=st.booleans())
     def begin_with_an_index(self, tracks):
@@ -303,9 +307,10 @@ class Queues(RuleBasedStateMachine):
     def claim(self, keys, consumer, limit):
         answer = self.attempt(ops.claim(keys, consumer, 1000.0, limit))
         if answer and answer.status == "limited":
-            answer = self.attempt(
-                ops.claim_limited(keys, consumer, 1000.0, limit, 2**40, reports=False, others=CONSUMERS)
-            )
+            answer = self.attempt(claim_limited(keys, consumer, limit))
+            if answer and answer.status == "uncounted":
+                self.attempt(ops.tally(keys, CONSUMERS, consumer, begins=True, ends=True))
+                answer = self.attempt(claim_limited(keys, consumer, limit))
         if answer:
             self.note(keys, answer.elements)
             self.newest(keys, consumer, [Message.decode(keys.queue, one) for one in answer.elements])
@@ -315,6 +320,8 @@ class Queues(RuleBasedStateMachine):
         """The BLMOVE of an idle consumer, and the claim behind it."""
         if keys.messages in self.foreign or not self.run(ops.command("LLEN", keys.messages)):
             return
+        if self.run(ops.command("HEXISTS", self.where(keys.config), "concurrency")):
+            return  # who knows of it does not; what others move so is counted with their next claim
         element = self.run(ops.block(keys, consumer, 0.01))
         if element == BLANK:
             self.attempt(ops.settle(keys, consumer, 1000.0, (), [passed_over(element)]))
@@ -472,6 +479,19 @@ class Queues(RuleBasedStateMachine):
             here = self.ready(keys) + self.held(keys) + self.elements(keys, keys.waiting, keys.delayed, keys.dead)
             assert missing(counters, len(here)) == 0
             assert crowded(message.body.decode() for message in here) == []
+
+    @invariant()
+    def the_consumers_of_a_limited_queue_are_counted_as_their_lists_are(self):
+        """Where all were counted since `concurrency` was set; else each that is known is known by its list."""
+        for keys in QUEUES:
+            found = self.run(ops.read_hash(self.where(keys.holders)))
+            known = {name: int(count) for name, count in found.items() if name != "!"}
+            lists = {one: self.run(ops.command("LLEN", self.where(keys.processing(one)))) for one in CONSUMERS}
+            holding = {one: length for one, length in lists.items() if length}
+            total = known.pop("#", 0)
+            assert total == sum(known.values())
+            if self.run(ops.command("HGET", self.where(keys.holders), "!")) == b"1":
+                assert known == holding
 
     @invariant()
     def a_batch_counts_its_messages(self):

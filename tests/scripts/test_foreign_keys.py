@@ -48,7 +48,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "cancel": lambda: ops.cancel(KEYS, "d"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
-    "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, others=["w", "gone", "idle"]),
+    "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, suspect="gone"),
     "hold_key": lambda: ops.hold_key(KEYS, group_of("k"), 1.0),
     "hold": lambda: ops.hold(KEYS, 1.0),
     "switch_breaker": lambda: ops.switch_breaker(KEYS, 60.0),
@@ -83,6 +83,8 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "held_keys": lambda: ops.held_keys(KEYS),
     "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")], 1),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
+    "tally": lambda: ops.tally(KEYS, ["w", "gone"], "w", begins=True, ends=True),
+    "lead": lambda: ops.lead(KEYS, "w", 1.0),
 }
 SLICES = [
     import_module(f"tests.features.{path.parent.name}.scripts")
@@ -94,7 +96,6 @@ for one in SLICES:
 #: Keys that the call above leaves alone, so that it may pass: what is foreign there stays as it is.
 UNTOUCHED = {
     ("claim", KEYS.consumers),
-    *(("claim_limited", key) for key in (KEYS.consumers, KEYS.processing("gone"), KEYS.processing("idle"))),
 }
 
 
@@ -125,6 +126,7 @@ def a_queue_with_everything(world: World) -> None:
     world.run(ops.enqueue(KEYS, [], [NEWEST]))
     world.redis.sadd(KEYS.consumers, "gone")  # without a lease
     world.redis.lpush(KEYS.processing("gone"), keyed("y", "l"))
+    world.redis.hset(KEYS.config, "concurrency", 100)
     for slice_ in SLICES:
         slice_.given(world)
 

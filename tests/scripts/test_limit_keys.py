@@ -24,7 +24,7 @@ def send(world, *names, key="t", delay=0.0, **extra):
 
 
 def claim(world, n=10):
-    return world.run(ops.claim_limited(KEYS, "w", 15.0, n, ROOM, reports=False, others=["w"]))
+    return world.run(ops.claim_limited(KEYS, "w", 15.0, n, ROOM, reports=False))
 
 
 def places(world):

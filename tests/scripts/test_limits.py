@@ -12,8 +12,17 @@ ROOM = 2**40
 RULE = Breaker(threshold=0.5, minimum=4, window=60, open_for=60)
 
 
-def claim(world, n=10, *others, consumer="w", reports=False):
-    return world.run(ops.claim_limited(KEYS, consumer, 15.0, n, ROOM, reports, others))
+def claim(world, n=10, *, consumer="w", reports=False, suspect=""):
+    return world.run(ops.claim_limited(KEYS, consumer, 15.0, n, ROOM, reports, suspect))
+
+
+def counted(world, *consumers):
+    """Count what these consumers hold, as the first claim does after `concurrency` was set."""
+    assert world.run(ops.tally(KEYS, consumers, "counter", begins=True, ends=True))
+
+
+def holders(world):
+    return {name: int(count) for name, count in world.run(ops.read_hash(KEYS.holders)).items() if name != "!"}
 
 
 def moved_back(world, **seconds):
@@ -83,44 +92,129 @@ def test_concurrency_counts_the_messages_of_all_consumers(world):
         leases={"v": 1000, "w": 1000},
         config={"concurrency": 3, "limited": 1},
     )
-    answer = claim(world, 10, "v", "w")
+    counted(world, "v", "w")
+    answer = claim(world)
     assert (answer.status, answer.reason, answer.wait, len(answer.elements)) == ("limited", "concurrency", 0, 1)
-    assert claim(world, 10, "v", "w").elements == []
+    assert claim(world).elements == []
     world.run(ops.settle(KEYS, "v", 15.0, [world.redis.lindex(KEYS.processing("v"), -1)]))
-    assert len(claim(world, 10, "v", "w").elements) == 1
+    assert len(claim(world).elements) == 1
+    assert holders(world) == {"v": 1, "w": 2, "#": 3}
 
 
-def test_who_does_not_know_all_consumers_is_told_and_gets_nothing(world):
+def test_where_nobody_has_counted_a_claim_gets_nothing(world):
     world.given(
         messages="x", processing={"v": "a"}, leases={"v": 1000, "w": 10}, config={"concurrency": 3, "limited": 1}
     )
     before = world.state()
-    answer = claim(world, 10, "w")
-    assert (answer.status, set(answer.others)) == ("consumers", {"v", "w"})
+    assert claim(world).status == "uncounted"
     assert world.state() == before
 
 
-def test_a_queue_with_more_consumers_than_lua_unpacks_gives_out_messages(world):
-    consumers = [f"c{number}" for number in range(10_000)]
-    world.given(messages="b a", leases={"w": 1000}, config={"concurrency": 1, "limited": 1})
-    world.redis.sadd(KEYS.consumers, *consumers)
-    others = claim(world, 1).others
-    assert set(others) == {"w", *consumers}
-    assert len(claim(world, 1, *others).elements) == 1
-    assert claim(world, 1, *others).reason == "concurrency"
+def test_all_consumers_are_counted_in_parts_by_one_of_them(world):
+    world.given(
+        messages="x", processing={"v": "b a", "w": "c"}, leases={"w": 1000}, config={"concurrency": 3, "limited": 1}
+    )
+
+    def count(consumer, counter, begins=False, ends=False):
+        return world.run(ops.tally(KEYS, [consumer], counter, begins, ends))
+
+    assert count("v", "one", begins=True)
+    assert not count("v", "two", begins=True)  # another one counts
+    assert not count("w", "two", ends=True)
+    assert claim(world).status == "uncounted"
+    assert count("w", "one", ends=True)
+    assert not count("w", "two", begins=True)  # all are counted
+    assert claim(world).reason == "concurrency"
+    assert holders(world) == {"v": 2, "w": 1, "#": 3}
 
 
-def test_a_consumer_that_is_gone_but_known_does_not_matter(world):
+def test_who_ends_while_it_counts_is_followed_by_another(world):
+    world.given(processing={"v": "b a"}, config={"concurrency": 3, "limited": 1})
+    assert world.run(ops.tally(KEYS, [], "one", begins=True, ends=False))
+    world.redis.hset(KEYS.holders, "!", f"one {world.now - 6000}")
+    assert world.run(ops.tally(KEYS, ["v"], "two", begins=True, ends=False))
+    assert not world.run(ops.tally(KEYS, ["v"], "one", begins=False, ends=True))
+
+
+def test_a_limit_that_is_set_anew_is_counted_anew(world):
+    world.given(messages="x", processing={"v": "b a"}, leases={"w": 1000}, config={"concurrency": 3, "limited": 1})
+    assert world.run(ops.tally(KEYS, [], "one", begins=True, ends=False))
+    for change in ops.configure(KEYS, {"concurrency": 2}, []):
+        world.run(change)
+    assert not world.run(ops.tally(KEYS, ["v"], "one", begins=False, ends=True))
+    assert claim(world).status == "uncounted"
+    counted(world, "v")
+    assert claim(world).reason == "concurrency"
+
+
+def test_a_full_queue_suspects_a_consumer_and_puts_right_what_is_known_of_it(world):
+    """Another program has deleted its list: what it held would count for ever."""
     world.given(messages="x", leases={"w": 1000}, config={"concurrency": 1, "limited": 1})
-    assert len(claim(world, 10, "gone", "w").elements) == 1
+    counted(world)
+    world.redis.hset(KEYS.holders, mapping={"gone": 1, "#": 1})
+    suspects = {claim(world).suspect for _ in range(50)}
+    assert suspects == {"", "gone"}
+    assert len(claim(world, suspect="gone").elements) == 1
+    assert holders(world) == {"w": 1, "#": 1}
+
+
+def test_what_a_worker_of_an_earlier_version_claims_is_counted_soon(world):
+    """Its claims and settlements write no number: each claim of another worker looks at one consumer."""
+    world.given(messages="x", processing={"old": "a b"}, leases={"w": 1000}, config={"concurrency": 2, "limited": 1})
+    world.redis.sadd(KEYS.consumers, "old")
+    counted(world)
+    suspects = [claim(world, 0).suspect for _ in range(50)]
+    assert {*suspects} == {"old", "w"}
+    assert claim(world, suspect="old").reason == "concurrency"
+    assert holders(world) == {"old": 2, "#": 2}
+    world.redis.delete(KEYS.processing("old"))
+    world.redis.srem(KEYS.consumers, "old")
+    suspects = [claim(world).suspect for _ in range(50)]
+    assert {*suspects} == {"old", ""}
+    assert len(claim(world, suspect="old").elements) == 1
+    assert holders(world) == {"w": 1, "#": 1}
 
 
 def test_a_free_slot_is_told_to_those_who_wait_for_one(world):
     world.given(messages="c b a", leases={"w": 1000}, config={"concurrency": 3, "limited": 1})
-    assert len(claim(world, 1, "w").elements) == 1
+    counted(world)
+    assert len(claim(world, 1).elements) == 1
     assert world.state()["freed"] == "1"
-    assert len(claim(world, 1, "w").elements) == 1
+    assert len(claim(world, 1).elements) == 1
     assert world.state()["freed"] == "1"  # one entry is enough: who finds it passes the rest on
+
+
+@pytest.mark.parametrize(("next_limit", "told"), [(0, True), (ops.CLAIMS_NEXT, False)])
+def test_a_settlement_tells_of_the_slot_that_it_frees_unless_it_takes_that_itself(world, next_limit, told):
+    world.given(processing={"w": "b a"}, leases={"w": 1000}, config={"concurrency": 2, "limited": 1})
+    counted(world, "w")
+    element = world.redis.lindex(KEYS.processing("w"), -1)
+    world.run(ops.settle(KEYS, "w", 15.0, [element], (), next_limit, row=1))
+    assert world.redis.exists(KEYS.freed) == told
+    world.run(ops.settle(KEYS, "w", 15.0, [world.redis.lindex(KEYS.processing("w"), -1)]))
+    assert world.redis.llen(KEYS.freed) == told  # the queue was not full
+    assert holders(world) == {"#": 0}
+
+
+def test_one_consumer_waits_for_messages_and_the_others_to_be_told(world):
+    world.given(leases={"v": 1000, "w": 1000}, config={"rate": "100/s", "limited": 1})
+    assert world.run(ops.lead(KEYS, "w", 2.0))
+    assert world.run(ops.lead(KEYS, "w", 2.0))
+    assert not world.run(ops.lead(KEYS, "v", 2.0))
+    world.given(messages="a")
+    assert len(claim(world).elements) == 1
+    assert world.state()["freed"] == "1"  # now another one waits for messages
+    assert world.run(ops.lead(KEYS, "v", 2.0))
+    moved_back(world, waiter_until=3)
+    assert world.run(ops.lead(KEYS, "w", 2.0))  # the other one has ended
+
+
+def test_who_gets_messages_tells_no_other_one_while_one_waits_for_more(world):
+    world.given(messages="a", leases={"w": 1000}, config={"rate": "100/s", "limited": 1})
+    assert world.run(ops.lead(KEYS, "v", 2.0))
+    assert len(claim(world).elements) == 1
+    assert not world.redis.exists(KEYS.freed)
+    assert not world.run(ops.lead(KEYS, "w", 2.0))
 
 
 def test_a_held_queue_gives_nothing_until_its_end(world):
@@ -260,7 +354,9 @@ def test_a_full_redis_refuses_no_step_of_the_limits(world, op):
 def test_a_full_redis_still_gives_messages_within_limits(world):
     world.given(messages="b a", leases={"w": 1000}, config={"rate": "1/h", "concurrency": 2, "limited": 1})
     world.fill()
-    assert len(claim(world, 10, "w").elements) == 1
+    assert claim(world).status == "uncounted"
+    counted(world, "w")
+    assert len(claim(world).elements) == 1
 
 
 def test_to_wait_for_messages_takes_none(world):

@@ -36,7 +36,7 @@ def written(tmp_path: Path, keys: str, arguments: str, code: str) -> str:
     """Return the block of a script."""
     path = tmp_path / "example.lua"
     path.write_text(SCRIPT.format(keys=keys, arguments=arguments, code=code))
-    block = generate_scripts.locals_of(generate_scripts.read_script(path, {"places": 13, "outcomes": 4}))
+    block = generate_scripts.locals_of(generate_scripts.read_script(path, {"places": 13, "outcomes": 4, "slots": 2}))
     return "\n".join(block.splitlines()[1:-1])
 
 
@@ -71,7 +71,7 @@ def test_the_builder_puts_each_name_where_the_script_reads_it(script):
     feature, _, name = script.rpartition("/")
     module = import_module(f"reliq.features.{feature}.signatures" if feature else "reliq.ops.signatures")
     build = getattr(module, name)
-    groups = {"places": KEYS.places, "outcomes": KEYS.outcomes}
+    groups = {"places": KEYS.places, "outcomes": KEYS.outcomes, "slots": KEYS.slots}
     given: dict[str, Any] = {}
     for name, parameter in inspect.signature(build).parameters.items():
         rest = [f"{name} 1", f"{name} 2"] if "Iterable" in str(parameter.annotation) else name

@@ -38,6 +38,7 @@ def receive(
         received=keys.received,
         receipts=keys.receipts,
         early=keys.early,
+        slots=keys.slots,
         attempt=None if attempt is None else keys.attempt_of(dedup_digest(attempt)),
         visible=milliseconds(visible),
         consumer=consumer,

@@ -28,6 +28,7 @@ def receive(
     received: str,
     receipts: str,
     early: str,
+    slots: Sequence[str],
     visible: float,
     consumer: Argument,
     moves: Iterable[Argument],
@@ -35,7 +36,7 @@ def receive(
 ) -> Call:
     return (
         "receipts/receive",
-        (*places, processing, received, receipts, early, *(() if attempt is None else (attempt,))),
+        (*places, processing, received, receipts, early, *slots, *(() if attempt is None else (attempt,))),
         (visible, consumer, *moves),
     )
 

@@ -92,9 +92,9 @@ def put_record(keys: QueueKeys, fields: Sequence[bytes]) -> Op[int]:
 def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Parting, counter: str) -> Op[str]:
     """Store an entry and delay the message; answers as `record`."""
     call = signatures.sleep(
-        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, nonce=hold.nonce, number=number,
-        entry=entry, delay=milliseconds(seconds), again=parting.again, counter=counter, frees=parting.frees_key,
-        uncounted=hold.uncounted, **_named(hold),
+        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, slots=hold.keys.slots,
+        nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds), again=parting.again, counter=counter,
+        frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
     )  # fmt: skip
     return scripted(call, as_text)
 
@@ -103,7 +103,7 @@ def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op
     """Park a message; answers "ok", "lost", "other", or "given" with the stored signal."""
     keys = hold.keys
     call = signatures.park(
-        places=keys.places, parked=keys.parked, waits=keys.waits, signal=signal, again=parting.again,
+        places=keys.places, parked=keys.parked, waits=keys.waits, slots=keys.slots, signal=signal, again=parting.again,
         timeout="" if timeout is None else milliseconds(timeout), frees=parting.frees_key, uncounted=hold.uncounted,
         sent=hold.message.enqueued_at, **hold.named,
     )  # fmt: skip

@@ -12,6 +12,7 @@ def park(
     waits: str,
     lease: str,
     processing: str,
+    slots: Sequence[str],
     id: Argument,
     name: Argument,
     position: Argument,
@@ -24,7 +25,7 @@ def park(
 ) -> Call:
     return (
         "steps/park",
-        (*places, parked, waits, lease, processing),
+        (*places, parked, waits, lease, processing, *slots),
         (id, name, position, sent, signal, timeout, again, int(frees), int(uncounted)),
     )
 
@@ -73,6 +74,7 @@ def sleep(
     index: str,
     lease: str,
     processing: str,
+    slots: Sequence[str],
     id: Argument,
     name: Argument,
     position: Argument,
@@ -88,7 +90,7 @@ def sleep(
 ) -> Call:
     return (
         "steps/sleep",
-        (*places, delayed, index, lease, processing),
+        (*places, delayed, index, lease, processing, *slots),
         (id, name, position, sent, nonce, number, entry, delay, again, counter, int(frees), int(uncounted)),
     )
 

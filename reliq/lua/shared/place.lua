@@ -17,8 +17,9 @@ local PLACES_SIZE = 13
 -- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'flowing')
-  q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted, q.flowing = unpack(settings)
+  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'flowing', 'concurrency')
+  q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted, q.flowing = unpack(settings, 1, 7)
+  q.concurrency = tonumber(settings[8])
   q.follows = q.track or q.history_for or q.batched or q.recorded or q.emitted or q.flowing
   if q.follows then
     redis.call('HLEN', q.followed)

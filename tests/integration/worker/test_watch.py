@@ -5,7 +5,9 @@ import time
 import pytest
 
 import reliq
+from reliq import ops
 from reliq.model.keys import QueueKeys
+from reliq.protocol import limits
 from reliq.transport.notices import Notices
 from reliq.worker import exchange, watch
 from tests.support.handlers import settled
@@ -50,9 +52,9 @@ def worker(app, kind, handled):
         yield worker
 
 
-def resting(worker, names=QUEUES):
-    """Whether the loops of these queues leave the waiting to the watch."""
-    keys = {QueueKeys(name).messages for name in names}
+def resting(worker, names=QUEUES, full=()):
+    """Whether the loops of these queues leave the waiting to the watch; `full`: those that wait for a slot."""
+    keys = {QueueKeys(name).freed if name in full else QueueKeys(name).messages for name in names}
     return lambda: any(keys <= one._asked.keys() & one._loops.keys() for one in worker._watches.values())
 
 
@@ -131,6 +133,38 @@ def test_a_lost_lease_is_noticed_while_the_loop_rests(app, client, worker, handl
     app.queue("q5").send("x")
     eventually(lambda: handled == [b"x"])
     assert client.smembers(keys.consumers) != before
+
+
+@pytest.fixture
+def full(app, monkeypatch):
+    """`q0` allows one message in processing, which this consumer has; loops claim when they are told."""
+    monkeypatch.setattr(exchange, "RESTS_AFTER", 0.2)
+    monkeypatch.setattr(limits, "_SLOW_LOOK", NEVER)
+    app.queue("q0").configure(concurrency=1)
+    app.queue("q0").send_many(["held", "next"])
+    with app.queue("q0").consumer(lease=3600) as consumer:
+        yield consumer, *consumer.claim(1)
+
+
+def test_loops_of_a_full_queue_rest_until_a_slot_is_free(asked, full, worker, handled):
+    eventually(resting(worker, full=["q0"]))
+    asked.clear()
+    time.sleep(2.5)
+    assert asked == []
+    consumer, message = full
+    consumer.ack(message)
+    eventually(lambda: handled == [b"next"])
+
+
+def test_loops_of_a_full_queue_look_when_who_had_the_slot_ends_without_a_word(full, worker, handled):
+    """It settles, is to claim next, and so tells nobody; then it is killed."""
+    eventually(resting(worker, full=["q0"]))
+    consumer, message = full
+    keys = QueueKeys("q0")
+    worker._store.call(ops.settle(keys, consumer.id, 3600.0, [message.element], (), ops.CLAIMS_NEXT, row=1))
+    for loop in worker._loops:
+        loop.exchange.steps.limits._look_at = 0.0
+    eventually(lambda: handled == [b"next"])
 
 
 @pytest.mark.parametrize("kind", ["inline"], indirect=True)

@@ -1,6 +1,6 @@
 -- receive: put messages that a consumer has just claimed in flight, and with them those that wait for the same keys.
 --
--- KEYS  places, processing, received, receipts, early, attempt?
+-- KEYS  places, processing, received, receipts, early, slots, attempt?
 -- ARGV  visible: number, consumer, moves... [former, again, name, line]
 --       visible: ms
 --       former: how its element begins, through the nonce
@@ -10,17 +10,18 @@
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
 --         not the first of its line
 -- `attempt`: gets the fields, so that `receive_again` finds them.
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
-local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20]
 local visible, consumer = tonumber(ARGV[1]), ARGV[2]
-local PLACES, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE = 1, 3, 4, 0, 1, 2, 3
+local PLACES, SLOTS, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE = 1, 18, 3, 4, 0, 1, 2, 3
 -- end of the names
 local ATTEMPT_MS = 300000 -- as SQS keeps one
-local q = places(PLACES)
+local q, slots = places(PLACES), named_slots(SLOTS)
 local now = now_ms()
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 check_flights(received, receipts, early)
+check_slots(q, slots)
 if attempt then redis.call('LLEN', attempt) end
 
 local names = {}
@@ -98,6 +99,7 @@ if #gone == #held then
 else
   for _, element in ipairs(gone) do redis.call('LREM', processing, 1, element) end
 end
+note_held(q, slots, processing)
 for group, bound in pairs(bounds) do
   if bound then note_early(q, early, group) end
 end

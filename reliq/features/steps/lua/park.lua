@@ -1,22 +1,23 @@
 -- park: put a message into `parked`, where it waits for a signal; its run is over, and nothing is counted against it.
 --
--- KEYS  places, parked, waits, lease, processing
+-- KEYS  places, parked, waits, lease, processing, slots
 -- ARGV  id, name, position, sent, signal, timeout, again, frees: flag, uncounted: flag
 --       name, position, sent, frees, uncounted: as for sleep
 --       signal: its name
 --       timeout: ms for which it waits at most; '' = for ever
 --       again: the new element
 -- Returns {'ok'}; {'lost'} and {'other'} as record; {'given', value}: the signal is there, and the message stays
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, held, records, parting
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, held, records, parting
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits, lease, processing = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local id, name, position, sent, signal, timeout, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local frees, uncounted = ARGV[8] == '1', ARGV[9] == '1'
-local PLACES = 1
+local PLACES, SLOTS = 1, 18
 -- end of the names
-local q = places(PLACES)
+local q, slots = places(PLACES), named_slots(SLOTS)
 local now = now_ms()
-redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
+redis.call('ZCARD', waits) -- wrong types are refused here, before the first write
+check_slots(q, slots)
 local there = redis.call('HGET', parked, id)
 if there and string.sub(there, -#again) == again then return {'ok'} end -- a call that was carried out before
 local element = redis.call('STRLEN', lease) > 0 and held_element(processing, name, position)
@@ -28,7 +29,7 @@ if value then
   redis.call('ZREM', waits, record_of(id)) -- it came early, and goes with its message from now on
   return {'given', value}
 end
-part_from(q, processing, element, frees, uncounted)
+part_from(q, slots, processing, element, frees, uncounted)
 local at = timeout ~= '' and string.format('%.0f', now + timeout)
 redis.call('HSET', parked, id, (at or '0') .. ' ' .. string.format('%.0f', now) .. ' ' .. signal .. '\n' .. again)
 redis.call('ZREM', waits, record_of(id))

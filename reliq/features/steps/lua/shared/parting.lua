@@ -1,9 +1,10 @@
--- A message leaves its consumer before it is handled, to come back later. Requires `place`.
+-- A message leaves its consumer before it is handled, to come back later. Requires `place` and `holders`.
 
 -- `frees`: other messages of its ordering key go on meanwhile. The slot of a limit key is always given up, the place of the
 -- latest never: when it comes back it would replace a newer one.
-local function part_from(q, processing, element, frees, uncounted)
+local function part_from(q, slots, processing, element, frees, uncounted)
   redis.call('LREM', processing, -1, element)
+  note_held(q, slots, processing)
   if uncounted then redis.call('HINCRBY', q.counters, 'claimed', 1) end
   if not q.keyed then return end
   if is_member(q, element) then
