@@ -5,10 +5,12 @@ import time
 from reliq import ops
 from reliq.features.flows import ops as own
 from reliq.features.flows.telling import mend, tell, tend
+from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
+_CALLS = 50  #: of one queue in one turn
 _MOST = 1000  #: flows that one turn looks at
 _MEND_EVERY = 60.0  #: seconds between two looks at the members of one flow
 
@@ -25,8 +27,19 @@ class Telling(Duty[int]):
         """Tell what has happened in these queues; return how much that was."""
         happened = 0
         for keys in survey.found.get(self.seeks, ()):
-            happened += yield from survey.attempts.of_queue(self.name, keys, tell(keys), 0, elsewhere=True)
+            happened += yield from survey.attempts.of_queue(self.name, keys, _tell(keys), 0, elsewhere=True)
         return happened
+
+
+def _tell(keys: QueueKeys) -> Steps[int]:
+    """Tell what has happened in a queue, up to a bounded number of calls."""
+    happened = 0
+    for _ in range(_CALLS):
+        some = yield from tell(keys)
+        happened += some
+        if not some:
+            break
+    return happened
 
 
 class OpenFlows(Duty[int]):
