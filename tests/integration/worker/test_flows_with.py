@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ KEYS = QueueKeys("q")
 LARGE = "x" * 5000
 
 #: By feature: settings of the queue, options of the messages, options of the handler.
-WITH = {
+WITH: dict[str, tuple[Any, Any, Any]] = {
     "nothing": ({}, {}, {}),
     "keys": ({}, {"key": "k"}, {}),
     "limit keys": ({"key_concurrency": 1}, {"limit_key": "k"}, {}),
@@ -73,7 +74,7 @@ def test_a_chord_and_each_feature(app, client, feature, body):
 
 @pytest.mark.parametrize("how", ["sleeps", "waits", "steps", "emits"])
 def test_what_a_handler_does_holds_those_behind_it(app, how):
-    ran = []
+    ran: list[str] = []
 
     @app.handler("q")
     def handle(message: reliq.Message) -> None:
@@ -189,4 +190,6 @@ def test_without_a_server(app):
         flow.send("b", "x", after=[flow.send("a", "1"), flow.send("a", "dies")], on_failure="run")
     testing.work_off(offline)
     assert ran == [b"1", b"dies", ["1", None]]
-    assert [one.state for one in offline.flow_progress(flow.id).members] == ["handled", "dead", "handled"]
+    progress = offline.flow_progress(flow.id)
+    assert progress
+    assert [one.state for one in progress.members] == ["handled", "dead", "handled"]
