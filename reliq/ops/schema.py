@@ -93,6 +93,7 @@ class Job:
     REMEMBER: Final = "remember"  #: ms that the record is kept once the job is done
     OPENED: Final = "opened"  #: ms since the epoch
     STAGED: Final = "staged"  #: how many were staged, also by attempts that are not committed
+    ADMITTED: Final = "admitted"  #: ms since the epoch up to which its rate has given its bytes out
     ROLLED: Final = "rolled"  #: how many became visible
     COMMITTED: Final = "committed"  #: ms since the epoch
     ABOUT: Final = "about"  #: JSON, what the job has written
