@@ -30,6 +30,7 @@ TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integ
 MARKS = {
     "batches": r"\.batch(es)?\(|batch_progress|[Bb]atchSteps|on_done|on_dead=|on_handled|onHandled|of_batch|\bbatch=|"
     r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
+    "charges": r"\.charge\(|/charge\b",
     "cycle": r"\bcycl|\.Cycle\b",
     "output": r"\.(emit|output)\(|\bOutput\b|/output\b|emitted",
     "prepared": r"\.prepared?\b|[Pp]repared|PREPARED|ask_undecided|\.check\(",

@@ -115,6 +115,10 @@ QUEUE_KEYS: Final = (
         expires="a day, or `keep_output`, after the latest chunk",
     ),
     Key(
+        "charged", "string", "what a run of a message was charged", of=("run",),
+        expires="a day after the latest charge", searched=True,
+    ),
+    Key(
         "results", "hash", "id -> what the handler has returned", group=OUTCOMES,
         expires="after two times as long as results are kept",
     ),

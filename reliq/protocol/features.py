@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from reliq.features.batches.deletion import COUNTS
 from reliq.features.batches.steps import JOB_END
+from reliq.features.charges.steps import CHARGES
 from reliq.features.output.steps import EMITS
 from reliq.features.output.steps import take_along as take_output
 from reliq.features.prepared.steps import UNDECIDED
@@ -26,7 +27,7 @@ HANDLED: tuple[Callable[[QueueKeys, str], Steps[bool]], ...] = (has_result,)
 #: Delete what is kept for settings of a queue that were reset.
 FORGETS: tuple[Callable[[QueueKeys, Collection[str]], Steps[None]], ...] = (forget,)
 JOB_ENDS: tuple[JobEnd, ...] = (JOB_END,)
-ACTS: tuple[Act, ...] = (DURABLE, EMITS)
+ACTS: tuple[Act, ...] = (DURABLE, EMITS, CHARGES)
 #: The push of a message about which a handler has stored something: one that gets on is no poison.
 TAGS: tuple[Callable[[QueueKeys, str], Op[str | None]], ...] = (recorded_tag,)
 #: What belongs to messages, by id, that a monitor takes to another partition: it is copied there first.
