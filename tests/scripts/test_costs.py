@@ -63,7 +63,7 @@ def world(world):
         {"key": "k", "cycle": True, "group": group_of("k")},
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("cost", [None, 4, 0, 1_000_000_000])
+@pytest.mark.parametrize("cost", [None, 4, 0, 3, 123_456_789, 1_000_000_000])
 def test_scripts_find_the_cost_before_all_other_fields_of_the_tail(world, tail, cost):
     world.redis.hset(KEYS.config, "weighted", 1)
     world.redis.lpush(KEYS.messages, costing("a", cost, **tail))

@@ -114,7 +114,12 @@ local function cost_of(element)
   local last = before_flags(element)
   if batch_of(element) then last = last - BATCH - #TAIL.batch end
   local first = last - COST + 1
-  if string.sub(element, first - #TAIL.cost, first - 1) ~= TAIL.cost or string.byte(element, first) > 127 then return 1 end
-  local cost = struct.unpack('>d', string.sub(element, first, last))
+  local sign = string.byte(element, first)
+  if string.sub(element, first - #TAIL.cost, first - 1) ~= TAIL.cost or sign > 127 then return 1 end
+  local head, fraction = string.byte(element, first + 1), 0
+  for at = last, first + 2, -1 do fraction = (fraction + string.byte(element, at)) / 256 end
+  local exponent = sign * 16 + math.floor(head / 16)
+  if exponent == 0 then return 0 end
+  local cost = (1 + (head % 16 + fraction) / 16) * 2 ^ (exponent - 1023)
   return cost <= MAX_COST and cost or 1
 end
