@@ -114,8 +114,9 @@ class OutcomeUnknown(ReliqError):
 
 
 class DoneInPart(OutcomeUnknown):
-    """An operator's call is not finished: some partitions of the queue did not answer. Repeating it finishes it.
+    """An operator's call is not finished: some partitions of the queue did not answer.
 
+    Repeating it finishes it. A monitor finishes a pause, its end, and a change of the policy (the text says so).
     `done`: by partition, what the call has done there. `missing`: by partition, why it may not be done there.
     """
 

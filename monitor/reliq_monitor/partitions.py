@@ -6,8 +6,10 @@ from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps
+from reliq.protocol.bringing import send_strays
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import forget_retired, send_strays, settle, share_again, take_in
+from reliq.protocol.resizing import forget_retired, settle, take_in
+from reliq.protocol.sharing import finish_change, share_again
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
@@ -47,7 +49,11 @@ class Spreading(Duty[int]):
         queue, known = first.queue, survey.known
         layout: Layout | None = known.get(first.config, self.name)
         if layout is None:
-            layout = read_layout((yield ops.layout(first)))
+            stored, token = yield [ops.layout(first), ops.unfinished_change(first)]
+            layout = read_layout(stored)
+            if token:
+                yield from finish_change(queue, layout, token)
+                log.info("queue=%s a change of its policy has reached all partitions", queue)
             known.note(first.config, layout, self.name)
         if not (yield from self._take_effect(first, layout)):
             return

@@ -110,7 +110,9 @@ from reliq.ops.life import (
     forget_reports,
     in_line,
     instruct,
+    notes_of,
     progress_of,
+    put_notes,
     report,
     reported,
     reported_tag,
@@ -146,6 +148,7 @@ from reliq.ops.partitions import (
     has_key,
     held_keys,
     introduction,
+    known_version,
     layout,
     ready_counts,
     release_lines,
@@ -157,8 +160,10 @@ from reliq.ops.partitions import (
     take_in,
 )
 from reliq.ops.policy import (
+    begin_change,
     configure,
     dead_to,
+    end_change,
     follows,
     limits,
     max_deliveries,
@@ -166,6 +171,7 @@ from reliq.ops.policy import (
     read_retention,
     resume,
     retention,
+    unfinished_change,
 )
 from reliq.ops.producer import (
     NO_BATCHES,

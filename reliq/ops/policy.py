@@ -29,6 +29,20 @@ def resume(keys: QueueKeys) -> Op[int]:
     return Op(("HDEL", keys.config, Config.PAUSED))
 
 
+def begin_change(keys: QueueKeys, token: str) -> Op[int]:
+    """Note, in the first partition, that a change of the policy has begun that is to reach all of them."""
+    return Op(("HSET", keys.config, Config.CHANGE, token))
+
+
+def unfinished_change(keys: QueueKeys) -> Op[str | None]:
+    """Read the change of the policy that has not reached all partitions."""
+    return Op(("HGET", keys.config, Config.CHANGE), optional_text)
+
+
+def end_change(keys: QueueKeys) -> Op[int]:
+    return Op(("HDEL", keys.config, Config.CHANGE))
+
+
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:
     """Read max_deliveries; None if it is not set, or not a number because another program has written it."""
     return Op(("HGET", keys.config, Config.MAX_DELIVERIES), _digits)

@@ -42,6 +42,7 @@ class Config:
     EMITTED: Final = "emitted"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
+    CHANGE: Final = "change"  #: in the first partition: a change of the policy that has not reached all others
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home
     RETIRED: Final = "retired"  #: 1 in a partition that takes no new messages, 0 in others (shared/partition.lua)
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)

@@ -10,10 +10,11 @@ from reliq.model.keys import QueueKeys
 from reliq.runtime.looking import is_away
 
 
-def done_everywhere(what: str, queue: str, answers: Mapping[str, Any]) -> list[Any]:
+def done_everywhere(what: str, queue: str, answers: Mapping[str, Any], *, by_monitor: bool = False) -> list[Any]:
     """Return the answers of all homes to a change, given by their queues.
 
     Raises DoneInPart if only some have carried it out, and the first error if none has. `what`: the change.
+    `by_monitor`: a monitor finishes it, so that it need not be repeated.
     """
     failed = {name: one for name, one in answers.items() if isinstance(one, ReliqError)}
     done = {name: _count(one) for name, one in answers.items() if name not in failed}
@@ -24,7 +25,8 @@ def done_everywhere(what: str, queue: str, answers: Mapping[str, Any]) -> list[A
     if failed and not done:
         raise next(iter(failed.values()))
     if failed:
-        raise _done_in_part(what, queue, done, missing, {error.node for error in failed.values() if error.node})
+        nodes = {error.node for error in failed.values() if error.node}
+        raise _done_in_part(what, queue, done, missing, nodes, by_monitor)
     return list(answers.values())
 
 
@@ -44,14 +46,17 @@ def _count(answer: Any) -> Any:
     return answer.cancelled if isinstance(answer, CancelledMany) else answer
 
 
-def _done_in_part(what: str, queue: str, done: dict[str, Any], missing: dict[str, str], nodes: set[str]) -> DoneInPart:
+def _done_in_part(
+    what: str, queue: str, done: dict[str, Any], missing: dict[str, str], nodes: set[str], by_monitor: bool = False
+) -> DoneInPart:
     counts = [one for one in done.values() if isinstance(one, int) and not isinstance(one, bool)]
     number = f" ({sum(counts)} so far)" if counts else ""
     by_reason: dict[str, list[str]] = {}
     for name, why in missing.items():
         by_reason.setdefault(why, []).append(name)
     reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
-    text = f"{what} of queue {queue!r} is not finished{number}, repeat it to finish it; not done in {reasons}"
+    then = "a monitor finishes it" if by_monitor else "repeat it to finish it"
+    text = f"{what} of queue {queue!r} is not finished{number}, {then}; not done in {reasons}"
     error = DoneInPart(text, done, missing)
     error.node = ", ".join(sorted(nodes))
     return error

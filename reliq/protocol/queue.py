@@ -20,8 +20,8 @@ from reliq.protocol.forwarding import check_target
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.policy import checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import configure
 from reliq.protocol.sending import around_send, ready
+from reliq.protocol.sharing import configure, switch
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 
@@ -98,10 +98,10 @@ class QueueSteps:
         return (yield from self.config())
 
     def pause(self) -> Steps[None]:
-        yield from self.homes.act("the pause", _pause)
+        yield from switch(self.homes, "the pause", lambda keys: [ops.announce(keys.queue), ops.pause(keys)])
 
     def resume(self) -> Steps[None]:
-        yield from self.homes.act("the end of the pause", _resume)
+        yield from switch(self.homes, "the end of the pause", lambda keys: [ops.resume(keys)])
 
     def open_breaker(self, duration: Duration) -> Steps[None]:
         open_for = values.seconds(duration, "duration", shortest=0.1)
@@ -120,16 +120,6 @@ def _forget(keys: QueueKeys, settings: Sequence[str]) -> Steps[bool]:
     """Delete what features keep for settings that were reset."""
     for forget in FORGETS:
         yield from forget(keys, settings)
-    return True
-
-
-def _pause(keys: QueueKeys) -> Steps[bool]:
-    yield [ops.announce(keys.queue), ops.pause(keys)]
-    return True
-
-
-def _resume(keys: QueueKeys) -> Steps[bool]:
-    yield ops.resume(keys)
     return True
 
 

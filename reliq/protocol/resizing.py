@@ -11,56 +11,25 @@ repeated, by any monitor.
 
 import itertools
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from reliq import ops
 from reliq.contract.counters import COUNTERS
-from reliq.contract.settings import BY_NAME
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
-from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
-from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
-from reliq.ops import Steps, Stray, Transaction, Watch
+from reliq.ops import Steps, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
-from reliq.protocol.acts import done_everywhere
-from reliq.protocol.features import ALONG, COUNTED
-from reliq.protocol.homes import QueueHomes, checked
-from reliq.protocol.policy import SHARED, check_shares, read_whole, share
-from reliq.protocol.producer import ProducerPool, stored
+from reliq.protocol.features import COUNTED, EARLY
 
 _TRIES = 10
-_STRAYS = 100  #: messages that a monitor takes home in one call
-_REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
-_POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
+_STRAYS = 100  #: messages that one call looks for
 #: Counters of places in the lists of a partition, which go with it.
 _OF_PLACES = frozenset(one.name for one in COUNTERS if one.of_places)
-
-
-def configure(
-    homes: QueueHomes, to_set: Mapping[str, int | float | str], to_reset: Sequence[str], sharded: bool
-) -> Steps[None]:
-    """Set and reset settings of a queue, as they are stored; the number of its partitions is one of them."""
-    keys, layout = homes.first.keys, (yield from homes.read())
-    count = 1 if Config.PARTITIONS in to_reset else int(to_set.get(Config.PARTITIONS, layout.count))
-    to_set = {name: value for name, value in to_set.items() if name != Config.PARTITIONS}
-    if not layout.several and count == 1:
-        yield [ops.announce(keys.queue), *ops.configure(keys, to_set, to_reset)]
-        return
-    before = policy_of((yield ops.read_hash(keys.config)))
-    policy = {**before, **{name: str(value) for name, value in to_set.items()}}
-    for name in to_reset:
-        policy.pop(name, None)
-    check_shares(policy, count)
-    if count != layout.count:
-        layout = yield from change(keys.queue, count, sharded)
-    if (yield from take_effect(keys.queue, layout, policy)) and layout.moving:
-        yield from settle(keys.queue, layout)  # at once if no message has to move; else a monitor does
-    yield from homes.read()
 
 
 def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
@@ -111,75 +80,6 @@ def _letters() -> Iterator[str]:
         yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
 
-def policy_of(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the whole queue, and whether it is paused, from the fields of its first partition."""
-    return {name: value for name, value in read_whole(values).items() if name in _POLICY}
-
-
-def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
-    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`.
-
-    The first one has the policy of the whole queue: without it, nothing is changed. Raises DoneInPart if others are
-    away: repeating the call finishes it.
-    """
-    shares = _shares(queue, layout, policy)
-    yield [ops.announce(queue), *shares.pop(queue)]
-    answers = {queue: True, **(yield from _give(shares))}
-    told, away = yield from _tell(queue, layout)
-    done_everywhere("the change of the policy", queue, {**answers, **away})
-    return told
-
-
-def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
-    """Give partitions their shares, also if one of them is away; return by partition True, or its error."""
-    answers: dict[str, Any] = {}
-    for name, changes in shares.items():
-        try:
-            yield [ops.announce(name), *changes]
-            answers[name] = True
-        except ReliqError as error:
-            answers[name] = error
-    return answers
-
-
-def share_again(queue: str, layout: Layout) -> Steps[bool]:
-    """Do the same with the policy that the queue has; nothing undoes a change of it that is made at the same time."""
-    keys = QueueKeys(queue)
-    for _ in range(_TRIES):
-        (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
-        policy = policy_of(values)
-        shares = _shares(queue, layout, policy)
-        if (yield Transaction(tuple(shares.pop(queue)))) is None:
-            continue
-        checked(list((yield from _give(shares)).values()))
-        if policy_of((yield ops.read_hash(keys.config))) == policy:
-            break
-    return not layout.several or (yield from take_in(queue, layout))
-
-
-def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, list[ops.Op[Any]]]:
-    """Return the ops that give each partition its share, by its queue, the first one first.
-
-    Closed partitions take no new messages, but they give out those that they have, and keep dead letters.
-    """
-    every, unset = layout.every(queue), [name for name in _POLICY if name not in policy]
-    shares = {}
-    for place, one in enumerate(every):
-        of_it = dict[str, int | float | str](policy)
-        for name in SHARED:
-            count = layout.count if name in (Config.MAX_LENGTH, Config.MAX_BYTES) else len(every)
-            if name in policy:
-                of_it[name] = share(name, policy[name], place % count, count)
-        shares[one] = list[ops.Op[Any]](ops.configure(QueueKeys(one), of_it, unset))
-    whole = {name: value for name, value in policy.items() if name in SHARED} if len(every) > 1 else {}
-    shares[queue].append(_whole(QueueKeys(queue), whole))
-    return shares
-
-
-def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
-    return ops.store_whole(keys, msgspec.json.encode(shared).decode() if shared else None)
-
-
 def take_in(queue: str, layout: Layout) -> Steps[bool]:
     """Tell each partition of which keys it is the home: those that lose keys before those that gain some.
 
@@ -191,13 +91,13 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
     restarted from an older state: its layout becomes the latest. A partition that is away keeps no other from being
     told; then raises its error.
     """
-    told, away = yield from _tell(queue, layout)
+    told, away = yield from tell(queue, layout)
     for error in away.values():
         raise error
     return told
 
 
-def _tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
+def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
     """Do that; return the errors of the partitions that are away, too."""
     every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))
@@ -208,6 +108,8 @@ def _tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]
         arriving = bitmap(one for one in buckets if former[one] != place) if layout.moving else ""
         homes = ops.Homes(bitmap(buckets), layout.version, arriving)
         try:
+            if place >= layout.before and layout.moving:
+                yield from _copy_early(queue, layout, QueueKeys(every[place]))
             later = yield ops.take_in(QueueKeys(every[place]), homes, retired)
         except ReliqError as error:
             away[every[place]] = error
@@ -218,76 +120,11 @@ def _tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]
     return not away, away
 
 
-def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
-    """Bring on messages that wait in a partition for no other message of it; return how many there were.
-
-    Those with their home elsewhere are taken there. Those that wait until the former home of their key has no message
-    of it become ready.
-    """
-    after, done = b"", 0
-    while True:
-        after, found = yield ops.strays(keys, after, _STRAYS)
-        for home, some in _by_home(queue, layout, found).items():
-            away = [one for one in some if one.is_away and home != keys.queue]
-            if away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
-                done += yield ops.send_home(keys, brought)
-            done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
-        if not after:
-            return done
-
-
-def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> Steps[int]:
-    """Let lines begin whose keys have no message in their former home any more."""
-    free = []
-    for group in dict.fromkeys(groups):
-        *former, home = layout.homes(queue, int(group[:3], 16))
-        # The line of a former home has waited for the home before that, which the end of that change found empty.
-        if not former or home != keys.queue or not any((yield ops.has_key(QueueKeys(former[0]), group))):
-            free.append(group)
-    return (yield ops.release_lines(keys, free, layout.version)) if free else 0
-
-
-def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
-    names, homes = layout.names(queue), homes_of(layout.count)
-    found: dict[str, list[Stray]] = {}
-    for one in strays:
-        found.setdefault(names[homes[int(one.group[:3], 16)]], []).append(one)
-    return found
-
-
-def _bring(
-    keys: QueueKeys, home: QueueKeys, strays: list[Stray], pool: ProducerPool, layout: Layout
-) -> Steps[list[Stray]]:
-    """Enqueue messages in their home; those that are there since an earlier try do not enter again.
-
-    During a change they wait there in line: the former home may have others of the key. Return those that are there:
-    the home may be full, or have room for the first ones only.
-    """
-    entries, bodies, brought = [], [], []
-    for one in strays:
-        message, element = Message.decode(keys.queue, one.element), one.element
-        if message.reference:
-            (body,) = yield ops.stored_bodies(keys, [message.reference])
-            if body is None and (yield ops.in_line(keys, one.line)) is None:
-                continue  # it was taken away meanwhile
-            if body is not None:  # with a reference of its own: a repeated call deletes the body that it has stored
-                reference = new_reference(len(body))
-                element = with_reference(element, reference)
-                bodies.append(ops.StoredBody(reference, body))
-        dedup_key = f"@stray {name_of(one.element).hex()}"
-        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, _REMEMBERED, held=layout.moving))
-        brought.append(one)
-    if not brought:
-        return []
-    for take_along in ALONG:
-        yield from take_along(keys, home, [one.id for one in entries])
-    with pool.session() as session:
-        enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
-        _, answer = yield from stored([home], bodies, session, enqueue)
-    if answer.status in ("ok", "repeated"):
-        return brought
-    fewer = brought[: len(brought) // 2] if answer.status == "full" else []
-    return (yield from _bring(keys, home, fewer, pool, layout)) if fewer else []
+def _copy_early(queue: str, layout: Layout, new: QueueKeys) -> Steps[None]:
+    """Give a new partition what the first one keeps for messages that have not come, before it takes messages."""
+    if (yield ops.known_version(new)) < layout.version:
+        for copy in EARLY:
+            yield from copy(QueueKeys(queue), new)
 
 
 def keys_elsewhere(keys: QueueKeys) -> Steps[int]:

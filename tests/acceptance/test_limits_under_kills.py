@@ -4,6 +4,7 @@ import contextlib
 import random
 import threading
 import time
+from typing import Any
 
 import pytest
 import redis
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.campaign
 
 SHOP = """
 import time
+from typing import Any
 import reliq
 
 app = reliq.Reliq()
@@ -98,7 +100,7 @@ def test_each_run_takes_what_it_has_charged_and_one_that_was_killed_before_its_c
     queue.send_many([reliq.NewMessage("x", cost=100) for _ in range(900)])
     _kill(queue, workers)
     eventually(lambda: queue.stats().counters["acked"] == 900, timeout=60)
-    client = redis.Redis.from_url(url)
+    client: Any = redis.Redis.from_url(url)
     charged = [int(client.get(key)) for key in client.scan_iter(keys.charged("*"), count=1000)]
     claimed, released = (queue.stats().counters.get(name, 0) for name in ("claimed", "released"))
     taken = sum(charged) + 100 * (claimed - len(charged))

@@ -27,6 +27,7 @@ from reliq.transport.errors import ConnectionLost
 from reliq.transport.server import Server
 from reliq.transport.store import Store
 from reliq_api.access import auth, keyring
+from reliq_monitor import MonitorThread
 from tests.integration.api.serving import serving
 from tests.support.cluster import Cluster
 from tests.support.workers import eventually
@@ -154,13 +155,33 @@ def test_each_change_says_in_which_partitions_it_is_made(cluster, service, order
 
 def test_the_library_raises_an_error_with_what_was_done(cluster, orders, names, gone, victim):
     with away(cluster, victim) as node:
-        with pytest.raises(DoneInPart, match="the pause of queue 'orders' is not finished") as raised:
+        with pytest.raises(DoneInPart, match="the pause of queue 'orders' is not finished, a monitor finishes it"):
+            orders.pause()
+        with pytest.raises(DoneInPart) as raised:
             orders.pause()
         assert raised.value.done == {name: True for name in names if name not in gone}
         assert raised.value.missing.keys() == gone
         assert raised.value.node == node
     orders.pause()
     assert orders.config().paused
+
+
+def test_a_monitor_finishes_a_pause_and_a_change_of_the_policy(cluster, app, orders, names, gone, victim):
+    with away(cluster, victim):
+        with pytest.raises(DoneInPart, match="the change of the policy of queue 'orders' is not finished, a monitor"):
+            orders.configure(max_length=6000)
+        with pytest.raises(DoneInPart):
+            orders.pause()
+    monitor = MonitorThread(app.store)
+    monitor.start()
+
+    def configs():
+        found = [app.store.call(ops.read_hash(QueueKeys(name).config)) for name in names]
+        return [(one.get("paused"), one.get("max_length")) for one in found]
+
+    eventually(lambda: configs() == [("1", "1000")] * COUNT, timeout=60)
+    monitor.stop()
+    eventually(lambda: app.store.call(ops.unfinished_change(QueueKeys("orders"))) is None)
 
 
 def test_the_command_line_says_what_was_done(cluster, capsys, orders, gone, victim):

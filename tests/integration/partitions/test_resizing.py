@@ -11,7 +11,7 @@ from reliq import ops
 from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
-from reliq.protocol import resizing
+from reliq.protocol import resizing, sharing
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
 from tests.support.turns import Monitor
@@ -454,7 +454,7 @@ def test_shares_that_a_monitor_gives_do_not_undo_what_is_changed_meanwhile(app, 
     orders.configure(partitions=2, concurrency=8)
     orders.send("body")
     orders.configure(partitions=1)
-    shares, changes = resizing._shares, iter([lambda: app.queue("orders").configure(concurrency=100)])
+    shares, changes = sharing._shares, iter([lambda: app.queue("orders").configure(concurrency=100)])
 
     def slow(*arguments):
         found = shares(*arguments)
@@ -462,7 +462,7 @@ def test_shares_that_a_monitor_gives_do_not_undo_what_is_changed_meanwhile(app, 
             change()
         return found
 
-    monkeypatch.setattr(resizing, "_shares", slow)
+    monkeypatch.setattr(sharing, "_shares", slow)
     monitor.tend_partitions()
     assert orders.config().concurrency == 100
 
@@ -473,7 +473,7 @@ def test_a_queue_that_is_resumed_while_a_monitor_gives_shares_stays_resumed(app)
     orders.pause()
 
     def with_a_resume_before_the_other_partitions():
-        steps, answer = resizing.share_again("orders", layout_of(app)), None
+        steps, answer = sharing.share_again("orders", layout_of(app)), None
         try:
             while True:
                 request = steps.send(answer)
@@ -485,6 +485,65 @@ def test_a_queue_that_is_resumed_while_a_monitor_gives_shares_stays_resumed(app)
 
     assert app.store.run(with_a_resume_before_the_other_partitions())
     assert [one.stats.paused for one in orders.partitions().partitions] == [False] * 3
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize("act", ["pause", "policy"])
+def test_a_change_whose_caller_died_is_finished_by_a_monitor(app, client, monitor, act, calls):
+    """`calls`: after so many round trips the caller is no more; then it is as if it had been paused in all of them."""
+    orders = app.queue("orders")
+    orders.configure(partitions=3, max_length=30)
+    orders.send("body")
+    if act == "pause":
+        steps: ops.Steps[object] = sharing.switch(orders._steps.homes, "the pause", lambda keys: [ops.pause(keys)])
+    else:
+        policy = {**policy_of(client, "orders"), "max_length": "60", "paused": "1"}
+        steps = sharing.take_effect("orders", layout_of(app), policy)
+    app.store.run(broken_off(steps, calls))
+    paused = orders.config().paused
+    monitor.tend_partitions()
+    assert not client.hexists(QueueKeys("orders").config, "change")
+    assert [one.stats.paused for one in orders.partitions().partitions] == [paused] * 3
+    assert orders.config().max_length == (60 if act == "policy" and paused else 30)
+
+
+def policy_of(client, name):
+    stored = {field.decode(): value.decode() for field, value in client.hgetall(QueueKeys(name).config).items()}
+    return sharing.policy_of(stored)
+
+
+def broken_off(steps, calls):
+    """Run so many requests of the steps, and no more."""
+    answer = None
+    for _ in range(calls):
+        try:
+            answer = yield steps.send(answer)
+        except StopIteration:
+            return
+
+
+def test_a_monitor_does_not_end_a_change_that_has_begun_since(app, client, monitor):
+    orders = app.queue("orders")
+    orders.configure(partitions=3)
+    app.store.call(ops.begin_change(QueueKeys("orders"), "first"))
+    steps = sharing.finish_change("orders", layout_of(app), "first")
+
+    def with_another_before_its_end():
+        answer, begun = None, False
+        try:
+            while True:
+                request = steps.send(answer)
+                if isinstance(request, ops.Watch) and not begun:
+                    begun = True
+                    yield ops.begin_change(QueueKeys("orders"), "second")
+                answer = yield request
+        except StopIteration:
+            return
+
+    app.store.run(with_another_before_its_end())
+    assert app.store.call(ops.unfinished_change(QueueKeys("orders"))) == "second"
+    monitor.tend_partitions()
+    assert app.store.call(ops.unfinished_change(QueueKeys("orders"))) is None
 
 
 def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):

@@ -25,7 +25,7 @@ SCRIPTS = {
     "record recorded park sleep emit charge claim_limited lead tally",
     "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
     "announce commit_roll stage_abort stage_clear unstage browse return_due unpark_due "
-    "put_record put_output emitted gone_outputs drop_outputs tally",
+    "leave_record put_record put_notes put_output emitted gone_outputs drop_outputs tally",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find sweep tell decide "
     "upcoming forget_tracked hasten search starts instruct purge_received signal recorded remove_parked emitted",
     "api": "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "

@@ -1,0 +1,154 @@
+"""The policy of a queue with partitions: each has its share of it.
+
+The first partition has the policy of the whole queue. A change is noted there (`change` of config) until all the others
+have their share of it: where one is away meanwhile, or the caller dies, a monitor finishes it.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from reliq import ops
+from reliq.contract.settings import BY_NAME
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import Layout
+from reliq.ops import Steps, Together, Transaction, Watch
+from reliq.ops.schema import Config
+from reliq.protocol.acts import done_everywhere
+from reliq.protocol.homes import QueueHomes, checked
+from reliq.protocol.policy import SHARED, check_shares, read_whole, share
+from reliq.protocol.resizing import change, settle, take_in, tell
+
+_TRIES = 10
+_POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
+
+
+def configure(
+    homes: QueueHomes, to_set: Mapping[str, int | float | str], to_reset: Sequence[str], sharded: bool
+) -> Steps[None]:
+    """Set and reset settings of a queue, as they are stored; the number of its partitions is one of them."""
+    keys, layout = homes.first.keys, (yield from homes.read())
+    count = 1 if Config.PARTITIONS in to_reset else int(to_set.get(Config.PARTITIONS, layout.count))
+    to_set = {name: value for name, value in to_set.items() if name != Config.PARTITIONS}
+    if not layout.several and count == 1:
+        yield [ops.announce(keys.queue), *ops.configure(keys, to_set, to_reset)]
+        return
+    before = policy_of((yield ops.read_hash(keys.config)))
+    policy = {**before, **{name: str(value) for name, value in to_set.items()}}
+    for name in to_reset:
+        policy.pop(name, None)
+    check_shares(policy, count)
+    if count != layout.count:
+        layout = yield from change(keys.queue, count, sharded)
+    if (yield from take_effect(keys.queue, layout, policy)) and layout.moving:
+        yield from settle(keys.queue, layout)  # at once if no message has to move; else a monitor does
+    yield from homes.read()
+
+
+def policy_of(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the whole queue, and whether it is paused, from the fields of its first partition."""
+    return {name: value for name, value in read_whole(values).items() if name in _POLICY}
+
+
+def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
+    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`.
+
+    The first one has the policy of the whole queue: without it, nothing is changed. Raises DoneInPart if others are
+    away: a monitor finishes the change.
+    """
+    shares, token = _shares(queue, layout, policy), secrets.token_hex(8)
+    yield [ops.announce(queue), ops.begin_change(QueueKeys(queue), token), *shares.pop(queue)]
+    answers = {queue: True, **(yield from _give(shares))}
+    told, away = yield from tell(queue, layout)
+    done_everywhere("the change of the policy", queue, {**answers, **away}, by_monitor=True)
+    yield from _end_change(queue, token)
+    return told
+
+
+def switch(homes: QueueHomes, what: str, changes: Callable[[QueueKeys], list[ops.Op[Any]]]) -> Steps[None]:
+    """Change a field of the policy by the same ops in each partition; raises DoneInPart.
+
+    It is carried out also where the first one is away; else a monitor finishes it in those that are.
+    """
+    every, token = (yield from homes.every()), secrets.token_hex(8)
+    first = every[0].keys
+    if len(every) == 1:
+        yield changes(first)
+        return
+
+    def of(keys: QueueKeys) -> Steps[bool]:
+        noted = [ops.begin_change(keys, token)] if keys == first else []
+        yield [*noted, *changes(keys)]
+        return True
+
+    names = [one.keys.queue for one in every]
+    answers = dict(zip(names, (yield Together([of(one.keys) for one in every])), strict=True))
+    done_everywhere(what, homes.queue, answers, by_monitor=answers[first.queue] is True)
+    yield from _end_change(first.queue, token)
+
+
+def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
+    """Finish a change of the policy that has not reached all partitions; return as `share_again`."""
+    told = yield from share_again(queue, layout)
+    yield from _end_change(queue, token)
+    return told
+
+
+def _end_change(queue: str, token: str) -> Steps[None]:
+    """Note that a change has reached all partitions, unless a later one has begun."""
+    keys = QueueKeys(queue)
+    (latest,) = yield Watch((keys.config,), (ops.unfinished_change(keys),))
+    yield Transaction((ops.end_change(keys),) if latest == token else ())
+
+
+def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
+    """Give partitions their shares, also if one of them is away; return by partition True, or its error."""
+    answers: dict[str, Any] = {}
+    for name, changes in shares.items():
+        try:
+            yield [ops.announce(name), *changes]
+            answers[name] = True
+        except ReliqError as error:
+            answers[name] = error
+    return answers
+
+
+def share_again(queue: str, layout: Layout) -> Steps[bool]:
+    """Do the same with the policy that the queue has; nothing undoes a change of it that is made at the same time."""
+    keys = QueueKeys(queue)
+    for _ in range(_TRIES):
+        (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
+        policy = policy_of(values)
+        shares = _shares(queue, layout, policy)
+        if (yield Transaction(tuple(shares.pop(queue)))) is None:
+            continue
+        checked(list((yield from _give(shares)).values()))
+        if policy_of((yield ops.read_hash(keys.config))) == policy:
+            break
+    return not layout.several or (yield from take_in(queue, layout))
+
+
+def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, list[ops.Op[Any]]]:
+    """Return the ops that give each partition its share, by its queue, the first one first.
+
+    Closed partitions take no new messages, but they give out those that they have, and keep dead letters.
+    """
+    every, unset = layout.every(queue), [name for name in _POLICY if name not in policy]
+    shares = {}
+    for place, one in enumerate(every):
+        of_it = dict[str, int | float | str](policy)
+        for name in SHARED:
+            count = layout.count if name in (Config.MAX_LENGTH, Config.MAX_BYTES) else len(every)
+            if name in policy:
+                of_it[name] = share(name, policy[name], place % count, count)
+        shares[one] = list[ops.Op[Any]](ops.configure(QueueKeys(one), of_it, unset))
+    whole = {name: value for name, value in policy.items() if name in SHARED} if len(every) > 1 else {}
+    shares[queue].append(_whole(QueueKeys(queue), whole))
+    return shares
+
+
+def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
+    return ops.store_whole(keys, msgspec.json.encode(shared).decode() if shared else None)
