@@ -183,6 +183,10 @@ class NamedKeys(JobKeys):
         """Return the key `output:<id>`; stream: the chunks that the handler of the message has emitted."""
         return f"{self._prefix}output:{id}"
 
+    def charged(self, run: str) -> str:
+        """Return the key `charged:<run>`; string: what a run of a message was charged."""
+        return f"{self._prefix}charged:{run}"
+
     def attempt_of(self, digest: str) -> str:
         """Return the key `attempt:<digest>`; list: the messages that a receive with this attempt id, or a micro-batch
         of Spark, has in flight.

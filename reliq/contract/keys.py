@@ -117,6 +117,10 @@ QUEUE_KEYS: Final = (
     ),
     Key("flows", "string", "exists while a flow has members in the queue, or monitors have to know of their ends"),
     Key(
+        "charged", "string", "what a run of a message was charged", of=("run",),
+        expires="a day after the latest charge", searched=True,
+    ),
+    Key(
         "results", "hash", "id -> what the handler has returned", group=OUTCOMES,
         expires="after two times as long as results are kept",
     ),

@@ -49,6 +49,7 @@ class Config:
     RETIRED: Final = "retired"  #: 1 in a partition that takes no new messages, 0 in others (shared/partition.lua)
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
+    WEIGHTED: Final = "weighted"  #: present once a message had a cost
     ROUND: Final = "round"  #: the number of the cycle's current round
     ROUND_HELD: Final = "round_held"  #: ms at which a message held the round open
 

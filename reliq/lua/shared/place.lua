@@ -52,6 +52,7 @@ end
 -- on that list, so it must not be empty while another list has messages.
 local function make_ready(q, element)
   track_ready(q, element)
+  if cost_of(element) ~= 1 then redis.call('HSET', q.config, 'weighted', 1) end
   if is_member(q, element) then return join_round(q, element) end
   local priority = priority_of(element)
   if not priority or redis.call('LLEN', q.messages) == 0 then return redis.call('LPUSH', q.messages, element) end

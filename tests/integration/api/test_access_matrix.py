@@ -70,6 +70,7 @@ ROWS = {
     f"POST {QUEUE}/messages/{{id}}/signals": needs("enqueue", json={"name": "s"}),
     f"POST {QUEUE}/signals/{{token}}": needs(of="everyone", json={}),
     f"GET {QUEUE}/parked": needs("operate"),
+    f"POST {QUEUE}/leases/{{lease}}/charge": needs("consume", json={"id": "x", "actual": 1}),
     f"POST {QUEUE}/leases/{{lease}}/emit": needs("consume", json={"id": "x", "chunk": 1}),
     f"GET {QUEUE}/messages/{{id}}/output": needs("operate"),
     f"PUT {QUEUE}/bindings/{{pattern}}": needs("topics"),
