@@ -83,8 +83,8 @@ SCRIPTS = {
         "received, '-inf', now + 1000, 'LIMIT'",
     ),
     "a key goes on while a message of it is in flight": (
-        r"if number > 0 then\n(.*?' ' .. number)",
-        r"if number > 1 then\n\1",
+        r"if turns ~= '' then",
+        "if #turns > #turn then",
     ),
     "a former receipt deletes": (
         r"return record and string.sub\(record, #FIRST_TURN \+ 1, .*? == name",

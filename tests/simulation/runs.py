@@ -111,7 +111,8 @@ class Runs:
         self._undone |= {one for one in held if one[0] not in where or where[one[0]].consumer != one[1]}
         for message, story in self._world.stories.items():
             held_by = where[message].consumer if message in where else ""
-            if message in where and where[message].state == DELAYED:  # its turn begins when it is due again
+            state = where[message].state if message in where else ""
+            if state == DELAYED or (state == PARKED and story.freed):  # its turn begins when it is ready again
                 story.turn = story.turn_until = 0.0
             for run in story.runs:
                 run.undone = run.undone or run.consumer != held_by
