@@ -117,7 +117,7 @@ test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kill
 
 # Suites of others are copied into the temporary folder; what is missing is left out, and named.
 SUITES ?= ../shared/suites
-test-sqs: $(READY) ## Suites of others, and SDKs of AWS, against `reliq sqs` (5 minutes; SUITES= where they are)
+test-sqs: $(READY) ## Suites of others, SDKs of AWS, its command line, Terraform and Airflow against `reliq sqs` (20 minutes; SUITES= where they are)
 	@PYTHONPATH=.:api:monitor $(BIN)/python tools/test_sqs.py --suites $(SUITES)
 
 # Row by row into docs/operations/reliability.json; interrupted, it goes on where it was. SCALE=0.1: a tenth of the volumes.

@@ -69,7 +69,8 @@ QUEUE_KEYS: Final = (
     ),
     Key(
         "followed", "hash", 'id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records '
-        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their output",
+        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their "
+        "output; behind a vertical tab: which messages of flows wait for which",
         group=PLACES,
     ),
     Key(
@@ -114,6 +115,7 @@ QUEUE_KEYS: Final = (
         "outputs", "string", "exists while a message may have output",
         expires="a day, or `keep_output`, after the latest chunk",
     ),
+    Key("flows", "string", "exists while a flow has members in the queue, or monitors have to know of their ends"),
     Key(
         "results", "hash", "id -> what the handler has returned", group=OUTCOMES,
         expires="after two times as long as results are kept",
@@ -136,8 +138,9 @@ QUEUE_KEYS: Final = (
     ),
     Key("parked", "hash", "id -> the message that waits for a signal, behind until when, since when, and for which"),
     Key(
-        "waits", "zset", "ids of parked messages by the ms at which they stop waiting; of early signals, behind a line "
-        "feed, by the ms at which they are forgotten"
+        "waits", "zset", "ids of parked messages by the ms at which they stop waiting; behind one, two or three line "
+        "feeds those of early signals, of records that a monitor brings from another partition, and takes to one, by "
+        "the ms at which they are forgotten"
     ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),
     Key(
@@ -225,6 +228,11 @@ SERVER_KEYS: Final = (
     Key(
         "reliq:{@batches}:batch", "hash", "of a batch that has not ended: its queues, and the messages that are sent "
         "at its end", of=("batch",),
+    ),
+    Key("reliq:{@flows}:open", "zset", "ids of flows that have not ended, by the ms at which they were opened"),
+    Key(
+        "reliq:{@flows}:flow", "hash", "of a flow: its state, its members, and what has become of them", of=_ID,
+        expires="an hour after its end",
     ),
     Key(
         "reliq:monitor:clock", "hash",

@@ -1,6 +1,6 @@
 """What a consumer knows of a message beyond its element: whether it was cancelled, and what its handler reports."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().d
 class Life:
     """What is known of one held message."""
 
-    __slots__ = ("book", "cancelled", "reported_at", "state", "stored")
+    __slots__ = ("book", "calls", "cancelled", "reported_at", "state", "stored")
 
     def __init__(self, state: bytes | None = None, stored: bool = False) -> None:
         self.cancelled = False
@@ -25,6 +25,7 @@ class Life:
         self.stored = stored  #: whether Redis has a report of the message
         self.reported_at = float("-inf")  #: by time.monotonic()
         self.book: Any = None  #: what a feature knows of the record of the message
+        self.calls: Iterator[str] | None = None  #: tokens of its handler's calls that append something
 
 
 class Report:

@@ -9,6 +9,7 @@ import msgspec
 from reliq.contract import values
 from reliq.contract.values import cut, is_id
 from reliq.errors import InvalidMessage, ReliqError
+from reliq.features.flows.model import FlowCalls
 from reliq.features.output.model import OutputCalls
 from reliq.features.steps.model import DurableCalls
 from reliq.model.element import (
@@ -35,7 +36,7 @@ _MAX_ELEMENT_BYTES = values.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
-class Message(DurableCalls, OutputCalls):
+class Message(DurableCalls, FlowCalls, OutputCalls):
     """A message as a handler or a consumer holds it."""
 
     __slots__ = ("_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "queue", "reference")

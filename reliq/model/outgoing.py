@@ -59,6 +59,7 @@ class NewMessage:
     enqueued_at = 0  #: ms since the epoch, of a message that comes from another queue; 0: it is new
     batch = ""  #: the batch that counts it
     in_cycle = False  #: whether its key is a member of a cycle
+    waits = False  #: whether it waits for others of its flow
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
 
@@ -145,7 +146,8 @@ class NewMessage:
     @property
     def placed(self) -> bool:
         """Whether the message may go elsewhere than to the head of the ready messages: then a script decides."""
-        return bool(self.delay or self.key or self.limit_key or self.dedup_key is not None) or self.priority != "normal"
+        by_key = self.key or self.limit_key or self.dedup_key is not None
+        return bool(self.delay or by_key or self.waits) or self.priority != "normal"
 
     @property
     def digest(self) -> str:

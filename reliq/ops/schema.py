@@ -40,6 +40,8 @@ class Config:
     RECORDED: Final = "recorded"
     #: How many messages have open streams of output; see the slice `output`.
     EMITTED: Final = "emitted"
+    #: How many messages have others that wait for them; see the slice `flows`.
+    FLOWING: Final = "flowing"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     CHANGE: Final = "change"  #: in the first partition: a change of the policy that has not reached all others
@@ -112,6 +114,15 @@ class Batch:
     CHILDREN_DEAD: Final = "children_dead"  #: how many of these have died
     CHILDREN_CANCELLED: Final = "children_cancelled"  #: how many of these were cancelled
     ENDING: Final = "ending"  #: its counts at the end, once and for all: sent, dead, cancelled
+
+
+class FlowRecord:
+    """The record of a flow. Beside these, a field mNUMBER for each member, and eNUMBER for what has become of it."""
+
+    STATE: Final = "state"  #: sending, open, ended, cancelled, or abandoned: its producer is gone
+    OPENED: Final = "opened"  #: ms since the epoch
+    SIZE: Final = "size"  #: how many members it has
+    LEFT: Final = "left"  #: how many of them have not ended
 
 
 class Prepared:

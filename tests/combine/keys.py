@@ -12,7 +12,7 @@ STAY = {
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
     "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
-    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits",
+    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits", "flows",
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (

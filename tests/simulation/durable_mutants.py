@@ -6,9 +6,11 @@ from typing import Any
 from unittest import mock
 
 from reliq import ops
-from reliq.features.steps import model
+from reliq.features.output import steps as output
+from reliq.features.steps import model, moving
 from reliq.features.steps import ops as own
 from reliq.features.steps import steps as durable
+from reliq.protocol import bringing, resizing
 from tests.simulation.changed import Mutant, script
 
 #: Changes of scripts: a pattern, and what takes its place.
@@ -27,6 +29,11 @@ SCRIPTS = {
     "a sleep is not recorded": (r"(entry = entry .. string.format.*?\n)write_entry.*?\n", r"\1"),
     "a failed step has failed for ever": (r"if entry and string.find\(entry, .*?\) then", "if false then"),
     "a message rests without being removed": (r"(local function part_from.*?\n).*?\n", r"\1"),
+    "a run that was robbed emits": (
+        r"(?m)^if [^\n]*return 'lost' end\n(local head = redis.call\('HGET', followed, head)",
+        r"\1",
+    ),
+    "a repeated call emits twice": (r"if not token then return 'ok' end", "token = token or latest"),
     "a late call replaces a result": (r"if former and string.find\(former, .*? end\n", ""),
 }
 
@@ -42,6 +49,9 @@ _record = durable.Hand.record
 DURABLE_MUTANTS: dict[str, Mutant] = {
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a step at most once is not noted before": lambda: mock.patch.object(durable.Hand, "record", _without_beginning),
+    "output does not go along": lambda: mock.patch.object(bringing, "ALONG", (moving.ALONG,)),
+    "a record does not go along": lambda: mock.patch.object(bringing, "ALONG", (output.ALONG,)),
+    "a new partition has no early signals": lambda: mock.patch.object(resizing, "EARLY", ()),
     "a record is never read": lambda: mock.patch.object(model.Book, "read"),
     "a message that rests has failed": lambda: mock.patch.object(
         durable, "resting", lambda message: message.again(failures=message.failures + 1)

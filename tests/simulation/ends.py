@@ -51,7 +51,9 @@ class Ends:
             rejected=outcome == "dead",
             failures=failures if outcome == "fail" else 0,
             most_failures=MAX_FAILURES,
-            late=story.ttl is not None and self._world.clock.now >= story.sent_at + story.ttl,
+            late=story.ttl is not None
+            and self._world.clock.now >= story.sent_at + story.ttl
+            and (not story.rested or self._world.restarted),
         ):
             raise Violation(f"{message[1]} of {message[0]} is a dead letter ({reason}) after {outcome or 'no run'}")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.errors import ReliqError, SignalTimeout
+from reliq.features.output import steps as output
 from reliq.features.steps import steps as durable
 from reliq.features.steps.driving import Call
 from reliq.features.steps.model import Missing, Nap, Step, StepFailed, Wait
@@ -14,6 +15,8 @@ from reliq.model.backoff import steps as delays
 from reliq.model.message import Message
 from reliq.ops import Sleep, Steps, Together
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.holding import of_handler
+from tests.simulation.outputs import Outputs
 from tests.simulation.records import Records
 from tests.simulation.stories import Story, Violation
 
@@ -33,13 +36,22 @@ class DurableHandler:
     """One run of the handler of a message."""
 
     def __init__(
-        self, consumer: ConsumerSteps, message: Message, story: Story, records: Records, crash: Callable[[], None]
+        self,
+        consumer: ConsumerSteps,
+        message: Message,
+        story: Story,
+        records: Records,
+        outputs: Outputs,
+        crash: Callable[[], None],
     ) -> None:
         self._consumer = consumer
         self._message = message
         self._identity = (message.queue, message.id)
         self._script = story.script
         self._records = records
+        self._outputs = outputs
+        self._run = len(story.runs)
+        self._chunks = 0
         self._crash = crash
 
     def run(self) -> Steps[None]:
@@ -52,6 +64,8 @@ class DurableHandler:
                 case "sleep":
                     yield from self._act(Nap(name, seconds, free))
                     self._records.slept(self._identity, name)
+                case "emit":
+                    yield from self._emit(seconds)
                 case "wait":
                     yield from self._wait(name, TIMEOUT if "short" in words else None, free)
 
@@ -72,7 +86,7 @@ class DurableHandler:
         try:
             value = yield from self._act(Step(name, call, (), retry=retry, at_most_once=once))
         except StepFailed:
-            self._records.failed(self._identity, name)
+            self._records.failed(self._identity, name, once=once)
             raise
         self._records.returned(self._identity, name, value)
 
@@ -83,6 +97,20 @@ class DurableHandler:
         except SignalTimeout:
             value = None
         self._records.got(self._identity, signal, value)
+
+    def _emit(self, seconds: float) -> Steps[None]:
+        """Do what `Message.emit` does, twice."""
+        for _ in range(2):
+            self._chunks += 1
+            hold = of_handler(self._consumer, self._message)
+            chunk = f"j{self._run}.{self._chunks}"
+            (answer,) = yield Apart(
+                [output.append(hold, output.next_token(self._consumer, self._message), chunk.encode())]
+            )
+            if isinstance(answer, ReliqError):
+                raise answer
+            self._outputs.emitted(self._identity, (self._run, self._chunks))
+            yield Sleep(seconds)
 
     def _act(self, asked: Any) -> Steps[Any]:
         """Do what `Message.step`, `sleep` and `wait` do."""

@@ -7,6 +7,7 @@ from typing import Any
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.features.batches.duty import Batches
+from reliq.features.output.duty import OutputCleanup
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
 from reliq.features.schedules.duty import Schedules
@@ -30,7 +31,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
         schedules = Schedules()
-        with_each_look = (PreparedTimeouts(), Batches(), Spreading(), Visibility(), SignalTimeouts())
+        with_each_look = (PreparedTimeouts(), Batches(), Spreading(), Visibility(), SignalTimeouts(), OutputCleanup())
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
@@ -60,7 +61,7 @@ def _scan(task: Task, liveness: Liveness, survey: Survey) -> Steps[Survey]:
     clients = yield ops.client_list()
     liveness.connections(clients, task.connected_at, task.connects > 1)
     found = yield from survey.having_each(
-        "scan", ("consumers", Schedules.seeks, Visibility.seeks, SignalTimeouts.seeks)
+        "scan", ("consumers", Schedules.seeks, Visibility.seeks, SignalTimeouts.seeks, OutputCleanup.seeks)
     )
     looked, gone = [], {}
     for keys, (now, leases) in (yield from survey.attempts.together("scan", found["consumers"], read_leases)):

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Fault
@@ -34,7 +35,10 @@ def with_durable(
     sends = [_send(chance, chance.choice(queues), active, message) for _ in range(chance.randint(3, 8))]
     if has_partitions(seed):
         sends += [_keyed(chance, active) for _ in range(chance.randint(2, 5))]
-    found += sends
+        sends += _wandering(seed, active)
+    else:
+        found += _latest(seed, queues[seed // _EACH % len(queues)], active)
+    found += [_talking(seed, number, send) for number, send in enumerate(sends)]
     for _ in range(chance.randint(2, 10)):
         options: dict[str, Any] = {"which": chance.randrange(1000), "signal": chance.choice(SIGNALS)}
         if chance.random() < 0.2:
@@ -42,13 +46,25 @@ def with_durable(
         found.append(
             Action("signaller", round(chance.uniform(0, active + 2), 3), "signal", chance.choice(queues), options)
         )
+    if seed % 3:  # those that have died by then
+        found.append(Action("signaller", active + 1.5, "purge_dead", queues[seed % len(queues)]))
     workers = [one.name for one in choices if isinstance(one, Actor) and one.kind == "worker"]
     tasks = ["signaller/calls", *(f"{name}/handler" for name in workers * 2)]
     for _ in range(chance.choice((0, 1, 2, 4))):
         what = chance.choice(_FAULTS)
         seconds = round(chance.uniform(0.2, 4.0), 3) if what == "late" or what.startswith("paused") else 0.0
         found.append(Fault(chance.choice(tasks), chance.randint(1, 25), what, seconds))
-    return found
+    return found + _late(seed, workers)
+
+
+def _late(seed: int, workers: Sequence[str]) -> list[Choice]:
+    """Return calls of handlers that arrive after those that repeat them, and after what the handlers do next."""
+    chance = random.Random(f"the late calls of {seed}")
+    count = 3 if chance.random() < 0.4 else 0
+    return [
+        Fault(f"{chance.choice(workers)}/handler", chance.randint(1, 15), "late", round(chance.uniform(0.32, 0.9), 3))
+        for _ in range(count)
+    ]
 
 
 def _send(chance: random.Random, queue: str, active: float, message: Any) -> Action:
@@ -62,6 +78,45 @@ def _keyed(chance: random.Random, active: float) -> Action:
     count = chance.choice((1, 2, 4))
     options = {"count": count, "keys": tuple(chance.choices("abcdefgh", k=count)), **_script(chance)}
     return Action(PRODUCER, round(chance.uniform(0, active), 3), "send", QUEUE, options)
+
+
+def _wandering(seed: int, active: float) -> list[Action]:
+    """Return calls with messages that rest again and again, so that their keys move meanwhile, and emit in between."""
+    chance = random.Random(f"the wandering of {seed}")
+    found = []
+    for _ in range(3):
+        script = [("emit", "", 0.01)]
+        for number in range(3):
+            script += [("sleep", f"nap-{number}", chance.choice((0.4, 0.9))), ("emit", "", 0.01)]
+        options = {"count": 4, "keys": tuple(chance.sample("abcdefgh", 4)), "script": tuple(script)}
+        found.append(Action(PRODUCER, round(chance.uniform(0, active - 2), 3), "send", QUEUE, options))
+    return found
+
+
+def _talking(seed: int, number: int, send: Action) -> Action:
+    """Return a call whose handlers emit output between what they do else, in every second one."""
+    chance = random.Random(f"the output of {seed}, {number}")
+    if chance.random() < 0.5:
+        return send
+    acts = list(send.options["script"])
+    for _ in range(chance.choice((1, 2, 3))):
+        acts.insert(chance.randint(0, len(acts)), ("emit", "", chance.choice((0.01, 0.1))))
+    return replace(send, options={**send.options, "script": tuple(acts)})
+
+
+def _latest(seed: int, queue: str, active: float) -> list[Choice]:
+    """Return calls with messages of which the latest wins, and which rest with a line that they let go, or keep."""
+    chance = random.Random(f"the latest of {seed}")
+    began = chance.uniform(0, active - 2)
+    found: list[Choice] = [Actor("producer-w", "producer")]
+    for number in range(chance.randint(3, 6)):
+        what, name = chance.choice((("sleep free", "nap"), ("sleep free", "nap"), ("wait short free", "yes")))
+        options = {
+            "count": 1, "dedup_key": "w", "replace": True, "takes": chance.choice((0.1, 0.6)),
+            "script": ((what, name, chance.choice((0.3, 0.7))),),
+        }  # fmt: skip
+        found.append(Action("producer-w", round(began + 0.25 * number, 3), "send", queue, options))
+    return found
 
 
 def _script(chance: random.Random) -> dict[str, Any]:

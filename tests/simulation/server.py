@@ -239,6 +239,11 @@ class SimulatedRedis:
         (found,) = self._ask(("ZRANGE", key, 0, -1))
         return list(found)
 
+    def entries(self, key: str) -> list[Any]:
+        """Return the entries of a stream."""
+        (found,) = self._ask(("XRANGE", key, "-", "+"))
+        return list(found)
+
     def length(self, command: str, key: str) -> int:
         """Return what LLEN, HLEN, ZCARD or SCARD says about a key."""
         (found,) = self._ask((command, key))

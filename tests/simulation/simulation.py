@@ -177,7 +177,9 @@ class Simulation:
 
     def _may_be_forgotten(self, partition: str) -> bool:
         """Whether nothing is kept in a partition."""
-        return not self.observer.there(partition) and not self.server.length("XLEN", QueueKeys(partition).history)
+        keys = QueueKeys(partition)
+        kept = self.server.length("XLEN", keys.history) + self.server.length("STRLEN", keys.outputs)
+        return not (self.observer.there(partition) or kept)
 
     def _awaited(self) -> list[str]:
         """Return the messages that reliq itself sends and that have not come yet: ticks, and the ends of batches."""
@@ -223,6 +225,7 @@ class Simulation:
                 raise Violation(f"{identity} was sent to {queue}, and never came")
             if entered and not there and not story.gone:
                 raise Violation(f"{identity} of {queue} is nowhere")
+        observer.outputs.check()
         for queue in self._queues():
             for partition in observer.partitions(queue):
                 self._check_rest(partition)

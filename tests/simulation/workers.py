@@ -241,7 +241,7 @@ class Loop:
             run.outcome = run.outcome or "crash"
             self._worker.kernel.kill(self._worker.process)
 
-        handler = DurableHandler(self.consumer, message, story, self._observer.records, crash)
+        handler = DurableHandler(self.consumer, message, story, self._observer.records, self._observer.outputs, crash)
         try:
             yield from handler.run()
         except (InvalidMessage, StepsChanged) as error:

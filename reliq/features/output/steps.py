@@ -1,5 +1,6 @@
 """The steps that append to the output of a message, and read it while its handler runs and afterwards."""
 
+import itertools
 import secrets
 import time
 from collections import deque
@@ -17,7 +18,9 @@ from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.ops import Steps, Together
 from reliq.ops.held import Hold
+from reliq.ops.partitions import Coming
 from reliq.protocol.act import Act
+from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.holding import not_held, of_handler, of_lease
 from reliq.protocol.homes import QueueHomes, checked
@@ -27,7 +30,8 @@ LOOK_EVERY = 0.5  #: seconds between two looks whether the message has ended, wh
 _BLIND = 0.2  #: seconds between two looks at all partitions for a message that has emitted nothing
 
 
-def _append(hold: Hold, token: str, chunk: bytes) -> Steps[None]:
+def append(hold: Hold, token: str, chunk: bytes) -> Steps[None]:
+    """Append a chunk to the output of a message; raises LeaseLost, InvalidMessage. `token`: of the call."""
     said = yield own.emit(hold, token, chunk)
     if said == "lost":
         raise not_held(hold.message)
@@ -41,7 +45,16 @@ def _append(hold: Hold, token: str, chunk: bytes) -> Steps[None]:
 def _emit(consumer: ConsumerSteps, message: Message, asked: Emit) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
     hold = of_handler(consumer, message)
-    return consumer.run_report(_append(hold, secrets.token_hex(8), asked.chunk)) or DONE
+    return consumer.run_report(append(hold, next_token(consumer, message), asked.chunk)) or DONE
+
+
+def next_token(consumer: ConsumerSteps, message: Message) -> str:
+    """Return the token of the next call of a handler: branches of it may call at the same time."""
+    life = consumer.lives.of(message)
+    if life.calls is None:
+        handler = secrets.token_hex(8)
+        life.calls = (f"#{handler}.{number}" for number in itertools.count(1))
+    return next(life.calls)
 
 
 EMITS = Act((Emit,), _emit)
@@ -51,7 +64,7 @@ def emit_leased(keys: QueueKeys, lease: str, identity: str, value: object, token
     """Append a chunk to the output of a message of a lease over HTTP; raises LeaseLost, InvalidMessage."""
     chunk = stored_chunk(value)
     hold = yield from of_lease(keys, lease, identity)
-    yield from _append(hold, token or secrets.token_hex(8), chunk)
+    yield from append(hold, token or secrets.token_hex(8), chunk)
 
 
 class Reading:
@@ -125,10 +138,17 @@ class Reading:
         return chunks
 
 
-def take_along(keys: QueueKeys, home: QueueKeys, ids: Sequence[str]) -> Steps[None]:
+def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy the output of messages that are taken to another home."""
-    for identity in ids:
-        after = ""
-        while (emitted := (yield own.emitted(keys, identity, after, PAGE))).head and emitted.entries:
-            yield own.put_output(home, identity, emitted)
-            after = emitted.chunks[-1].id
+    parts = yield [own.emitted(keys, one.id, "", PAGE) for one in coming]
+    for one, emitted in zip(coming, parts, strict=True):
+        if not emitted.head:
+            continue
+        first, part = emitted.chunks[0].id if emitted.entries else "", emitted
+        yield own.put_output(home, one, first, part)
+        while len(part.entries) == PAGE:
+            part = yield own.emitted(keys, one.id, part.chunks[-1].id, PAGE)
+            yield own.put_output(home, one, first, part)
+
+
+ALONG = Along(_take_along)
