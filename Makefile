@@ -108,7 +108,7 @@ test-lowest: $(READY) ## Most tests with the lowest version of each dependency (
 test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (10 minutes)
 	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
 
-test-spark-matrix: $(READY) ## Reading, writing and streams with every line of PySpark 4 (15 minutes, 2 GB)
+test-spark-matrix: $(READY) ## Reading, writing and streams with each line of PySpark since 3.5 (20 minutes, 3 GB)
 	$(BIN)/python tools/spark_matrix.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
