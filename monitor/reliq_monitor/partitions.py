@@ -6,8 +6,9 @@ from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps
+from reliq.protocol.bringing import send_strays
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.resizing import forget_retired, send_strays, settle, take_in
+from reliq.protocol.resizing import forget_retired, settle, take_in
 from reliq.protocol.sharing import finish_change, share_again
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey

@@ -1,6 +1,7 @@
 """Ops about what the handlers of single messages report."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from reliq.model.element import name_of
 from reliq.model.found import Progress
@@ -8,6 +9,7 @@ from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, process_of
 from reliq.model.life import Report
 from reliq.ops import schema, signatures
+from reliq.ops.partitions import Coming
 from reliq.ops.request import Argument, Op, milliseconds, optional_text, read_fields, scripted
 
 _TOLD = 86_400.0  #: seconds for which what a process was told is kept
@@ -84,6 +86,24 @@ def count_notes(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
 def forget_reports(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
     """Delete what was reported about messages that have left the queue."""
     return Op(("UNLINK", *map(keys.report, ids)))
+
+
+def notes_of(keys: QueueKeys, identity: str) -> tuple[Op[list[bytes]], Op[bytes]]:
+    """Read what was reported about a message, and the ms at which it was cancelled; empty: neither was."""
+
+    def flat(reply: Any) -> list[bytes]:
+        return [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+
+    return Op(("HGETALL", keys.report(identity)), flat), Op(("HGET", keys.told, identity), lambda reply: reply or b"")
+
+
+def put_notes(keys: QueueKeys, one: Coming, reported: Sequence[bytes], cancelled: bytes) -> Op[int]:
+    """Store such notes in another partition, before the message enters it."""
+    call = signatures.put_notes(
+        report=keys.report(one.id), told=keys.told, brought=one.mark, id=one.id, cancelled=cancelled,
+        kept=milliseconds(_KEPT), told_kept=milliseconds(_TOLD), fields=reported,
+    )  # fmt: skip
+    return scripted(call)
 
 
 def in_line(keys: QueueKeys, line: bytes) -> Op[bytes | None]:

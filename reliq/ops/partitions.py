@@ -2,13 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliq.model.keys import QueueKeys
+from reliq.model.partitions import BUCKETS
 from reliq.ops import signatures
 from reliq.ops.browse import waiting_element
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
+
+REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
+
+
+_DIGITS = BUCKETS // 4  #: of the field `homes`, before the version
+
+
+class Coming(NamedTuple):
+    """A message that a monitor brings to its home, another partition of its queue."""
+
+    id: str
+    mark: str  #: a key that exists there once the message has entered: what belongs to it comes before
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,11 @@ def take_in(keys: QueueKeys, homes: Homes, retired: bool) -> Op[int]:
     A partition that knows a later layout keeps that; the answer is its version, else 0.
     """
     return scripted(signatures.take_in(config=keys.config, homes=str(homes), retired=int(retired)))
+
+
+def known_version(keys: QueueKeys) -> Op[int]:
+    """Read the version of the layout that a partition knows; 0: none."""
+    return Op(("HGET", keys.config, Config.HOMES), lambda reply: int(reply[_DIGITS:].split()[0]) if reply else 0)
 
 
 def be_alone(keys: QueueKeys) -> Op[int]:

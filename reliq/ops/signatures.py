@@ -256,6 +256,20 @@ def push(
     )
 
 
+def put_notes(
+    *,
+    report: str,
+    told: str,
+    brought: str,
+    id: Argument,
+    cancelled: Argument,
+    kept: Argument,
+    told_kept: Argument,
+    fields: Iterable[Argument],
+) -> Call:
+    return "put_notes", (report, told, brought), (id, cancelled, kept, told_kept, *fields)
+
+
 def reclaim_when_full(
     *,
     places: Sequence[str],

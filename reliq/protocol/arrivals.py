@@ -5,7 +5,7 @@ are not to be handled are buried. All of it may be repeated after a lost answer.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from reliq import ops
 from reliq.model.element import BLANK, Undecodable
@@ -48,6 +48,10 @@ class Arrivals:
         self._unread.clear()
         self._latest.clear()
         self._members = False
+
+    def pass_over(self, settled: Collection[bytes]) -> None:
+        """Forget what is settled now: a read-back has found it, because Redis has lost that it was elsewhere."""
+        self.messages = [one for one in self.messages if one.element not in settled]
 
     def complete(self, consumer: str, settle: SettleMoves) -> Steps[None]:
         """Do all that is to be done before the messages are handed out. `settle` makes the op that moves messages."""

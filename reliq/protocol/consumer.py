@@ -152,6 +152,8 @@ class ConsumerSteps:
         self._check_process()
         if limit:
             yield from self._be_ready()
+            if self.arrivals.messages:
+                self.arrivals.pass_over([*acks, *(move.element for move in moves)])
         limit_now = 0 if self.arrivals.messages or self.limits.resting else limit
         codes = ""
         if acks or moves or beside:

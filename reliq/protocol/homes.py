@@ -218,7 +218,7 @@ class QueueHomes:
     def rooms(self) -> Steps[dict[str, int]]:
         """Return how many messages each home that takes some has room for, by its share of `max_length`."""
         names = self.layout.names(self.queue)
-        answers = yield Together([_room(QueueKeys(name)) for name in names])
+        answers = yield Together([room(QueueKeys(name)) for name in names])
         return {name: 0 if isinstance(room, ReliqError) else room for name, room in zip(names, answers, strict=True)}
 
     def is_away(self, name: str) -> bool:
@@ -235,7 +235,8 @@ class QueueHomes:
         return sorted((*names[first:], *names[:first]), key=self.is_away)
 
 
-def _room(keys: QueueKeys) -> Steps[int]:
+def room(keys: QueueKeys) -> Steps[int]:
+    """Return how many messages a home has room for, by its share of `max_length`."""
     (most, _), *lengths = yield [ops.limits(keys), *ops.lengths(keys)]
     return _UNLIMITED if most is None else max(0, most - sum(lengths))
 

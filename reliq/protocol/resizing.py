@@ -19,19 +19,15 @@ import msgspec
 from reliq import ops
 from reliq.contract.counters import COUNTERS
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
-from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
-from reliq.model.message import Message
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
-from reliq.ops import Steps, Stray, Transaction, Watch
+from reliq.ops import Steps, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.ops.topology import Slots, cluster_slots
-from reliq.protocol.features import ALONG, COUNTED
-from reliq.protocol.producer import ProducerPool, stored
+from reliq.protocol.features import COUNTED, EARLY
 
 _TRIES = 10
-_STRAYS = 100  #: messages that a monitor takes home in one call
-_REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
+_STRAYS = 100  #: messages that one call looks for
 #: Counters of places in the lists of a partition, which go with it.
 _OF_PLACES = frozenset(one.name for one in COUNTERS if one.of_places)
 
@@ -112,6 +108,8 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
         arriving = bitmap(one for one in buckets if former[one] != place) if layout.moving else ""
         homes = ops.Homes(bitmap(buckets), layout.version, arriving)
         try:
+            if place >= layout.before and layout.moving:
+                yield from _copy_early(queue, layout, QueueKeys(every[place]))
             later = yield ops.take_in(QueueKeys(every[place]), homes, retired)
         except ReliqError as error:
             away[every[place]] = error
@@ -122,76 +120,11 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
     return not away, away
 
 
-def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
-    """Bring on messages that wait in a partition for no other message of it; return how many there were.
-
-    Those with their home elsewhere are taken there. Those that wait until the former home of their key has no message
-    of it become ready.
-    """
-    after, done = b"", 0
-    while True:
-        after, found = yield ops.strays(keys, after, _STRAYS)
-        for home, some in _by_home(queue, layout, found).items():
-            away = [one for one in some if one.is_away and home != keys.queue]
-            if away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
-                done += yield ops.send_home(keys, brought)
-            done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
-        if not after:
-            return done
-
-
-def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> Steps[int]:
-    """Let lines begin whose keys have no message in their former home any more."""
-    free = []
-    for group in dict.fromkeys(groups):
-        *former, home = layout.homes(queue, int(group[:3], 16))
-        # The line of a former home has waited for the home before that, which the end of that change found empty.
-        if not former or home != keys.queue or not any((yield ops.has_key(QueueKeys(former[0]), group))):
-            free.append(group)
-    return (yield ops.release_lines(keys, free, layout.version)) if free else 0
-
-
-def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
-    names, homes = layout.names(queue), homes_of(layout.count)
-    found: dict[str, list[Stray]] = {}
-    for one in strays:
-        found.setdefault(names[homes[int(one.group[:3], 16)]], []).append(one)
-    return found
-
-
-def _bring(
-    keys: QueueKeys, home: QueueKeys, strays: list[Stray], pool: ProducerPool, layout: Layout
-) -> Steps[list[Stray]]:
-    """Enqueue messages in their home; those that are there since an earlier try do not enter again.
-
-    During a change they wait there in line: the former home may have others of the key. Return those that are there:
-    the home may be full, or have room for the first ones only.
-    """
-    entries, bodies, brought = [], [], []
-    for one in strays:
-        message, element = Message.decode(keys.queue, one.element), one.element
-        if message.reference:
-            (body,) = yield ops.stored_bodies(keys, [message.reference])
-            if body is None and (yield ops.in_line(keys, one.line)) is None:
-                continue  # it was taken away meanwhile
-            if body is not None:  # with a reference of its own: a repeated call deletes the body that it has stored
-                reference = new_reference(len(body))
-                element = with_reference(element, reference)
-                bodies.append(ops.StoredBody(reference, body))
-        dedup_key = f"@stray {name_of(one.element).hex()}"
-        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, _REMEMBERED, held=layout.moving))
-        brought.append(one)
-    if not brought:
-        return []
-    for take_along in ALONG:
-        yield from take_along(keys, home, [one.id for one in entries])
-    with pool.session() as session:
-        enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
-        _, answer = yield from stored([home], bodies, session, enqueue)
-    if answer.status in ("ok", "repeated"):
-        return brought
-    fewer = brought[: len(brought) // 2] if answer.status == "full" else []
-    return (yield from _bring(keys, home, fewer, pool, layout)) if fewer else []
+def _copy_early(queue: str, layout: Layout, new: QueueKeys) -> Steps[None]:
+    """Give a new partition what the first one keeps for messages that have not come, before it takes messages."""
+    if (yield ops.known_version(new)) < layout.version:
+        for copy in EARLY:
+            yield from copy(QueueKeys(queue), new)
 
 
 def keys_elsewhere(keys: QueueKeys) -> Steps[int]:

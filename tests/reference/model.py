@@ -5,8 +5,9 @@ change it, and raises `Impossible` for what must never happen. Tests do the same
 What reliq may choose (which of several ready messages comes next, in which partition one lies) is told to the model,
 which says whether it is allowed.
 
-From top to bottom: places and the moves between them, outcomes, which options go together, messages, the queue
-(sends, lines of keys, claims, outcomes, operators), batches, schedules, and the rules that hold at every moment.
+From top to bottom: places, outcomes, which options go together, messages, the queue (sends, lines of keys, claims,
+outcomes, operators), batches, schedules, and the rules that hold at every moment. Which step of reliq makes which move
+between places is in `moves`.
 """
 
 from collections import Counter
@@ -30,49 +31,6 @@ PARKED = "parked"  #: waits for a signal
 GONE = ""  #: not sent yet, or gone for good
 #: A part of `ready`: another message of its key comes first, and the step that lets that one go makes this one ready.
 WAITING = "waiting"
-
-Move = tuple[str, str]
-
-#: Which step may move a message from where to where; a step that is not here moves none.
-MOVES: Mapping[str, set[Move]] = {
-    "push": {(GONE, READY)},
-    "enqueue": {(GONE, READY), (GONE, DELAYED), (READY, GONE), (DELAYED, GONE)},
-    "publish": {(GONE, READY), (GONE, DELAYED)}, "fire": {(GONE, READY)}, "prepare": {(GONE, PREPARED)},
-    "decide": {(PREPARED, READY), (PREPARED, DELAYED), (PREPARED, GONE)},
-    "ask": {(PREPARED, DEAD)},
-    "claim": {(READY, PROCESSING)}, "claim_limited": {(READY, PROCESSING), (READY, DELAYED)},
-    "settle": {
-        (READY, PROCESSING), (PROCESSING, GONE), (PROCESSING, READY), (PROCESSING, DELAYED), (PROCESSING, DEAD),
-        (READY, GONE),
-    },
-    "sleep": {(PROCESSING, DELAYED)}, "park": {(PROCESSING, PARKED)}, "remove_parked": {(PARKED, GONE)},
-    "signal": {(PARKED, READY)}, "unpark_due": {(PARKED, READY)},
-    "newest": {(READY, PROCESSING), (PROCESSING, GONE)},
-    "sweep": {(DELAYED, GONE), (READY, GONE)}, "purge": {(DELAYED, GONE), (READY, GONE)},
-    "redrive": {(DEAD, READY), (DEAD, GONE), (READY, GONE)},
-    "discard": {(DEAD, GONE)},
-    "reclaim_when_full": {(PROCESSING, READY), (PROCESSING, DEAD)},
-    "EXEC": {(PROCESSING, READY), (PROCESSING, DEAD)},
-    "BLMOVE": {(READY, PROCESSING)}, "promote": {(DELAYED, READY), (READY, GONE)}, "cancel": {(DELAYED, GONE)},
-    "receive": {(READY, PROCESSING)}, "return_due": {(PROCESSING, READY)}, "set_visibility": {(PROCESSING, READY)},
-    "delete_received": {(PROCESSING, GONE), (READY, GONE)}, "purge_received": {(PROCESSING, GONE)},
-    "commit_roll": {(GONE, READY), (GONE, DELAYED), (GONE, DEAD)},
-    "cycle_add": {(GONE, READY)}, "cycle_remove": {(READY, GONE), (DELAYED, GONE)},
-}  # fmt: skip
-
-#: Of these moves those that only `replace` allows: a newer message of the same dedup key has come.
-REPLACING: Mapping[str, set[Move]] = {
-    "enqueue": {(READY, GONE), (DELAYED, GONE)}, "promote": {(READY, GONE)},
-    "settle": {(READY, GONE)}, "newest": {(PROCESSING, GONE)}, "redrive": {(DEAD, GONE), (READY, GONE)},
-}  # fmt: skip
-
-
-def may_move(steps: Iterable[str], move: Move, replaces: bool) -> bool:
-    """Whether one of these steps may move a message in this way. `replaces`: it was sent with `replace`."""
-    nothing = set[Move]()
-    return any(
-        move in MOVES.get(one, nothing) and (replaces or move not in REPLACING.get(one, nothing)) for one in steps
-    )
 
 
 class Impossible(AssertionError):

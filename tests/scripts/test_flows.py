@@ -282,6 +282,16 @@ def test_a_repeated_call_changes_nothing_and_an_id_of_another_flow_is_refused(wo
     assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", waits=False, behind=())])) == ["a"]
 
 
+def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world: World):
+    member = Noted("a", "flow 1", waits=False, behind=())
+    assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []
+    assert world.redis.hget(KEYS.config, "flowing") == b"1"
+    world.redis.delete(KEYS.followed, KEYS.config, KEYS.flows)
+    world.redis.set(KEYS.dedup("x"), "a")
+    assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []
+    assert not world.redis.exists(KEYS.followed, KEYS.config, KEYS.flows)
+
+
 def test_a_member_that_was_cancelled_before_it_was_noted_is_told(world: World, flow: Flow):
     flow.waits("end", "a")
     world.run(ops.purge(KEYS, 10))

@@ -17,6 +17,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
 from reliq.ops import Destination, Entry, Move, Return, Revival
+from reliq.ops.partitions import Coming
 from reliq.transport.store import Store
 from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
@@ -45,6 +46,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "allow": lambda: ops.allow("key", 10.0, 1),
     "announce": lambda: ops.announce("new"),
     "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
+    "put_notes": lambda: ops.put_notes(KEYS, Coming("y", KEYS.dedup("brought")), [b"state", b"half"], b"1"),
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
     "cancel": lambda: ops.cancel(KEYS, "d"),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),

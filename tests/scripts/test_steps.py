@@ -207,13 +207,3 @@ def test_a_record_of_another_message_with_the_same_id_is_left_alone(held: World)
     held.redis.lpush(KEYS.processing("w"), other.element)
     assert held.run(own.record(Hold(KEYS, "w", other), 1, ENTRY)) == "other"
     assert held.run(own.park(Hold(KEYS, "w", other), "go", None, Parting(element("a2")))) == ("other", None)
-
-
-def test_a_record_is_copied_to_another_partition_once(held: World):
-    held.run(own.record(hold("a"), 1, ENTRY))
-    held.run(own.signal(KEYS, "a", "go", b"j2", None))
-    record = held.run(own.record_fields(KEYS, "a"))
-    before = fields(held)
-    held.redis.delete(KEYS.followed, KEYS.config)
-    assert [held.run(own.put_record(KEYS, record)), held.run(own.put_record(KEYS, record))] == [3, 0]
-    assert fields(held) == before

@@ -19,6 +19,16 @@ class Calls:
         """A send of this message is called."""
         self._world.stories[queue, identity] = Story(sent_at=self._world.clock.now, **facts)
 
+    def replaced(self, message: Message, story: Story) -> None:
+        """A ready message has gone, and no caller wanted it: a newer one of its dedup key has taken its place."""
+        if story.dedup is None or self._world.restarted or self._world.resized[message[0]]:
+            return
+        others = [one for (queue, _), one in self._world.stories.items() if queue == message[0] and one is not story]
+        same = [one for one in others if one.replace and one.dedup is not None and one.dedup[0] == story.dedup[0]]
+        if any(one.sent_at >= story.sent_at for one in same):
+            return
+        raise Violation(f"{message[1]}, the latest of its dedup key, is replaced by an earlier one")
+
     def answered(self, queue: str, identity: str, status: str, first: str = "") -> None:
         """A send was answered; `first`: of a duplicate, the message that took its place."""
         world = self._world

@@ -72,7 +72,7 @@ class DurableHandler:
         try:
             value = yield from self._act(Step(name, call, (), retry=retry, at_most_once=once))
         except StepFailed:
-            self._records.failed(self._identity, name)
+            self._records.failed(self._identity, name, once=once)
             raise
         self._records.returned(self._identity, name, value)
 

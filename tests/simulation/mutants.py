@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Sleep, Steps, Transaction, Watch
-from reliq.protocol import resizing
+from reliq.protocol import bringing, resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq.transport import calls
@@ -169,10 +169,10 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
     ),
     "lines begin without a look at the former home": lambda: mock.patch.object(ops, "has_key", return_value=[]),
     "strays are taken home in the wrong order": lambda: mock.patch.object(
-        resizing, "_by_home", _reversed(resizing._by_home)
+        bringing, "_by_home", _reversed(bringing._by_home)
     ),
     "strays are removed where their home was full": lambda: mock.patch.object(
-        resizing, "_bring", _brings_all(resizing._bring)
+        bringing, "_bring", _brings_all(bringing._bring)
     ),
     "a stray is brought twice": lambda: mock.patch.object(ops, "enqueue", _without_dedup_key(ops.enqueue)),
     "a given-up partition is not served": lambda: mock.patch.object(sharing, "read_layout", _without_retired),
@@ -182,7 +182,7 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
 MUTANTS: dict[str, Mutant] = {
     **PARTITION_MUTANTS,
     **DURABLE_MUTANTS,
-    "a record does not go along": lambda: mock.patch.object(resizing, "ALONG", ()),
+    "a record does not go along": lambda: mock.patch.object(bringing, "ALONG", ()),
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
     "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tests.reference.model import may_move
+from tests.reference.moves import may_move
 from tests.simulation.books import Books
 from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
@@ -26,6 +26,8 @@ from tests.simulation.stories import (
 )
 from tests.simulation.world import World
 
+_REPLACES = {"promote", "settle"}  #: what may bring a message in the place of a ready one, beside sends
+
 
 class Observer(World):
     """Compares what the server has before and after each step."""
@@ -47,6 +49,7 @@ class Observer(World):
         self.runs.next_step()
         self._ends.next_step()
         self.flights.next_step()
+        self.records.next_step()
         found = self.server.contents()
         if found is None:
             return
@@ -57,6 +60,7 @@ class Observer(World):
         for message in sorted(before.keys() | after.keys()):
             self._compare(process, causes, message, before.get(message, []), after.get(message, []))
         self.runs.check()
+        self.records.check()
         self.books.check(changed)
 
     def _compare(
@@ -114,6 +118,8 @@ class Observer(World):
             self.flights.leaves(message, old, new)
         elif old.state == READY and new is None:
             self.flights.leaves_ready(causes, message)
+            if story.replace and not _REPLACES.isdisjoint(causes):
+                self.calls.replaced(message, story)
         elif old.state == PROCESSING and {"settle", "newest"} & set(causes):
             self._ends.settled(process, message, story, old, new)
         elif old.state == PROCESSING and {"sleep", "park"} & set(causes):

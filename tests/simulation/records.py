@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliq.model.keys import owner_of
-from tests.simulation.stories import PARKED, Message, Place, Story, Violation
+from tests.simulation.stories import PARKED, PROCESSING, READY, Message, Place, Story, Violation
 from tests.simulation.world import World
 
 _EARLY = 0.002  #: seconds: clocks count ms
@@ -28,6 +28,7 @@ class Record:
     had: dict[str, tuple[str, float]] = field(default_factory=dict)  #: of which the answer was that it had one before
     got: dict[str, tuple[str | None, float]] = field(default_factory=dict)  #: what a wait has returned; None: timed out
     parked: dict[str, float] = field(default_factory=dict)  #: until when it waits for a signal at most
+    revived_at: float = 0.0  #: when its message was redriven
     ended: bool = False  #: whether it has left the queue, and had signals
 
 
@@ -37,6 +38,7 @@ class Records:
     def __init__(self, world: World) -> None:
         self._world = world
         self._of: dict[Message, Record] = {}
+        self._let_go: list[tuple[Message, Story, str]] = []  #: that rest since the latest step, with their partition
         self._too_late: set[tuple[Message, str]] = set()  #: signals that were given to messages that had ended
 
     def of(self, message: Message) -> Record:
@@ -66,10 +68,12 @@ class Records:
         if not value.startswith(f"{step} ") or int(value.rpartition(" ")[2]) > len(record.began[step]):
             raise Violation(f"step {step} of {message[1]} returns {value!r}, of no call of its function")
 
-    def failed(self, message: Message, step: str) -> None:
-        """A step has failed for good."""
+    def failed(self, message: Message, step: str, *, once: bool) -> None:
+        """A step has failed for good; one that runs `once` at most perhaps as a run was broken off before it."""
         record = self.of(message)
-        if step not in record.began and not self._world.restarted:
+        runs = [run for run in self._world.stories[message].runs[:-1] if run.began >= record.revived_at]
+        broken_off = once and any(not run.outcome for run in runs)
+        if step not in record.began and not broken_off and not self._world.restarted:
             raise Violation(f"step {step} of {message[1]} has failed, and did not run since the redrive")
         record.failed.setdefault(step, self._world.clock.now)
 
@@ -96,7 +100,7 @@ class Records:
             if now + _EARLY < record.parked[signal]:
                 raise Violation(f"{message[1]} waits {record.parked[signal] - now:.3f} s too short for {signal}")
         elif value not in record.offered.get(signal, ()):
-            raise Violation(f"{message[1]} gets {value!r} as signal {signal}, which nobody has given")
+            raise Violation(f"{message[1]} gets {value!r} as signal {signal}, which nobody gave")
         self._check_taken(message, signal)
 
     def _check_taken(self, message: Message, signal: str) -> None:
@@ -121,7 +125,7 @@ class Records:
         record = self.of(message)
         if not taken:
             if record.offered[signal] == [value] and not self._world.restarted:
-                raise Violation(f"{message[1]} is said to have had signal {signal} before, which nobody has given")
+                raise Violation(f"{message[1]} is said to have had signal {signal} before, which nobody gave")
             record.had.setdefault(signal, ("", self._world.clock.now))
             self._check_not_deaf(message)
             return
@@ -168,11 +172,25 @@ class Records:
         asked = next((one for one in story.script if not self._passed(message, one)), None)
         story.freed = asked is not None and asked[0].endswith("free") and not story.limit_key
         if story.freed:
-            story.turn = story.turn_until = 0.0
+            story.turn, story.turn_until, story.strayed = 0.0, 0.0, None
+            self._let_go.append((message, story, old.queue))
         if new.state == PARKED:
             self._check_not_deaf(message)
         elif asked is not None and asked[0].startswith("sleep"):
             self.of(message).naps.setdefault(asked[1], (world.clock.now + asked[2], world.clock.now))
+
+    def next_step(self) -> None:
+        """A step of the server begins."""
+        self._let_go.clear()
+
+    def check(self) -> None:
+        """At the end of a step: a key that a message has let go has passed to the next one that waits for it."""
+        where, stories = self._world.where.items(), self._world.stories
+        for message, story, partition in self._let_go:
+            others = [one for other, one in where if one.queue == partition and stories[other].key == story.key != ""]
+            waits = any(one.state == READY and one.line and not one.is_away for one in others)
+            if waits and not any(one.state == PROCESSING or (one.state == READY and not one.line) for one in others):
+                raise Violation(f"{message[1]} has let its key go, and those that wait for it still wait")
 
     def _passed(self, message: Message, act: tuple[str, str, float]) -> bool:
         """Whether an act lets its message rest no more."""
@@ -184,7 +202,7 @@ class Records:
         """A parked message is ready again."""
         record, now = self.of(message), self._world.clock.now
         if not record.offered.get(old.line) and now + _EARLY < old.score:
-            raise Violation(f"{message[1]} is ready, and nobody has given it {old.line}")
+            raise Violation(f"{message[1]} is ready, and nobody gave it {old.line}")
 
     def ends(self, message: Message) -> None:
         """A message has left the queue: it takes no signals any more, if it has had some."""
@@ -197,6 +215,7 @@ class Records:
         for step in record.failed:
             record.began.pop(step, None)
         record.failed.clear()
+        record.revived_at = self._world.clock.now
 
     # --- the end ---
 
@@ -219,6 +238,7 @@ class Records:
             if name.startswith(b"\n") and name.count(b"\n") == 1 and name != b"\n"
         }
         there = {identity for _, identity in self._world.there(partition)}
+        expected = {one.lstrip(b"\n") for one in early}
         for name, value in fields.items():
             if not name.startswith(b"\n") or name.startswith(b"\n\n") or name == b"\n":
                 continue
@@ -226,7 +246,7 @@ class Records:
             head = heads.get(b"\n" + identity.encode())
             if head is None:
                 raise Violation(f"{name!r} is left in {partition}, without its head")
-            if head != b"ended" and identity not in there and b"\n" + identity.encode() not in early:
+            if head != b"ended" and identity not in there and identity.encode() not in expected:
                 raise Violation(f"the record of {identity} is left in {partition}: {name!r} {value!r}")
         counted = int(config.get(b"recorded", 0))
         if counted != len(heads):

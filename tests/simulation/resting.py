@@ -34,6 +34,8 @@ def with_durable(
     sends = [_send(chance, chance.choice(queues), active, message) for _ in range(chance.randint(3, 8))]
     if has_partitions(seed):
         sends += [_keyed(chance, active) for _ in range(chance.randint(2, 5))]
+    else:
+        found += _latest(seed, queues[seed // _EACH % len(queues)], active)
     found += sends
     for _ in range(chance.randint(2, 10)):
         options: dict[str, Any] = {"which": chance.randrange(1000), "signal": chance.choice(SIGNALS)}
@@ -62,6 +64,21 @@ def _keyed(chance: random.Random, active: float) -> Action:
     count = chance.choice((1, 2, 4))
     options = {"count": count, "keys": tuple(chance.choices("abcdefgh", k=count)), **_script(chance)}
     return Action(PRODUCER, round(chance.uniform(0, active), 3), "send", QUEUE, options)
+
+
+def _latest(seed: int, queue: str, active: float) -> list[Choice]:
+    """Return calls with messages of which the latest wins, and which rest with a line that they let go, or keep."""
+    chance = random.Random(f"the latest of {seed}")
+    began = chance.uniform(0, active - 2)
+    found: list[Choice] = [Actor("producer-w", "producer")]
+    for number in range(chance.randint(3, 6)):
+        what, name = chance.choice((("sleep free", "nap"), ("sleep free", "nap"), ("wait short free", "yes")))
+        options = {
+            "count": 1, "dedup_key": "w", "replace": True, "takes": chance.choice((0.1, 0.6)),
+            "script": ((what, name, chance.choice((0.3, 0.7))),),
+        }  # fmt: skip
+        found.append(Action("producer-w", round(began + 0.25 * number, 3), "send", queue, options))
+    return found
 
 
 def _script(chance: random.Random) -> dict[str, Any]:

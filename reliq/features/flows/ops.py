@@ -126,13 +126,18 @@ def flow_wait(keys: QueueKeys, flow: str, waiting: Iterable[tuple[str, int, OnFa
     return scripted(call, _texts)
 
 
-def flow_note(keys: QueueKeys, members: Iterable[Noted]) -> Op[list[str]]:
-    """Note members, and who waits for them; answers ids that another flow has."""
+def flow_note(keys: QueueKeys, members: Iterable[Noted], brought: str | None = None) -> Op[list[str]]:
+    """Note members, and who waits for them; answers ids that another flow has.
+
+    `brought`: a key that exists once the message has entered, for one that comes from another partition.
+    """
     some: list[Argument] = []
     for one in members:
         behind = "".join(other.text for other in one.behind)
         some += signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
-    call = signatures.flow_note(followed=keys.followed, config=keys.config, flows=keys.flows, members=some)
+    call = signatures.flow_note(
+        followed=keys.followed, config=keys.config, flows=keys.flows, brought=brought, members=some
+    )
     return scripted(call, _texts)
 
 

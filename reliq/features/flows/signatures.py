@@ -39,8 +39,10 @@ def flow_news(*, followed: str, config: str, limit: float) -> Call:
     return "flows/flow_news", (followed, config), (limit,)
 
 
-def flow_note(*, followed: str, config: str, flows: str, members: Iterable[Argument]) -> Call:
-    return "flows/flow_note", (followed, config, flows), (*members,)
+def flow_note(
+    *, followed: str, config: str, flows: str, members: Iterable[Argument], brought: str | None = None
+) -> Call:
+    return "flows/flow_note", (followed, config, flows, *(() if brought is None else (brought,))), (*members,)
 
 
 def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind: Argument) -> tuple[Argument, ...]:

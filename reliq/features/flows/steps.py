@@ -12,7 +12,9 @@ from reliq.model.message import Message
 from reliq.model.partitions import read_layout
 from reliq.model.result import CANCELLED, DEAD, read_result
 from reliq.ops import Steps
+from reliq.ops.partitions import Coming
 from reliq.protocol.act import Act
+from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
 
 AT_ONCE = 1000  #: members that one call is about
@@ -121,15 +123,15 @@ RESULTS = Act((Asked,), _ask)
 # --- other partitions ---
 
 
-def take_along(keys: QueueKeys, home: QueueKeys, ids: Sequence[str]) -> Steps[None]:
+def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy what is known of members that are taken to another home."""
-    noted = yield own.flow_noted(keys, ids)
-    moved = []
-    for one in noted:
+    marks = {one.id: one.mark for one in coming}
+    for one in (yield own.flow_noted(keys, [*marks])):
         behind = [
             other._replace(home="" if (other.home or keys.queue) == home.queue else other.home or keys.queue)
             for other in one.behind
         ]
-        moved.append(one._replace(behind=behind))
-    if moved:
-        yield own.flow_note(home, moved)
+        yield own.flow_note(home, [one._replace(behind=behind)], marks[one.id])
+
+
+ALONG = Along(_take_along)

@@ -8,6 +8,7 @@ from reliq.features.output import signatures
 from reliq.features.output.model import MAX_CHUNKS, MAX_OUTPUT_BYTES, Chunk
 from reliq.model.keys import QueueKeys
 from reliq.ops.held import Hold
+from reliq.ops.partitions import Coming
 from reliq.ops.request import Argument, Op, as_text, milliseconds, scripted
 
 
@@ -72,14 +73,17 @@ def _read_streams(reply: Any) -> list[Chunk]:
     return [Chunk.read(one) for one in entries]
 
 
-def put_output(keys: QueueKeys, identity: str, emitted: Emitted) -> Op[int]:
-    """Store a part of an output that was read in another partition."""
+def put_output(keys: QueueKeys, one: Coming, first: str, emitted: Emitted) -> Op[int]:
+    """Store a part of an output that was read in another partition, before its message enters its new home.
+
+    `first`: the id of the first chunk of all; empty if there are none any more.
+    """
     chunks: list[Argument] = []
     for entry, fields in emitted.entries:
         chunks += signatures.put_output_chunk(chunk_id=entry, run=fields[1], chunk=fields[3])
     call = signatures.put_output(
-        followed=keys.followed, config=keys.config, output=keys.output(identity), outputs=keys.outputs, id=identity,
-        head=emitted.head, chunks=chunks,
+        followed=keys.followed, config=keys.config, output=keys.output(one.id), outputs=keys.outputs, brought=one.mark,
+        id=one.id, head=emitted.head, first=first, chunks=chunks,
     )  # fmt: skip
     return scripted(call)
 

@@ -42,9 +42,18 @@ def gone_outputs(*, followed: str, outputs: str, limit: float) -> Call:
 
 
 def put_output(
-    *, followed: str, config: str, output: str, outputs: str, id: Argument, head: Argument, chunks: Iterable[Argument]
+    *,
+    followed: str,
+    config: str,
+    output: str,
+    outputs: str,
+    brought: str,
+    id: Argument,
+    head: Argument,
+    first: Argument,
+    chunks: Iterable[Argument],
 ) -> Call:
-    return "output/put_output", (followed, config, output, outputs), (id, head, *chunks)
+    return "output/put_output", (followed, config, output, outputs, brought), (id, head, first, *chunks)
 
 
 def put_output_chunk(*, chunk_id: Argument, run: Argument, chunk: Argument) -> tuple[Argument, ...]:

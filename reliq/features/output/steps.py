@@ -17,7 +17,9 @@ from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.ops import Steps, Together
 from reliq.ops.held import Hold
+from reliq.ops.partitions import Coming
 from reliq.protocol.act import Act
+from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.holding import not_held, of_handler, of_lease
 from reliq.protocol.homes import QueueHomes, checked
@@ -125,10 +127,17 @@ class Reading:
         return chunks
 
 
-def take_along(keys: QueueKeys, home: QueueKeys, ids: Sequence[str]) -> Steps[None]:
+def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy the output of messages that are taken to another home."""
-    for identity in ids:
-        after = ""
-        while (emitted := (yield own.emitted(keys, identity, after, PAGE))).head and emitted.entries:
-            yield own.put_output(home, identity, emitted)
-            after = emitted.chunks[-1].id
+    parts = yield [own.emitted(keys, one.id, "", PAGE) for one in coming]
+    for one, emitted in zip(coming, parts, strict=True):
+        if not emitted.head:
+            continue
+        first, part = emitted.chunks[0].id if emitted.entries else "", emitted
+        yield own.put_output(home, one, first, part)
+        while len(part.entries) == PAGE:
+            part = yield own.emitted(keys, one.id, part.chunks[-1].id, PAGE)
+            yield own.put_output(home, one, first, part)
+
+
+ALONG = Along(_take_along)

@@ -4,7 +4,8 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.features.steps.ops import Parked
-from reliq.features.steps.signals import SignalSteps, give_anywhere, parked_in
+from reliq.features.steps.parked import parked_in
+from reliq.features.steps.signals import SignalSteps, give_anywhere
 from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.aiostore import AioStore
@@ -37,4 +38,4 @@ class SignalEvery(Application):
         """Do as `Queue.signal`; without `queue`, all queues are asked, and one that comes early is refused."""
         if queue is not None:
             return await self.store.run(SignalSteps(self._queue_steps(queue).homes).give(id, name, value))
-        return await self.store.run(give_anywhere(id, name, value))
+        return await self.store.run(give_anywhere(lambda one: self._steps_of(one).homes, id, name, value))

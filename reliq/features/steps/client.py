@@ -5,7 +5,8 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.features.steps.ops import Parked
-from reliq.features.steps.signals import SignalSteps, give_anywhere, parked_in
+from reliq.features.steps.parked import parked_in
+from reliq.features.steps.signals import SignalSteps, give_anywhere
 from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
@@ -38,4 +39,4 @@ class SignalEvery(Application):
         """Do as `Queue.signal`; without `queue`, all queues are asked, and one that comes early is refused."""
         if queue is not None:
             return self.store.run(SignalSteps(self._queue_steps(queue).homes).give(id, name, value))
-        return self.store.run(give_anywhere(id, name, value))
+        return self.store.run(give_anywhere(lambda one: self._steps_of(one).homes, id, name, value))

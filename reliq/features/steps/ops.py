@@ -9,6 +9,7 @@ from reliq.features.steps.model import Recorded
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops.held import Hold
+from reliq.ops.partitions import REMEMBERED, Coming
 from reliq.ops.request import Op, as_text, milliseconds, optional_text, scripted
 
 HEAD = b"\n"  #: how the field of a record begins
@@ -69,24 +70,49 @@ def recorded(keys: QueueKeys, identity: str) -> Op[Recorded]:
     return scripted(signatures.recorded(followed=keys.followed, id=identity), Recorded.read)
 
 
-def record_fields(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
-    """Read the fields of a record, each with its value."""
+def leave_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
+    """Read a record that is taken to another partition: its head, and each further field with its value; [] if none.
+
+    From then on a signal is given to the new home, too.
+    """
+    head = HEAD + identity.encode()
 
     def read(reply: list[bytes]) -> list[bytes]:
         if not reply:
             return []
-        head = HEAD + identity.encode()
         numbers, *names = reply[0].split(b"\n")
         entries = [b"%d" % number for number in range(1, int(numbers.split(b" ")[0]) + 1)]
-        fields = [head, *(head + b"\n" + one for one in [*entries, *(b"!" + name for name in names)])]
-        return [part for pair in zip(fields, reply, strict=True) for part in pair]
+        fields = [head + b"\n" + one for one in [*entries, *(b"!" + name for name in names)]]
+        pairs = zip(fields, reply[1:], strict=True)
+        return [reply[0], *(part for pair in pairs for part in pair)]
 
-    return scripted(signatures.recorded(followed=keys.followed, id=identity), read)
+    call = signatures.leave_record(followed=keys.followed, waits=keys.waits, id=identity, kept=milliseconds(REMEMBERED))
+    return scripted(call, read)
 
 
-def put_record(keys: QueueKeys, fields: Sequence[bytes]) -> Op[int]:
-    """Store such fields, up to 2,000 of them."""
-    return scripted(signatures.put_record(followed=keys.followed, config=keys.config, fields=fields))
+def put_record(keys: QueueKeys, one: Coming, head: bytes, fields: Sequence[bytes]) -> Op[int]:
+    """Store fields of such a record, up to 2,000 with their values, before the message enters its new home."""
+    call = signatures.put_record(
+        followed=keys.followed, config=keys.config, waits=keys.waits, brought=one.mark, id=one.id, head=head,
+        kept=milliseconds(REMEMBERED), fields=fields,
+    )  # fmt: skip
+    return scripted(call)
+
+
+def has_come(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Note that messages have entered their new home: their records go with them."""
+    return Op(("ZREM", keys.waits, *(2 * HEAD + one.encode() for one in ids)))
+
+
+def early_records(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[tuple[str, int]]]]:
+    """Find records with early signals: the ids, each with the ms at which it is forgotten; answers as `scan_parked`."""
+
+    def read(reply: Any) -> tuple[int, list[tuple[str, int]]]:
+        pairs = zip(reply[1][::2], reply[1][1::2], strict=True)
+        early = [(one[1:].decode(), int(float(at))) for one, at in pairs if one.count(HEAD) == 1]
+        return int(reply[0]), early
+
+    return Op(("ZSCAN", keys.waits, cursor, "MATCH", HEAD + b"*", "COUNT", step), read)
 
 
 def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Parting, counter: str) -> Op[str]:
@@ -117,6 +143,24 @@ def signal(keys: QueueKeys, identity: str, name: str, stored: bytes, early: floa
         early="" if early is None else milliseconds(early),
     )  # fmt: skip
     return scripted(call, as_text, repeatable=False)
+
+
+def is_known(keys: QueueKeys, identity: str) -> list[Op[bool]]:
+    """Read whether a queue has something of a message: it is parked; it has a record, or had signals and has ended."""
+    return [
+        Op(("HEXISTS", keys.parked, identity), bool),
+        Op(("HEXISTS", keys.followed, HEAD + identity.encode()), bool),
+    ]
+
+
+def signals_of(keys: QueueKeys, identity: str) -> Op[dict[str, bytes]]:
+    """Read the signals of a record, as they are stored."""
+
+    def read(reply: list[bytes]) -> dict[str, bytes]:
+        names = reply[0].decode().split("\n")[1:] if reply else []
+        return dict(zip(names, reply[len(reply) - len(names) :], strict=True))
+
+    return scripted(signatures.recorded(followed=keys.followed, id=identity), read)
 
 
 def unpark_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:

@@ -1,25 +1,25 @@
-"""Signals, and the messages that are parked until theirs comes."""
+"""The steps that give signals.
+
+Which partition of a queue has a message is not known. A signal is given to each, so that one of them has it when the
+message comes, or is brought by a monitor; those that a message does not come to forget it after a day.
+"""
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
 
 from reliq import ops
 from reliq.contract.values import check_id
 from reliq.errors import SignalRefused
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import REFUSED, check_step_name, link_name, stored_signal
-from reliq.features.steps.ops import Parked
-from reliq.model.found import Place
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, logical_name
 from reliq.model.result import read_result
 from reliq.model.token import read_token
 from reliq.ops import Steps
-from reliq.ops.schema import Counter
-from reliq.protocol.hidden import Hidden
 from reliq.protocol.homes import QueueHomes
 
 EARLY = 86_400.0  #: seconds for which a signal is kept for a message of which nothing is known
-_PAGE = 500  #: parked messages that one call reads or removes
+_PAGE = 500  #: queues that one call asks
 
 
 class SignalSteps:
@@ -29,19 +29,33 @@ class SignalSteps:
         self._homes = homes
 
     def give(self, identity: str, name: str, value: object, early: float | None = EARLY) -> Steps[bool]:
-        """Give a signal; return False if the message has had it. Raises SignalRefused, InvalidMessage, InvalidName."""
+        """Give a signal; return False if the message has had it. Raises SignalRefused, InvalidMessage, InvalidName.
+
+        `early`: seconds for which it is kept for a message of which nothing is known; None: it is refused.
+        """
         check_id(identity)
         check_step_name(name, "signal")
-        stored, every = stored_signal(value), (yield from self._homes.every())
-        answers: list[str] = []
-        if len(every) > 1:  # which one has the message is known if one of them knows anything of it
-            answers = yield [own.signal(one.keys, identity, name, stored, None) for one in every]
-            if early is None or not set(answers) <= _ONLY_EARLY:
-                return _taken(self._homes.queue, identity, name, answers)
-            every = [one for one, said in zip(every, answers, strict=True) if said == "unknown"]
-        if every:  # those that an earlier call has not reached get it too
-            answers += yield [own.signal(one.keys, identity, name, stored, early) for one in every]
-        return _taken(self._homes.queue, identity, name, answers)
+        stored, every = stored_signal(value), [one.keys for one in (yield from self._homes.every())]
+        answers: dict[str, str] = {}
+
+        def ask(homes: list[QueueKeys], kept: float | None) -> Steps[None]:
+            said = yield [own.signal(one, identity, name, stored, kept) for one in homes]
+            answers.update(zip((one.queue for one in homes), said, strict=True))
+
+        if len(every) > 1 or early is None:  # which one has the message is known if one of them knows anything of it
+            yield from ask(every, None)
+            if len(every) > 1 and _nobody_knows(answers.values()):  # it was on its way from one to another
+                yield from ask(every, None)
+        while _may_come(answers.values(), early):
+            missing = [one for one in every if answers.get(one.queue, "unknown") == "unknown"]
+            if missing:  # those that an earlier call has not reached get it too
+                yield from ask(missing, early or EARLY)
+            known = {one.queue for one in every}
+            # A partition that was added meanwhile has got the early signals that the first one had before.
+            every = [one.keys for one in (yield from self._homes.every(fresh=0.0))]
+            if {one.queue for one in every} <= known:
+                break
+        return _taken(self._homes.queue, identity, name, answers.values())
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
         """Give the signal of a link; raises SignalRefused."""
@@ -63,50 +77,31 @@ _KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "
 _ONLY_EARLY = {"early before", "early", "unknown"}
 
 
-def _taken(queue: str, identity: str, name: str, answers: Sequence[str]) -> bool:
+def _nobody_knows(answers: Collection[str]) -> bool:
+    return set(answers) == {"unknown"}
+
+
+def _may_come(answers: Collection[str], early: float | None) -> bool:
+    """Whether the message may come to any home: it is on its way, or not known at all."""
+    return set(answers) <= _ONLY_EARLY and not (early is None and _nobody_knows(answers))
+
+
+def _taken(queue: str, identity: str, name: str, answers: Collection[str]) -> bool:
     said = min(answers, key=_KNOWN.index)
     if said in REFUSED:
         raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
     return said not in ("before", "early before")
 
 
-def give_anywhere(identity: str, name: str, value: object) -> Steps[bool]:
+def give_anywhere(homes_of: Callable[[str], QueueHomes], identity: str, name: str, value: object) -> Steps[bool]:
     """Give a signal to a message of any queue; raises as `SignalSteps.give`."""
     check_id(identity)
     check_step_name(name, "signal")
-    stored, names = stored_signal(value), sorted((yield ops.queue_names()))
+    names = sorted((yield ops.queue_names()))
     for start in range(0, len(names), _PAGE):
         some = names[start : start + _PAGE]
-        answers = yield [own.signal(QueueKeys(one), identity, name, stored, None) for one in some]
-        for queue, said in zip(some, answers, strict=True):
-            if said != "unknown":
-                return _taken(QueueKeys(queue).logical, identity, name, [said])
+        known = yield [op for one in some for op in own.is_known(QueueKeys(one), identity)]
+        for queue, parked, recorded in zip(some, known[::2], known[1::2], strict=True):
+            if parked or recorded:
+                return (yield from SignalSteps(homes_of(logical_name(queue))).give(identity, name, value, None))
     raise SignalRefused(f"signal {name!r} for message {identity}: {REFUSED['unknown']}", "unknown")
-
-
-def parked_in(homes: QueueHomes, limit: int) -> Steps[list[Parked]]:
-    """Return parked messages, those that wait longest first among up to `limit` that were found."""
-    found: list[Parked] = []
-    for home in (yield from homes.every()):
-        cursor, more = 0, True
-        while more and len(found) < limit:
-            cursor, some = yield own.scan_parked(home.keys, cursor, _PAGE)
-            found += some
-            more = cursor > 0
-    return sorted(found, key=lambda one: one.since)[:limit]
-
-
-def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
-    return bool((yield own.remove_parked(keys, Counter.CANCELLED, [identity])))
-
-
-def _purge(keys: QueueKeys) -> Steps[int]:
-    removed = 0
-    while True:
-        _, some = yield own.scan_parked(keys, 0, _PAGE)
-        if not some:
-            return removed
-        removed += yield own.remove_parked(keys, Counter.PURGED, [one.id for one in some])
-
-
-WAITING = Hidden(Place.PARKED, own.parked_element, _withdraw, _purge)

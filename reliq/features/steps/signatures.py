@@ -5,6 +5,10 @@ from collections.abc import Iterable, Sequence
 from reliq.ops.request import Argument, Call
 
 
+def leave_record(*, followed: str, waits: str, id: Argument, kept: float) -> Call:
+    return "steps/leave_record", (followed, waits), (id, kept)
+
+
 def park(
     *,
     places: Sequence[str],
@@ -30,8 +34,18 @@ def park(
     )
 
 
-def put_record(*, followed: str, config: str, fields: Iterable[Argument]) -> Call:
-    return "steps/put_record", (followed, config), (*fields,)
+def put_record(
+    *,
+    followed: str,
+    config: str,
+    waits: str,
+    brought: str,
+    id: Argument,
+    head: Argument,
+    kept: float,
+    fields: Iterable[Argument],
+) -> Call:
+    return "steps/put_record", (followed, config, waits, brought), (id, head, kept, *fields)
 
 
 def record(

@@ -7,7 +7,7 @@ the same generators: see `_begin`.
 import functools
 import inspect
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, get_type_hints
 from urllib.parse import quote
 
@@ -34,7 +34,6 @@ from reliq.features.steps.ops import Parting, recorded_tag
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
-from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.policy import Policy, RunOver
 from reliq.model.result import answer, read_result
@@ -48,10 +47,9 @@ from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment
 
-__all__ = ["DURABLE", "check_said", "recorded_tag", "resting", "take_along"]
+__all__ = ["DURABLE", "check_said", "recorded_tag", "resting"]
 
 LONGEST_ERROR = 1000  #: characters of the error of a failed step
-_FIELDS = 1000  #: of a record, and their values, that one call stores
 
 
 class Hand:
@@ -269,11 +267,3 @@ def _read(read: Reader | None, entry: Entry) -> Any:
         raise StepsChanged(
             f"the recorded result of step {entry.name!r} does not fit its type any more: {error}"
         ) from None
-
-
-def take_along(keys: QueueKeys, home: QueueKeys, ids: Sequence[str]) -> Steps[None]:
-    """Copy the records of messages that are taken to another home."""
-    for identity in ids:
-        fields = yield own.record_fields(keys, identity)
-        for start in range(0, len(fields), _FIELDS):
-            yield own.put_record(home, fields[start : start + _FIELDS])

@@ -3,6 +3,7 @@
 from reliq.features.output import ops as own
 from reliq.model.message import Message
 from reliq.ops.held import Hold
+from reliq.ops.partitions import Coming
 from tests.support.state import KEYS, World, keyed
 
 HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))
@@ -12,7 +13,7 @@ BROUGHT = own.Emitted(
 CALLS = {
     "emit": lambda: own.emit(HELD, "token", b"j1"),
     "emitted": lambda: own.emitted(KEYS, "y", "", 10),
-    "put_output": lambda: own.put_output(KEYS, "y", BROUGHT),
+    "put_output": lambda: own.put_output(KEYS, Coming("z", KEYS.dedup("brought")), "9000000000000-0", BROUGHT),
     "gone_outputs": lambda: own.gone_outputs(KEYS, 10),
     "drop_outputs": lambda: own.drop_outputs(KEYS, 1, ["gone"]),
 }

@@ -5,13 +5,15 @@ from reliq.features.steps.model import Entry
 from reliq.features.steps.ops import Parting
 from reliq.model.message import Message
 from reliq.ops.held import Hold
+from reliq.ops.partitions import Coming
 from tests.support.state import KEYS, World, element, keyed
 
 HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))
 ENTRY = Entry("s", 1, "charge", b"j5").encoded()
 CALLS = {
     "park": lambda: own.park(HELD, "approval", 60.0, Parting(keyed("a2", "k"), frees_key=True)),
-    "put_record": lambda: own.put_record(KEYS, [b"\ny", b"0 0 -"]),
+    "leave_record": lambda: own.leave_record(KEYS, "r"),
+    "put_record": lambda: own.put_record(KEYS, Coming("y", KEYS.dedup("brought")), b"0 0 -", []),
     "record": lambda: own.record(HELD, 1, ENTRY),
     "recorded": lambda: own.recorded(KEYS, "a"),
     "remove_parked": lambda: own.remove_parked(KEYS, "purged", ["p"]),

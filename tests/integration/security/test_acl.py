@@ -26,7 +26,7 @@ SCRIPTS = {
     "record recorded park sleep emit claim_limited lead tally",
     "monitor": "promote due existing reclaim_when_full discard ask advance_within forget stats "
     "announce commit_roll stage_abort stage_clear unstage browse return_due unpark_due "
-    "put_record put_output emitted gone_outputs drop_outputs tally "
+    "leave_record put_record put_notes put_output emitted gone_outputs drop_outputs tally "
     "flow_news flow_told flow_tell flow_bury flow_ended flow_change flow_drop flow_note",
     "operator": "announce bind cancel purge redrive discard stats existing cycle_remove browse find sweep tell decide "
     "upcoming forget_tracked hasten search starts instruct purge_received signal recorded remove_parked emitted "

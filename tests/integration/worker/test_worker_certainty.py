@@ -49,6 +49,17 @@ def test_a_read_back_does_not_adopt_what_is_settled_while_it_is_under_way(store)
     assert rest(store, steps, older) == []
 
 
+def test_what_a_read_back_finds_of_messages_that_are_just_settled_is_not_handed_out(store):
+    """A sleep let the message go, after its time limit had settled it; then Redis lost its latest writes."""
+    store.call(ops.enqueue(KEYS, [NewMessage("x").element(0)]))
+    consumer = ConsumerSteps(KEYS, new_owner(), 30.0)
+    (message,) = store.run(consumer.claim(1))
+    consumer.let_go(message)
+    consumer.connected(named=True)
+    assert store.run(consumer.settle([message.element], (), 1))[1] == []
+    assert store.call(ops.held_count(KEYS, consumer.consumer)) == 0
+
+
 def rest(store, steps, answer):
     """Run steps to their end, of which the first answer is already there; what they return."""
     while True:

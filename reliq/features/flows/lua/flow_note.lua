@@ -1,16 +1,18 @@
 -- flow_note: note members of a flow, and who waits for each of them. Those that wait themselves are enqueued before, the others
 -- afterwards: what is told of a member then is known to be of this flow.
 --
--- KEYS  followed, config, flows
+-- KEYS  followed, config, flows, brought?
+--       brought: exists once a message from another partition has entered: then nothing is stored
 -- ARGV  members... [id, member, waits, behind]
 --       member: its flow and its number; waits: whether it waits itself, 1 or 0
 --       behind: a line for each message that waits for it: its place there, its id, and its home if that is another one
 -- Returns the ids of which another flow has a message; those of this flow that are noted are passed over
 -- uses: now, element, follow
 -- names of the keys and arguments (tools/generate_scripts.py)
-local followed, config, flows = KEYS[1], KEYS[2], KEYS[3]
+local followed, config, flows, brought = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local MEMBERS, MEMBERS_STEP, ID, MEMBER, WAITS, BEHIND = 1, 4, 0, 1, 2, 3
 -- end of the names
+if brought and redis.call('GET', brought) then return {} end
 local q = {followed = followed, config = config}
 redis.call('HLEN', config) -- wrong types are refused here, before the first write
 redis.call('HLEN', followed)

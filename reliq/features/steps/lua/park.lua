@@ -7,7 +7,7 @@
 --       timeout: ms for which it waits at most; '' = for ever
 --       again: the new element
 -- Returns {'ok'}; {'lost'} and {'other'} as record; {'given', value}: the signal is there, and the message stays
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, held, records, parting
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, held, records, arriving, parting
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits, lease, processing = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local id, name, position, sent, signal, timeout, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
@@ -26,13 +26,13 @@ local _, owner = read_head(q.followed, id)
 if there or is_others(owner, sent) then return {'other'} end
 local value = redis.call('HGET', q.followed, signal_field(id, signal))
 if value then
-  redis.call('ZREM', waits, record_of(id)) -- it came early, and goes with its message from now on
+  redis.call('ZREM', waits, record_of(id), arriving(id)) -- it came early, and goes with its message from now on
   return {'given', value}
 end
 part_from(q, slots, processing, element, frees, uncounted)
 local at = timeout ~= '' and string.format('%.0f', now + timeout)
 redis.call('HSET', parked, id, (at or '0') .. ' ' .. string.format('%.0f', now) .. ' ' .. signal .. '\n' .. again)
-redis.call('ZREM', waits, record_of(id))
+redis.call('ZREM', waits, record_of(id), arriving(id))
 if at then redis.call('ZADD', waits, at, id) end
 note(q, 'parked', element, signal)
 redis.call('HINCRBY', q.counters, 'parked', 1)

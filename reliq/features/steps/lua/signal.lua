@@ -5,8 +5,9 @@
 --       early: ms for which a signal is kept for a message of which nothing is known; '' = it is refused
 -- Returns 'given': the message waited for it; 'kept'; 'before': it has had this signal; 'late': the time to wait for it is over;
 --         'ended': the message has left the queue; 'unknown': nothing is known of the message. Where nothing but early signals
---         is known of it, 'early' and 'early before' in place of 'kept' and 'before'
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, unparking
+--         is known of it, or it is on its way to or from another partition, 'early' and 'early before' in place of 'kept' and
+--         'before'
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, arriving, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits = KEYS[14], KEYS[15]
 local id, signal, value, early = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -16,7 +17,7 @@ local q = places(PLACES)
 local now = now_ms()
 redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
 local had = redis.call('HGET', q.followed, signal_field(id, signal))
-local is_early = redis.call('ZSCORE', waits, record_of(id))
+local is_early = is_expected(waits, id)
 if had then return string.sub(had, 1, 1) == 't' and 'late' or is_early and 'early before' or 'before' end
 local waited, element = parked_message(parked, id)
 local _, _, _, _, head = read_head(q.followed, id)

@@ -1,4 +1,5 @@
--- unpark_due: make parked messages ready again whose time to wait is over, and forget early signals that no message came for.
+-- unpark_due: make parked messages ready again whose time to wait is over, and forget early signals, and
+-- records on their way from another partition, that no message came for.
 --
 -- KEYS  places, parked, waits
 -- ARGV  limit
@@ -18,8 +19,10 @@ local ready = 0
 for _, id in ipairs(due) do
   if string.sub(id, 1, 1) == '\n' then
     redis.call('ZREM', waits, id)
-    local count, sent, _, _, head = read_head(q.followed, string.sub(id, 2))
-    if head and count == 0 and sent == '0' then forget_record(q, id, head) end
+    local lines, message = string.match(id, '^(\n+)(.*)$')
+    local count, sent, _, _, head = read_head(q.followed, message)
+    local only_early = #lines == 1 and count == 0 and sent == '0'
+    if head and head ~= ENDED and (only_early or #lines == 2) then forget_record(q, record_of(message), head) end
   else
     local signal, element = parked_message(parked, id)
     unpark(parked, waits, id)

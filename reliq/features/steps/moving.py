@@ -1,0 +1,50 @@
+"""The steps that take the records of messages to another partition, and early signals to a new one.
+
+What a message's handler has recorded does not change while a monitor brings the message to its new home: nobody holds
+it. A signal may come at any time. So the record is marked first where it is: from then on a signal is given to the new
+home, too, and the later value there counts only if the record that was read has none. When the message has entered,
+nothing more is stored: its new home may have more by then.
+"""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.features.steps import ops as own
+from reliq.model.keys import QueueKeys
+from reliq.ops import Op, Steps
+from reliq.ops.partitions import Coming
+from reliq.protocol.along import Along
+
+_FIELDS = 1000  #: of a record, and their values, that one call stores
+_PAGE = 500  #: records with early signals that one call finds
+
+
+def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
+    """Copy the records of messages that are taken to another home."""
+    records = yield [own.leave_record(keys, one.id) for one in coming]
+    for one, record in zip(coming, records, strict=True):
+        if record:
+            head, *fields = record
+            for start in range(0, max(1, len(fields)), _FIELDS):
+                yield own.put_record(home, one, head, fields[start : start + _FIELDS])
+
+
+def _have_come(home: QueueKeys, coming: Sequence[Coming]) -> list[Op[int]]:
+    return [own.has_come(home, [one.id for one in coming])]
+
+
+ALONG = Along(_take_along, _have_come)
+
+
+def copy_early(first: QueueKeys, new: QueueKeys) -> Steps[None]:
+    """Give a new partition the early signals that the first one has, before it takes messages."""
+    now = yield ops.server_time()
+    cursor, more = 0, True
+    while more:
+        cursor, early = yield own.early_records(first, cursor, _PAGE)
+        for identity, until in early:
+            names = yield own.signals_of(first, identity)
+            left = max(1.0, (until - now) / 1000)
+            if names:
+                yield [own.signal(new, identity, name, stored, left) for name, stored in names.items()]
+        more = cursor > 0

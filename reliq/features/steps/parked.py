@@ -1,0 +1,40 @@
+"""The steps of parked messages: who waits, and how an operator takes them out of their place."""
+
+from reliq.features.steps import ops as own
+from reliq.features.steps.ops import Parked
+from reliq.model.found import Place
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+from reliq.ops.schema import Counter
+from reliq.protocol.hidden import Hidden
+from reliq.protocol.homes import QueueHomes
+
+_PAGE = 500  #: parked messages that one call reads or removes
+
+
+def parked_in(homes: QueueHomes, limit: int) -> Steps[list[Parked]]:
+    """Return parked messages, those that wait longest first among up to `limit` that were found."""
+    found: list[Parked] = []
+    for home in (yield from homes.every()):
+        cursor, more = 0, True
+        while more and len(found) < limit:
+            cursor, some = yield own.scan_parked(home.keys, cursor, _PAGE)
+            found += some
+            more = cursor > 0
+    return sorted(found, key=lambda one: one.since)[:limit]
+
+
+def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
+    return bool((yield own.remove_parked(keys, Counter.CANCELLED, [identity])))
+
+
+def _purge(keys: QueueKeys) -> Steps[int]:
+    removed = 0
+    while True:
+        _, some = yield own.scan_parked(keys, 0, _PAGE)
+        if not some:
+            return removed
+        removed += yield own.remove_parked(keys, Counter.PURGED, [one.id for one in some])
+
+
+WAITING = Hidden(Place.PARKED, own.parked_element, _withdraw, _purge)

@@ -1,0 +1,112 @@
+"""Bringing messages home: those that wait in a partition for no other message of it.
+
+A monitor enqueues such a message in the home of its key, and then removes it where it waited. What belongs to the
+message is copied before (`Along`). Each step may be repeated, by any monitor, and a slow one may be late with each: the
+home remembers what has entered.
+"""
+
+from collections.abc import Sequence
+
+from reliq import ops
+from reliq.model.element import name_of, new_reference, with_reference
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.model.partitions import Layout, homes_of
+from reliq.ops import Steps, Stray
+from reliq.ops.partitions import REMEMBERED, Coming
+from reliq.protocol.along import Along
+from reliq.protocol.features import ALONG
+from reliq.protocol.homes import room
+from reliq.protocol.producer import ProducerPool, stored
+
+_STRAYS = 100  #: messages that a monitor takes home in one call
+
+
+def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
+    """Bring on messages that wait in a partition for no other message of it; return how many there were.
+
+    Those with their home elsewhere are taken there. Those that wait until the former home of their key has no message
+    of it become ready.
+    """
+    after, done = b"", 0
+    while True:
+        after, found = yield ops.strays(keys, after, _STRAYS)
+        for home, some in _by_home(queue, layout, found).items():
+            away = [one for one in some if one.is_away and home != keys.queue]
+            if away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
+                done += yield ops.send_home(keys, brought)
+            done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
+        if not after:
+            return done
+
+
+def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> Steps[int]:
+    """Let lines begin whose keys have no message in their former home any more."""
+    free = []
+    for group in dict.fromkeys(groups):
+        *former, home = layout.homes(queue, int(group[:3], 16))
+        # The line of a former home has waited for the home before that, which the end of that change found empty.
+        if not former or home != keys.queue or not any((yield ops.has_key(QueueKeys(former[0]), group))):
+            free.append(group)
+    return (yield ops.release_lines(keys, free, layout.version)) if free else 0
+
+
+def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
+    names, homes = layout.names(queue), homes_of(layout.count)
+    found: dict[str, list[Stray]] = {}
+    for one in strays:
+        found.setdefault(names[homes[int(one.group[:3], 16)]], []).append(one)
+    return found
+
+
+def _bring(
+    keys: QueueKeys, home: QueueKeys, strays: Sequence[Stray], pool: ProducerPool, layout: Layout
+) -> Steps[list[Stray]]:
+    """Enqueue messages in their home; those that are there since an earlier try do not enter again.
+
+    During a change they wait there in line: the former home may have others of the key. Return those that are there:
+    the home may be full, or have room for the first ones only.
+    """
+    entries, bodies, brought, coming = [], [], [], []
+    for one in strays[: (yield from room(home))]:
+        message, element = Message.decode(keys.queue, one.element), one.element
+        if message.reference:
+            (body,) = yield ops.stored_bodies(keys, [message.reference])
+            if body is None and (yield ops.in_line(keys, one.line)) is None:
+                continue  # it was taken away meanwhile
+            if body is not None:  # with a reference of its own: a repeated call deletes the body that it has stored
+                reference = new_reference(len(body))
+                element = with_reference(element, reference)
+                bodies.append(ops.StoredBody(reference, body))
+        dedup_key = f"@stray {name_of(one.element).hex()}"
+        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, REMEMBERED, held=layout.moving))
+        coming.append(Coming(message.id, home.dedup(dedup_key)))
+        brought.append(one)
+    if not brought:
+        return []
+    for along in (NOTES, *ALONG):
+        yield from along.take(keys, home, coming)
+    with pool.session() as session:
+        enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
+        _, answer = yield from stored([home], bodies, session, enqueue)
+    if answer.status in ("ok", "repeated"):
+        if told := [op for along in ALONG for op in along.have_come(home, coming)]:
+            yield told
+        return brought
+    fewer = brought[: len(brought) // 2] if answer.status == "full" else []
+    return (yield from _bring(keys, home, fewer, pool, layout)) if fewer else []
+
+
+def _take_notes(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
+    """Copy what handlers have reported about messages, and that they were cancelled."""
+    notes = yield [op for one in coming for op in ops.notes_of(keys, one.id)]
+    puts = [
+        ops.put_notes(home, one, reported, cancelled)
+        for one, reported, cancelled in zip(coming, notes[::2], notes[1::2], strict=True)
+        if reported or cancelled
+    ]
+    if puts:
+        yield puts
+
+
+NOTES = Along(_take_notes)

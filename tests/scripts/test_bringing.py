@@ -1,0 +1,223 @@
+"""Messages that a monitor takes to another partition: what belongs to them comes along, whatever happens meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reliq import ops
+from reliq.features.output import ops as output
+from reliq.features.steps import ops as steps
+from reliq.features.steps.model import Entry
+from reliq.features.steps.ops import Parting
+from reliq.features.steps.signals import SignalSteps
+from reliq.model.element import group_of
+from reliq.model.keys import QueueKeys
+from reliq.model.life import Report
+from reliq.model.message import Message
+from reliq.model.partitions import Layout, bucket_of_key, homes_of, layout_text
+from reliq.ops import Steps
+from reliq.ops.held import Hold
+from reliq.protocol.bringing import send_strays
+from reliq.protocol.homes import QueueHomes
+from reliq.protocol.producer import ProducerPool
+from reliq.protocol.sharing import share_again
+from tests.support.state import HOUR, KEYS, World, element, keyed
+
+NEW = QueueKeys("q@partition.1")
+KEY = next(key for key in "abcdefgh" if homes_of(2)[bucket_of_key(key)] == 1)
+MESSAGE = keyed("m", KEY)
+CHARGED = Entry("s", 1, "charge", b"j5").encoded()
+REQUESTS = range(14)  #: of a move: before each of them something else happens
+
+
+@pytest.fixture
+def growing(world: World) -> World:
+    """A message whose handler has recorded, reported and emitted something is due; its key has a new home since."""
+    world.given(leases={"w": HOUR})
+    world.redis.rpush(KEYS.processing("w"), MESSAGE)
+    hold = Hold(KEYS, "w", Message.decode("q", MESSAGE))
+    for op in (
+        steps.record(hold, 1, CHARGED),
+        output.emit(hold, "t1", b"j1"),
+        ops.report(KEYS, "w", "m", hold.message.tag, MESSAGE, Report(state=b"half")),
+    ):
+        assert world.run(op) in ("ok", True)
+    world.redis.hset(KEYS.told, "m", world.now)
+    world.redis.lpop(KEYS.processing("w"))
+    world.redis.zadd(KEYS.delayed, {MESSAGE: 1})
+    grow(world)
+    world.run(ops.promote(KEYS, 10))
+    return world
+
+
+def grow(world: World) -> None:
+    world.run(ops.store_layout(KEYS, layout_text(layout())))
+    world.store.run(share_again("q", layout()))
+
+
+def layout() -> Layout:
+    return Layout(("1",), before=1, moving=True, version=1)
+
+
+def move() -> Steps[int]:
+    return send_strays("q", layout(), KEYS, ProducerPool())
+
+
+def run(world: World, steps: Steps[Any], before: int = -1, act: Callable[[], object] = lambda: None) -> int:
+    """Run steps; before that request, something else happens. Return how many requests there were."""
+    request, count = next(steps), 0
+    while True:
+        if count == before:
+            act()
+        try:
+            request = steps.send(world.store.call(request))
+        except StopIteration:
+            return count
+        count += 1
+
+
+def give(world: World, name: str, value: str = "yes") -> bool:
+    taken: bool = world.store.run(SignalSteps(QueueHomes("q", ProducerPool())).give("m", name, value))
+    return taken
+
+
+def claim(world: World) -> Hold:
+    """Let the message begin in its new home."""
+    world.run(ops.release_lines(NEW, [group_of(KEY)], 1))
+    world.redis.set(NEW.lease("w"), world.now + HOUR)
+    (claimed,) = world.run(ops.claim(NEW, "w", 15.0, 1)).elements
+    return Hold(NEW, "w", Message.decode("q", claimed))
+
+
+def signal_at_home(world: World, name: str) -> object:
+    return world.run(steps.signals_of(NEW, "m")).get(name)
+
+
+def test_everything_goes_along(growing: World):
+    assert run(growing, move()) < len(REQUESTS), "each place of a move is tried"
+    assert growing.redis.exists(KEYS.waiting) == 0
+    hold = claim(growing)
+    assert [one.name for one in growing.run(steps.recorded(NEW, "m")).entries] == ["charge"]
+    assert [one.value for one in growing.run(output.emitted(NEW, "m", "", 10)).chunks] == [1]
+    assert growing.run(ops.reported(NEW, "m")).state == b"half"
+    assert growing.run(ops.told(NEW)) == (("m", growing.now),)
+    assert growing.run(steps.recorded(KEYS, "m")).entries == ()
+    assert hold.message.id == "m"
+
+
+@pytest.mark.parametrize("before", REQUESTS)
+def test_a_signal_at_any_time_of_a_move_is_given_to_the_message(growing: World, before: int):
+    given = []
+    run(growing, move(), before, lambda: given.append(give(growing, "go")))
+    given = given or [give(growing, "go")]
+    assert given == [True]
+    assert signal_at_home(growing, "go") == b'j"yes"'
+    assert give(growing, "go", "no") is False
+    assert signal_at_home(growing, "go") == b'j"yes"'
+
+
+@pytest.mark.parametrize("before", REQUESTS)
+def test_a_second_signal_during_a_move_is_the_second_one(growing: World, before: int):
+    assert give(growing, "go")
+    given = []
+    run(growing, move(), before, lambda: given.append(give(growing, "go", "no")))
+    assert given in ([False], [])
+    assert signal_at_home(growing, "go") == b'j"yes"'
+
+
+@pytest.mark.parametrize("before", REQUESTS)
+def test_a_slow_monitor_does_not_undo_what_the_handler_has_done_since(growing: World, before: int):
+    """Another monitor has brought the message meanwhile; its handler is further, or has even ended."""
+    begun = []
+
+    def goes_on() -> None:
+        run(growing, move())
+        hold = claim(growing)
+        begun.append(hold)
+        assert growing.run(steps.record(hold, 2, Entry("s", 2, "pack", b"j6").encoded())) == "ok"
+        assert growing.run(output.emit(hold, "t2", b"j2")) == "ok"
+        assert growing.run(ops.report(NEW, "w", "m", hold.message.tag, hold.message.element, Report(state=b"whole")))
+
+    run(growing, move(), before, goes_on)
+    if not begun:
+        goes_on()
+    assert [one.name for one in growing.run(steps.recorded(NEW, "m")).entries] == ["charge", "pack"]
+    emitted = growing.run(output.emitted(NEW, "m", "", 10))
+    assert [one.value for one in emitted.chunks] == [1, 2]
+    assert emitted.head.startswith("2 4 ")
+    assert growing.run(ops.reported(NEW, "m")).state == b"whole"
+
+
+@pytest.mark.parametrize("before", REQUESTS)
+def test_a_slow_monitor_brings_nothing_of_a_message_that_was_handled_since(growing: World, before: int):
+    def ends() -> None:
+        run(growing, move())
+        hold = claim(growing)
+        growing.run(ops.forget_told(NEW, ["m"]))
+        growing.run(ops.forget_reports(NEW, ["m"]))
+        growing.run(ops.settle(NEW, "w", 15.0, [hold.message.element]))
+
+    if run(growing, move(), before, ends) < before:
+        ends()
+    assert growing.redis.exists(NEW.followed, NEW.report("m"), NEW.told) == 0
+    assert growing.redis.hmget(NEW.config, "recorded", "emitted") == [None, None]
+
+
+def test_what_was_brought_for_a_message_that_did_not_come_is_forgotten(growing: World):
+    moving = move()
+    request: Any = next(moving)
+    while getattr(getattr(request, "script", None), "name", None) != "enqueue":
+        request = moving.send(growing.store.call(request))
+    assert growing.run(steps.recorded(NEW, "m")).entries
+    for one in growing.redis.zrange(NEW.waits, 0, -1):
+        growing.redis.zadd(NEW.waits, {one: 1})
+    growing.run(steps.unpark_due(NEW, 10))
+    assert growing.run(steps.recorded(NEW, "m")).entries == ()
+    assert growing.redis.hget(NEW.config, "recorded") is None
+
+
+def test_a_long_record_comes_along_in_parts_with_the_early_signals_that_its_new_home_has(growing: World):
+    for number in range(2, 1200):
+        growing.redis.hset(KEYS.followed, f"\nm\n{number}", b"s1 step-%d\nj1" % number)
+    head = growing.redis.hget(KEYS.followed, "\nm").replace(b"1 ", b"1199 ", 1)
+    growing.redis.hset(KEYS.followed, "\nm", head)
+    assert growing.run(steps.signal(NEW, "m", "early", b"j1", 60.0)) == "early"
+    run(growing, move())
+    recorded = growing.redis.hgetall(NEW.followed)
+    assert recorded[b"\nm"] == head + b"\nearly"
+    assert len(growing.run(steps.recorded(NEW, "m")).entries) == 1199
+    assert growing.run(steps.signal(NEW, "m", "early", b"j2", None)) == "before"
+    assert growing.redis.hget(NEW.config, "recorded") == b"1"
+
+
+def test_the_record_of_another_message_with_the_same_id_is_not_replaced(growing: World):
+    growing.redis.hset(NEW.followed, mapping={"\nm": "1 7 1", "\nm\n1": "s1 other\nj1"})
+    run(growing, move())
+    assert [one.name for one in growing.run(steps.recorded(NEW, "m")).entries] == ["other"]
+
+
+def test_the_output_of_an_earlier_message_with_the_same_id_is_not_mixed_with_it(growing: World):
+    growing.redis.xadd(NEW.output("m"), {"run": 1, "chunk": "j9"}, id="1-1")
+    run(growing, move())
+    assert [one.value for one in growing.run(output.emitted(NEW, "m", "", 10)).chunks] == [1]
+
+
+@pytest.mark.parametrize("before", range(-1, 8))
+def test_an_early_signal_reaches_a_partition_that_is_added_then(world: World, before: int):
+    """Wherever the signal and the change of the number meet: the message comes to the new partition."""
+    given = [give(world, "go")] if before < 0 else []
+    world.run(ops.store_layout(KEYS, layout_text(layout())))
+    run(world, share_again("q", layout()), before, lambda: given.append(give(world, "go")))
+    given = given or [give(world, "go")]
+    assert given == [True]
+    assert world.run(ops.enqueue(NEW, (), [ops.Entry("m", MESSAGE, 0.0, None, 0.0)], version=1)).status == "ok"
+    assert world.run(steps.park(claim(world), "go", None, Parting(element("m2")))) == ("given", b'j"yes"')
+
+
+def test_an_early_signal_whose_giver_knows_an_older_layout_reaches_a_new_partition(world: World):
+    homes = QueueHomes("q", ProducerPool())
+    world.store.run(homes.read())
+    grow(world)
+    assert world.store.run(SignalSteps(homes).give("m", "go", "yes"))
+    assert world.run(steps.signals_of(NEW, "m")) == {"go": b'j"yes"'}
