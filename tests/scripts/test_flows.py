@@ -282,15 +282,14 @@ def test_a_repeated_call_changes_nothing_and_an_id_of_another_flow_is_refused(wo
     assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", waits=False, behind=())])) == ["a"]
 
 
-def test_a_slow_monitor_notes_nothing_of_a_member_that_has_come_home(world: World):
-    member, mark = Noted("a", "flow 1", waits=False, behind=()), KEYS.dedup("@stray a")
-    assert world.run(own.flow_note(KEYS, [member], mark)) == []
-    assert [one.id for one in world.run(own.flow_noted(KEYS, ["a"]))] == ["a"]
-    world.redis.delete(KEYS.followed, KEYS.config)  # it was handled
-    world.redis.set(mark, "a")
-    before = world.state()
-    assert world.run(own.flow_note(KEYS, [member], mark)) == []
-    assert world.state() == before
+def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world: World):
+    member = Noted("a", "flow 1", waits=False, behind=())
+    assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []
+    assert world.redis.hget(KEYS.config, "flowing") == b"1"
+    world.redis.delete(KEYS.followed, KEYS.config, KEYS.flows)
+    world.redis.set(KEYS.dedup("x"), "a")
+    assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []
+    assert not world.redis.exists(KEYS.followed, KEYS.config, KEYS.flows)
 
 
 def test_a_member_that_was_cancelled_before_it_was_noted_is_told(world: World, flow: Flow):

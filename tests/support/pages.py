@@ -157,7 +157,7 @@ class Reader:
                 path, body = (text.replace(name, self._names.get(name, name)) for text in (path, body))
             answer = self._service.request(method, path, headers=headers, content=body)
             assert answer.is_success, f"{method} {path} was answered {answer.status_code} {answer.text}"
-            if leased := answer.json().get("messages"):
+            if "lease" in answer.json() and (leased := answer.json()["messages"]):
                 self._names |= {"LEASE": answer.json()["lease"], "ID": leased[0]["id"]}
 
     def _console(self, code: str) -> None:

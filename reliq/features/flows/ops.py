@@ -129,7 +129,7 @@ def flow_wait(keys: QueueKeys, flow: str, waiting: Iterable[tuple[str, int, OnFa
 def flow_note(keys: QueueKeys, members: Iterable[Noted], brought: str | None = None) -> Op[list[str]]:
     """Note members, and who waits for them; answers ids that another flow has.
 
-    `brought`: the mark of the only member, where a monitor brings it from another partition.
+    `brought`: a key that exists once the message has entered, for one that comes from another partition.
     """
     some: list[Argument] = []
     for one in members:

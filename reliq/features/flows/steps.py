@@ -126,8 +126,7 @@ RESULTS = Act((Asked,), _ask)
 def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy what is known of members that are taken to another home."""
     marks = {one.id: one.mark for one in coming}
-    noted = yield own.flow_noted(keys, [*marks])
-    for one in noted:
+    for one in (yield own.flow_noted(keys, [*marks])):
         behind = [
             other._replace(home="" if (other.home or keys.queue) == home.queue else other.home or keys.queue)
             for other in one.behind

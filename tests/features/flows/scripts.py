@@ -18,7 +18,7 @@ def plan() -> Plan:
 FIRST = own.Noted("first", "flow 0", waits=False, behind=[own.Behind(0, "later", "")])
 CALLS = {
     "flow_wait": lambda: own.flow_wait(KEYS, "flow", [("later", 2, "fail")]),
-    "flow_note": lambda: own.flow_note(KEYS, [FIRST]),
+    "flow_note": lambda: own.flow_note(KEYS, [FIRST], KEYS.dedup("flow")),
     "flow_tell": lambda: own.flow_tell(KEYS, [("flowing", 0, "purged")]),
     "flow_bury": lambda: own.flow_bury(KEYS, "flowing", element("flowing"), element("again"), "dead:predecessor"),
     "flow_news": lambda: own.flow_news(KEYS, 10),

@@ -2,7 +2,7 @@
 -- afterwards: what is told of a member then is known to be of this flow.
 --
 -- KEYS  followed, config, flows, brought?
---       brought: of a member that a monitor takes to another partition: exists once it has entered, and then nothing is noted
+--       brought: exists once a message from another partition has entered: then nothing is stored
 -- ARGV  members... [id, member, waits, behind]
 --       member: its flow and its number; waits: whether it waits itself, 1 or 0
 --       behind: a line for each message that waits for it: its place there, its id, and its home if that is another one
@@ -12,11 +12,11 @@
 local followed, config, flows, brought = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local MEMBERS, MEMBERS_STEP, ID, MEMBER, WAITS, BEHIND = 1, 4, 0, 1, 2, 3
 -- end of the names
+if brought and redis.call('GET', brought) then return {} end
 local q = {followed = followed, config = config}
 redis.call('HLEN', config) -- wrong types are refused here, before the first write
 redis.call('HLEN', followed)
 redis.call('STRLEN', flows)
-if brought and redis.call('GET', brought) then return {} end
 redis.call('SET', flows, '1')
 local others, texts, noted = {}, {}, 0
 for at = MEMBERS, #ARGV, MEMBERS_STEP do
