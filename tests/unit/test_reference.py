@@ -21,7 +21,14 @@ ROOT = Path(__file__).parents[2]
 HTTP = (ROOT / "docs" / "how-to" / "http.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
 #: What the parts of reliq tell each other, and what its trials do: no setting of a user.
-INTERNAL = {"RELIQ_WORKER_CHILD", "RELIQ_DEMO_RESULTS", "RELIQ_BENCH_NOTES", "RELIQ_BENCH_QUEUE"}
+INTERNAL = {
+    "RELIQ_WORKER_CHILD",
+    "RELIQ_DEMO_RESULTS",
+    "RELIQ_BENCH_NOTES",
+    "RELIQ_BENCH_QUEUE",
+    "RELIQ_SIZE_HANDLER",
+    "RELIQ_SIZE_QUEUES",
+}
 INTERNAL |= {"RELIQ_CHAOS_HISTORY", "RELIQ_CHAOS_QUEUE", "RELIQ_CHAOS_WORK"}
 
 
