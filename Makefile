@@ -108,7 +108,7 @@ test-lowest: $(READY) ## Most tests with the lowest version of each dependency (
 test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (10 minutes)
 	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
 
-test-spark-matrix: $(READY) ## Reading, writing and streams with every line of PySpark 4 (15 minutes, 2 GB)
+test-spark-matrix: $(READY) ## Reading, writing and streams with each line of PySpark since 3.5 (20 minutes, 3 GB)
 	$(BIN)/python tools/spark_matrix.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
@@ -117,7 +117,7 @@ test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kill
 
 # Suites of others are copied into the temporary folder; what is missing is left out, and named.
 SUITES ?= ../shared/suites
-test-sqs: $(READY) ## Suites of others, and SDKs of AWS, against `reliq sqs` (5 minutes; SUITES= where they are)
+test-sqs: $(READY) ## Suites of others, SDKs of AWS, its command line, Terraform and Airflow against `reliq sqs` (20 minutes; SUITES= where they are)
 	@PYTHONPATH=.:api:monitor $(BIN)/python tools/test_sqs.py --suites $(SUITES)
 
 # Row by row into docs/operations/reliability.json; interrupted, it goes on where it was. SCALE=0.1: a tenth of the volumes.

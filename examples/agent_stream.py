@@ -1,5 +1,7 @@
 """An agent that streams its answer, word by word, to whoever follows it; its worker is killed half way.
 
+All agents share a budget of tokens: a question takes what it may cost when it starts, and is charged what it did.
+
 The next run does not search again, because that was a step. It answers anew, and a reader sees that by the number of
 the run. What a former run would still write is refused.
 
@@ -30,6 +32,7 @@ def answer(message: reliq.Message) -> None:
     for word in ANSWER:  # as a language model would give them
         time.sleep(0.1)
         message.emit(word + " ")
+    message.charge(100 * len(ANSWER))  # as the model says
     message.emit(f"({', '.join(sources)})\n")
 
 
@@ -40,7 +43,8 @@ def worker(url: str) -> subprocess.Popen[bytes]:
 
 def main(url: str) -> None:
     questions = reliq.Reliq(url).queue("questions")
-    question = questions.send({"question": "Why is the sky blue?"})
+    questions.configure(rate="100000/min", burst=10_000)
+    question = questions.send({"question": "Why is the sky blue?"}, cost=3000)
     process, run = worker(url), 1
     for number, chunk in enumerate(questions.output(question), 1):
         if chunk.run != run:

@@ -51,6 +51,8 @@ from reliq.errors import (
 from reliq.features.batches.client import Batch
 from reliq.features.batches.model import BatchProgress
 from reliq.features.cycle.client import Cycle
+from reliq.features.flows.client import Flow
+from reliq.features.flows.model import FlowMember, FlowMessage, FlowProgress
 from reliq.features.output.model import Chunk
 from reliq.features.prepared.client import Prepared
 from reliq.features.receipts.model import Received
@@ -103,6 +105,10 @@ __all__ = [
     "DurabilityUnavailable",
     "Event",
     "Failure",
+    "Flow",
+    "FlowMember",
+    "FlowMessage",
+    "FlowProgress",
     "Found",
     "HandlerFailed",
     "InvalidBody",
@@ -157,7 +163,7 @@ __all__ = [
 
 #: What `help(reliq)` shows and a prompt completes: errors and records would fill six times as many lines.
 _SHOWN = (
-    "Again", "Batch", "Consumer", "Cycle", "DeadLetters", "Delayed", "Message", "Middleware", "NewMessage",
+    "Again", "Batch", "Consumer", "Cycle", "DeadLetters", "Delayed", "Flow", "Message", "NewMessage",
     "Prepared", "Queue", "Reliq", "Retry", "Schedules", "Topics", "breaker", "exponential", "fixed",
     "rocketmq_levels", "step", "steps",
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""reliq.spark with every line of PySpark 4: `python tools/spark_matrix.py [4.1 ...]` prints a table.
+"""reliq.spark with each line of PySpark since 3.5: `python tools/spark_matrix.py [4.1 ...]` prints a table.
 
-The newest version of each line comes from the package registry, into a virtual environment in .data/spark. 4.0 has to
-be refused in words; in the others the tests of reading, writing and streams run, one JVM at a time.
+The newest version of each line comes from the package registry, into a virtual environment in .data/spark. 3.5 and
+4.0 have to be refused in words; in the others the tests of reading, writing and streams run, one JVM at a time.
 """
 
 import argparse
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 UV = Path(sys.executable).with_name("uv")
 TESTS = Path("tests", "integration", "spark")
 VERSIONS = ("test_versions.py",)
-ALL = (*VERSIONS, "test_batch_writer.py", "test_batch_reader.py", "test_streams.py")
-LINES = {"4.0": VERSIONS, "4.1": ALL, "4.2": ALL, "4.3": ALL}
+ALL = (*VERSIONS, "test_batch_writer.py", "test_batch_reader.py", "test_results.py", "test_streams.py")
+LINES = {"3.5": VERSIONS, "4.0": VERSIONS, "4.1": ALL, "4.2": ALL, "4.3": ALL}
 PACKAGES = ("pytest", "pytest-rerunfailures", "pytest-timeout", "pytest-xdist", "psutil")
 
 
@@ -44,7 +44,7 @@ def environment(line: str) -> Path:
     folder = ROOT / ".data" / "spark" / line
     if not folder.exists():
         output(UV, "venv", "--quiet", "--python", sys.executable, folder)
-    # 4.0 is below the range of the extra `spark`: its other packages, by name.
+    # 3.5 and 4.0 are below the range of the extra `spark`: its other packages, by name.
     install = ["--editable", ".[monitor,testing,embedded]", f"pyspark~={line}.0", "pyarrow>=18", "pandas>=2.2,<3"]
     output(UV, "pip", "install", "--quiet", "--upgrade-package", "pyspark", "--python", folder, *install, *PACKAGES)
     return folder / "bin" / "python"

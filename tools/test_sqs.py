@@ -1,10 +1,10 @@
 """Run test suites of others against `reliq sqs`, each on an endpoint and a Redis of its own; print a table.
 
-    python tools/test_sqs.py --suites ../shared/suites        # moto, ministack, kombu, and the SDK of JavaScript
+    python tools/test_sqs.py --suites ../shared/suites        # moto, ministack, kombu, the SDK of JavaScript, programs
     python tools/test_sqs.py --suites ../shared/suites moto   # one of them
 
-Suites are copied into a temporary folder; kombu's comes from the package registry, the packages of JavaScript from
-npm. What is missing is left out, and so are the tests of LEFT_OUT, each with its reason.
+Suites are copied into a temporary folder; kombu's and the programs of Python come from the package registry, the
+packages of JavaScript from npm. What is missing is left out, and so are the tests of LEFT_OUT, each with its reason.
 """
 
 import argparse
@@ -24,10 +24,12 @@ from pathlib import Path
 
 from reliq.embedded import EmbeddedRedis, free_port
 from tests.integration.celery.suites import KOMBU, Outcome, outcomes_of
+from tests.support import javascript as js
+from tools import sqs_programs
+from tools.sqs_programs import Missing
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS = ROOT / "tools" / "sqs_clients"
-PACKAGES = ROOT / ".data" / "npm"
 _TIMEOUT = 1200
 _MOTOS_ACCOUNT = "123456789012"
 
@@ -71,7 +73,6 @@ LEFT_OUT = {
         r"test_ack_invalid_receipt_with_backoff": _AS_GOAWS,
         r"test_fanout": "needs SNS",
     },
-    "javascript": {},
 }
 
 _STUB_OF_MINISTACK = "def set_request_account_id(_):\n    pass\n\n\ndef set_request_region(_):\n    pass\n"
@@ -105,10 +106,6 @@ ServerModeMockAWS.reset = _delete_all_queues
 def account_id():
     return "123456789012"
 """
-
-
-class Missing(Exception):
-    """A suite cannot run here; the text is the reason."""
 
 
 @contextlib.contextmanager
@@ -200,22 +197,14 @@ def kombu(suites: Path, place: Path) -> list[Outcome]:
 
 def javascript(suites: Path, place: Path) -> list[Outcome]:
     """Run the tests of sqs_clients with the SDK of JavaScript and sqs-consumer, which is a client of it."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        raise Missing("there is no npm")
-    PACKAGES.mkdir(parents=True, exist_ok=True)
-    shutil.copy(CLIENTS / "package.json", PACKAGES)
-    for one in CLIENTS.glob("*.mjs"):
-        shutil.copy(one, PACKAGES)
-    done = subprocess.run(
-        ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"],
-        cwd=PACKAGES, capture_output=True, text=True, timeout=_TIMEOUT, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise Missing(f"npm cannot install the packages: {done.stderr.strip()[-300:]}")
+    try:
+        folder = js.folder(install=True)
+    except LookupError as error:
+        raise Missing(str(error)) from None
     with endpoint() as port:
         done = subprocess.run(
             ["node", "--test", "--test-reporter=junit", "sqs.test.mjs"],
-            cwd=PACKAGES, env={**os.environ, "SQS_ENDPOINT": f"http://127.0.0.1:{port}"}, capture_output=True,
+            cwd=folder, env={**os.environ, "SQS_ENDPOINT": f"http://127.0.0.1:{port}"}, capture_output=True,
             text=True, timeout=_TIMEOUT, check=False,
         )  # fmt: skip
     report = place / "report.xml"
@@ -223,18 +212,30 @@ def javascript(suites: Path, place: Path) -> list[Outcome]:
     return outcomes_of(report)
 
 
+def _program(run: Callable[[int, Path], list[Outcome]]) -> Callable[[Path, Path], list[Outcome]]:
+    def with_endpoint(suites: Path, place: Path) -> list[Outcome]:
+        with endpoint() as port:
+            return run(port, place)
+
+    return with_endpoint
+
+
 SUITES: dict[str, Callable[[Path, Path], list[Outcome]]] = {
     "moto": moto,
     "ministack": ministack,
     "kombu": kombu,
     "javascript": javascript,
+    "awscli": _program(sqs_programs.awscli),
+    "terraform": _program(sqs_programs.terraform),
+    "airflow": _program(sqs_programs.airflow),
+    "campaign": _program(sqs_programs.campaign),
 }
 
 
 def left_out(suite: str, one: Outcome) -> str:
     """Return why a test does not apply; empty for all others."""
     name = one.test.rpartition("::")[2].partition("[")[0]
-    return next((reason for pattern, reason in LEFT_OUT[suite].items() if re.search(pattern, name)), "")
+    return next((reason for pattern, reason in LEFT_OUT.get(suite, {}).items() if re.search(pattern, name)), "")
 
 
 def run(suite: str, suites: Path) -> bool:

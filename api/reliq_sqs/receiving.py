@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 from reliq import TooManyInFlight
-from reliq_sqs import message_attributes, receipts, stored
+from reliq_sqs import message_attributes, receipts, stored, tokens
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value
 from reliq_sqs.ids import sequence_number
@@ -25,6 +25,8 @@ async def receive_message(call: Call) -> Result:
     visibility = _between(given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, _LONGEST_VISIBILITY)
     system = _system_names([*given.get("AttributeNames", ()), *given.get("MessageSystemAttributeNames", ())])
     attempt = given.get("ReceiveRequestAttemptId") if queue.fifo else None
+    if attempt is not None:
+        tokens.check("ReceiveRequestAttemptId", attempt)
     try:
         received = await call.endpoint.waits.receive(
             call.registry.handle(queue),

@@ -1,13 +1,12 @@
 """SendMessage and SendMessageBatch: what a message must be, and how reliq gets it."""
 
 import hashlib
-import re
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from reliq.model.outgoing import NewMessage
-from reliq_sqs import batches, known, message_attributes, stored
+from reliq_sqs import batches, known, message_attributes, stored, tokens
 from reliq_sqs.attributes import MOST_BYTES
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing
@@ -16,7 +15,6 @@ from reliq_sqs.known import Known
 
 WINDOW = 300.0  #: seconds for which FIFO queues know deduplication ids
 _LONGEST_DELAY = 900
-_TOKEN = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
 _TOO_LARGE = "One or more parameters are invalid. Reason: Message must be shorter than {} bytes."
 _ENTRY_TOO_LARGE = _TOO_LARGE.replace("are invalid", "cannot be validated")
@@ -113,7 +111,7 @@ def _options(ids: Ids, queue: Known, given: Parameters, body: bytes) -> dict[str
     elif dedup is not None:
         raise invalid_value(dedup, "MessageDeduplicationId", _NOT_FOR_THIS)
     elif group is not None:
-        _check_token("MessageGroupId", group)
+        tokens.check("MessageGroupId", group)
         options["limit_key"] = group
     if wait := queue.delay if delay is None else delay:
         options["delay"] = float(wait)
@@ -124,21 +122,14 @@ def _check_fifo(queue: Known, given: Parameters) -> None:
     """Raise SqsError unless a message has what one of a FIFO queue needs."""
     if "MessageGroupId" not in given:
         raise missing("MessageGroupId")
-    _check_token("MessageGroupId", given["MessageGroupId"])
+    tokens.check("MessageGroupId", given["MessageGroupId"])
     dedup = given.get("MessageDeduplicationId")
     if dedup is not None:
-        _check_token("MessageDeduplicationId", dedup)
+        tokens.check("MessageDeduplicationId", dedup)
     elif not queue.by_content:
         raise invalid_parameter(
             "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided "
             "explicitly"
-        )
-
-
-def _check_token(name: str, value: str) -> None:
-    if _TOKEN.fullmatch(value) is None:
-        raise invalid_value(
-            value, name, f"{name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
         )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from reliq.features.batches.duty import Batches
+from reliq.features.flows.duty import OpenFlows, Telling
 from reliq.features.output.duty import OutputCleanup
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
@@ -32,6 +33,8 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     Visibility,
     SignalTimeouts,
     OutputCleanup,
+    Telling,
+    OpenFlows,
     Promotion,
 )
 

@@ -7,6 +7,7 @@ from reliq.aio.queue import Queue
 from reliq.contract import values
 from reliq.contract.values import Duration, Size
 from reliq.features.batches.aio import BatchCalls
+from reliq.features.flows.aio import FlowCalls
 from reliq.features.prepared.decorator import Check
 from reliq.features.schedules.aio import ScheduleCalls
 from reliq.features.steps.aio import SignalEvery
@@ -18,7 +19,7 @@ from reliq.protocol.seen import every_queue
 from reliq.transport.aiostore import AioStore
 
 
-class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
+class Reliq(BatchCalls, Check, FindCalls, FlowCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

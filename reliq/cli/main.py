@@ -30,6 +30,7 @@ from reliq.cli.options import BAD_USAGE, command
 from reliq.cli.words import Words, present
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
+from reliq.features.flows import command as flows
 from reliq.features.output import command as output
 from reliq.features.schedules import command as schedules
 from reliq.features.steps import command as durable
@@ -148,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         output,
         durable,
         batches,
+        flows,
         spread,
         queues,
         topics,

@@ -64,7 +64,9 @@ def message_options(parser: argparse.ArgumentParser, call: str) -> None:
                 parser.add_argument(f"--{option.flag}", metavar=metavar, help=_help(option))
 
 
-_METAVARS: dict[type[kinds.Kind], str] = {kinds.Duration: "TIME", kinds.Text: "KEY", kinds.Identity: "ID"}
+_METAVARS: dict[type[kinds.Kind], str] = {
+    kinds.Duration: "TIME", kinds.Text: "KEY", kinds.Identity: "ID", kinds.Tokens: "TOKENS",
+}  # fmt: skip
 
 
 def _help(option: Option) -> str:

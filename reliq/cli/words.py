@@ -14,6 +14,7 @@ NOUNS = {
     "schedule": "messages at the times of cron expressions, or at intervals",
     "topic": "bindings of queues to routing keys",
     "batch": "batches of messages",
+    "flow": "flows of messages that wait for each other",
     "key": "API keys",
 }
 

@@ -8,6 +8,7 @@ from reliq.client.queue import Queue
 from reliq.contract import values
 from reliq.contract.values import Duration, Size
 from reliq.features.batches.client import BatchCalls
+from reliq.features.flows.client import FlowCalls
 from reliq.features.prepared.decorator import Check
 from reliq.features.schedules.client import ScheduleCalls
 from reliq.features.steps.client import SignalEvery
@@ -19,7 +20,7 @@ from reliq.protocol.seen import every_queue
 from reliq.transport.store import Store
 
 
-class Reliq(BatchCalls, Check, FindCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
+class Reliq(BatchCalls, Check, FindCalls, FlowCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

@@ -36,8 +36,8 @@ class NamedKeys(JobKeys):
 
     __slots__ = (
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
-        "delayed", "earlier_results", "early", "flow", "followed", "freed", "high", "history", "holders", "index",
-        "low", "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers",
+        "delayed", "earlier_results", "early", "flow", "flows", "followed", "freed", "high", "history", "holders",
+        "index", "low", "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers",
         "questions", "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers",
         "slots", "sqs", "ticks", "told", "trying", "waiting", "waits", "workers",
     )  # fmt: skip
@@ -68,7 +68,8 @@ class NamedKeys(JobKeys):
         #: hash: reference -> body, of the messages whose element has no body
         self.bodies = prefix + "bodies"
         #: hash: id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records of messages,
-        #: what their steps have returned and the signals they had; behind a tab: the heads of their output
+        #: what their steps have returned and the signals they had; behind a tab: the heads of their output; behind a
+        #: vertical tab: which messages of flows wait for which
         self.followed = prefix + "followed"
         #: stream: the transitions of messages
         self.history = prefix + "history"
@@ -89,6 +90,8 @@ class NamedKeys(JobKeys):
         self.told = prefix + "told"
         #: string: exists while a message may have output
         self.outputs = prefix + "outputs"
+        #: string: exists while a flow has members in the queue, or monitors have to know of their ends
+        self.flows = prefix + "flows"
         #: hash: id -> what the handler has returned
         self.results = prefix + "results"
         #: hash: those of the time before
@@ -180,9 +183,13 @@ class NamedKeys(JobKeys):
         """Return the key `output:<id>`; stream: the chunks that the handler of the message has emitted."""
         return f"{self._prefix}output:{id}"
 
+    def charged(self, run: str) -> str:
+        """Return the key `charged:<run>`; string: what a run of a message was charged."""
+        return f"{self._prefix}charged:{run}"
+
     def attempt_of(self, digest: str) -> str:
-        """Return the key `attempt:<digest>`; list: ids of the messages that a receive with this attempt id has
-        returned.
+        """Return the key `attempt:<digest>`; list: the messages that a receive with this attempt id, or a micro-batch
+        of Spark, has in flight.
         """
         return f"{self._prefix}attempt:{digest}"
 

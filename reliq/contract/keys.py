@@ -69,7 +69,8 @@ QUEUE_KEYS: Final = (
     ),
     Key(
         "followed", "hash", 'id -> where it entered the queue; " batch" -> its counts; behind a line feed: the records '
-        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their output",
+        "of messages, what their steps have returned and the signals they had; behind a tab: the heads of their "
+        "output; behind a vertical tab: which messages of flows wait for which",
         group=PLACES,
     ),
     Key(
@@ -114,6 +115,11 @@ QUEUE_KEYS: Final = (
         "outputs", "string", "exists while a message may have output",
         expires="a day, or `keep_output`, after the latest chunk",
     ),
+    Key("flows", "string", "exists while a flow has members in the queue, or monitors have to know of their ends"),
+    Key(
+        "charged", "string", "what a run of a message was charged", of=("run",),
+        expires="a day after the latest charge", searched=True,
+    ),
     Key(
         "results", "hash", "id -> what the handler has returned", group=OUTCOMES,
         expires="after two times as long as results are kept",
@@ -131,8 +137,8 @@ QUEUE_KEYS: Final = (
     Key("receipts", "hash", "id -> the message in flight, behind its turn in the line of its key"),
     Key("early", "set", "groups in flight with a visible message that comes before those in flight"),
     Key(
-        "attempt", "list", "ids of the messages that a receive with this attempt id has returned", of=_DIGEST,
-        expires="after five minutes", searched=True,
+        "attempt", "list", "the messages that a receive with this attempt id, or a micro-batch of Spark, has in flight",
+        of=_DIGEST, expires="after five minutes; that of a micro-batch with its lease", searched=True,
     ),
     Key("parked", "hash", "id -> the message that waits for a signal, behind until when, since when, and for which"),
     Key(
@@ -226,6 +232,11 @@ SERVER_KEYS: Final = (
     Key(
         "reliq:{@batches}:batch", "hash", "of a batch that has not ended: its queues, and the messages that are sent "
         "at its end", of=("batch",),
+    ),
+    Key("reliq:{@flows}:open", "zset", "ids of flows that have not ended, by the ms at which they were opened"),
+    Key(
+        "reliq:{@flows}:flow", "hash", "of a flow: its state, its members, and what has become of them", of=_ID,
+        expires="an hour after its end",
     ),
     Key(
         "reliq:monitor:clock", "hash",

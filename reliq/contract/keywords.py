@@ -16,6 +16,8 @@ class BatchOptions(TypedDict, total=False):
     - `key`: messages with the same key run one at a time and in order; a delayed one joins when it is due, and a
       failing one delays only its own key, such as 'customer-7'.
     - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key`, such as 'tenant-7'.
+    - `cost`: how much of `rate` and `key_rate` it takes when it starts, such as the tokens of a language model;
+      `message.charge` corrects it, such as '3000'.
     - `priority`: workers claim 16 high, 4 normal and 1 low while all three wait; 'normal' by default.
     """
 
@@ -24,6 +26,7 @@ class BatchOptions(TypedDict, total=False):
     ttl: Duration | None
     key: str | None
     limit_key: str | None
+    cost: int
     priority: str
 
 
@@ -63,6 +66,8 @@ class ScheduledOptions(TypedDict, total=False):
     - `key`: messages with the same key run one at a time and in order; a delayed one joins when it is due, and a
       failing one delays only its own key, such as 'customer-7'.
     - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key`, such as 'tenant-7'.
+    - `cost`: how much of `rate` and `key_rate` it takes when it starts, such as the tokens of a language model;
+      `message.charge` corrects it, such as '3000'.
     - `priority`: workers claim 16 high, 4 normal and 1 low while all three wait; 'normal' by default.
     """
 
@@ -70,6 +75,7 @@ class ScheduledOptions(TypedDict, total=False):
     ttl: Duration | None
     key: str | None
     limit_key: str | None
+    cost: int
     priority: str
 
 

@@ -77,6 +77,17 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens(Whole):
+    """A whole number of tokens of a rate, also as a text."""
+
+    def check(self, value: Any, what: str) -> int:
+        digits = value.strip() if isinstance(value, str) else ""
+        if digits.isascii() and digits.isdigit() and len(digits) < 20:
+            value = int(digits)
+        return values.whole(value, what, self.smallest, self.largest)
+
+
+@dataclass(frozen=True, slots=True)
 class Rate(Kind):
     """A number of messages in a unit of time, such as "100/s"."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from reliq.contract.kinds import Choice, Duration, Flag, Headers, Identity, Kind, Text
-from reliq.contract.values import PRIORITIES
+from reliq.contract.kinds import Choice, Duration, Flag, Headers, Identity, Kind, Text, Tokens
+from reliq.contract.values import MAX_COST, PRIORITIES
 
 #: Calls and surfaces that take options of a message.
 SEND, SEND_MANY, PUBLISH, SCHEDULE = "send", "send_many", "publish", "schedule"
@@ -76,6 +76,11 @@ OPTIONS: Final = (
         "limit_key", Text(), "the tenant, account or host whose limits apply; by default the ordering `key`",
         example="tenant-7", label="Limit key",
         left_out={KOMBU: _NO_AMQP, SPARK: "the encoder of rows has no lane for it yet: `key` has limits too"},
+    ),
+    Option(
+        "cost", Tokens(0, MAX_COST), "how much of `rate` and `key_rate` it takes when it starts, such as the tokens of "
+        "a language model; `message.charge` corrects it", 1, "3000", "Cost", nullable=False,
+        left_out={KOMBU: _NO_AMQP, SPARK: "the encoder of rows has no field for it yet"},
     ),
     Option(
         "priority", Choice(PRIORITIES), "workers claim 16 high, 4 normal and 1 low while all three wait", "normal",

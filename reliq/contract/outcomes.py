@@ -126,6 +126,7 @@ DEATHS: Final = (
     Reason("rejected", "its handler or its consumer rejected it", _CONSUMER, PASSED),
     Reason("decode", "its bytes are not a valid message", f"{_CONSUMER}, or {_MONITOR}"),
     Reason("undecided", "it was prepared, and never committed or rolled back", _MONITOR),
+    Reason("predecessor", "a message that it waited for in its flow is gone, and was not handled", _MONITOR),
     Reason(
         "invalid",
         "its body does not fit its handler, or its row of a Spark job is not valid",

@@ -37,6 +37,7 @@ MAX_COUNT = 1_000_000_000  #: the largest number of deliveries or failures in an
 MAX_TIME_MS = 253_402_300_799_999  #: ms since the epoch: the end of the year 9999
 MAX_HEADERS_BYTES = 16 * 1024  #: bytes, names and values together
 MAX_KEY_BYTES = 512  #: bytes of the key that orders a message
+MAX_COST = 1_000_000_000  #: tokens of a rate that a message takes
 MAX_DELAY_SECONDS = 366 * 86_400.0
 MAX_ERROR_CHARACTERS = 4096  #: bytes kept of the text of one error
 ERRORS_KEPT = 10  #: the first failure and the latest nine
@@ -48,7 +49,7 @@ MAX_DELIVERIES = 5  #: consumers that may die with a message before it becomes a
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 
-_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)", re.ASCII)
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)(?:in)?", re.ASCII)
 
 _SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
@@ -118,7 +119,7 @@ def bytes_text(number: int) -> str:
 
 
 def rate(value: object, what: str) -> str:
-    """Read a rate such as "100/s", "5/m", "0.5/s" or "1000/h"; return it in that form.
+    """Read a rate such as "100/s", "5/m" (or "5/min"), "0.5/s" or "1000/h"; return it in that form.
 
     Raises InvalidSetting naming `what` for anything else, and outside of [one a day, a million a second].
     """

@@ -35,7 +35,8 @@ redis.call('HLEN', index)
 redis.call('ZCARD', buckets)
 
 local policy = redis.call(
-  'HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency')
+  'HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency',
+  'weighted')
 local bucket = bucket_of(policy[4], policy[5])
 local concurrency = tonumber(policy[6])
 local in_use, known, suspect_next = 0, 0, ''
@@ -86,8 +87,15 @@ local function rest(due)
   end
 end
 
+-- Where messages have costs of their own, each is weighed when it is taken: one for which the bucket has too little goes back
+-- to its place, and ends the claim. One that costs more than a full bucket takes a full one, and the next ones wait for the rest.
+local weighted = policy[10]
+local function price_of(element)
+  return weighted and cost_of(element) or 1
+end
+
 -- Nil for a message that its key lets through; else the function that puts it elsewhere.
-local function refusal_of(element)
+local function refusal_by_key(element)
   local group = group_of(element)
   if not group or is_latest(group) then return nil end -- a dedup key has no limits
   local laned, most, until_claim = is_laned(element), nil, nil
@@ -100,12 +108,11 @@ local function refusal_of(element)
   local full_at = known_buckets and tonumber(redis.call('ZSCORE', buckets, group) or nil)
   if full_at and full_at > now then
     if not key_bucket then return rest(full_at) end
-    if tokens_in(key_bucket, full_at, now) < 1 then
-      return rest(now + ms_until_tokens(key_bucket, full_at, now, 1))
-    end
+    local least = math.min(price_of(element), key_bucket.most)
+    if least > 0 and tokens_in(key_bucket, full_at, now) < least then return rest(now + ms_until(key_bucket, full_at, now, least)) end
   end
   if key_bucket then
-    redis.call('ZADD', buckets, string.format('%.6f', spent(key_bucket, full_at or nil, now, 1)), group)
+    redis.call('ZADD', buckets, string.format('%.6f', spent(key_bucket, full_at or nil, now, price_of(element))), group)
     known_buckets = true
   end
   if until_claim then release_slot(q, element) end
@@ -117,16 +124,31 @@ if not (bucket or concurrency or held or breaker or by_key or known_buckets) the
   return {'ok', now_whole, '', 0, '', unpack(take(q, processing, limit, room, policy))}
 end
 
-local allowed, reason, wait = within_limits(limit, bucket, concurrency, in_use, state, now)
+local allowed, reason, wait = within_limits(limit, not weighted and bucket, concurrency, in_use, state, now)
 if breaker and allowed > 0 then allowed, reason = 1, 'probe' end
 
-local taken = take(q, processing, allowed, room, policy, (by_key or known_buckets) and refusal_of)
+local full_at, wait_for_tokens = tonumber(state[4]), nil
+local function refusal_of(element, list)
+  local price = bucket and weighted and price_of(element) or 0
+  local least = price > 0 and math.min(price, bucket.most)
+  if least and tokens_in(bucket, full_at, now) < least then
+    wait_for_tokens = ms_until(bucket, full_at, now, least)
+    return function() redis.call('RPUSH', list, element) end, true
+  end
+  local put_elsewhere = (by_key or known_buckets) and refusal_by_key(element)
+  if not put_elsewhere and least then full_at = spent(bucket, full_at, now, price) end
+  return put_elsewhere
+end
+
+local looks_at_each = by_key or known_buckets or bucket and weighted
+local taken = take(q, processing, allowed, room, policy, looks_at_each and refusal_of)
 if #taken > 0 and bucket then
-  local full_at = spent(bucket, tonumber(state[4]), now, #taken)
-  redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at))
+  if not weighted then full_at = spent(bucket, full_at, now, #taken) end
+  if full_at then redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at)) end
   if reason == 'rate' then wait = ms_until_tokens(bucket, full_at, now, limit) end
 end
 if #taken < allowed then reason, wait = '', 0 end -- it is not a limit that ended this claim
+if wait_for_tokens then reason, wait = 'rate', wait_for_tokens end
 if reason == 'probe' then
   redis.call('HSET', flow, 'breaker', 'half_open', 'breaker_until', now_whole + redis.call('HGET', flow, 'breaker_for'))
 end

@@ -13,7 +13,7 @@ local LETTERS, LETTERS_STEP, ELEMENT, ID, REFERENCE = 2, 3, 0, 1, 2
 -- end of the names
 for _, hash in ipairs({counters, index, bodies, followed}) do redis.call('HLEN', hash) end -- wrong types are refused here
 local q = {followed = followed, config = config}
-q.recorded, q.emitted = unpack(redis.call('HMGET', config, 'recorded', 'emitted'))
+q.recorded, q.emitted, q.flowing = unpack(redis.call('HMGET', config, 'recorded', 'emitted', 'flowing'))
 local removed = {}
 for at = LETTERS, #ARGV, LETTERS_STEP do
   if redis.call('ZREM', dead, ARGV[at + ELEMENT]) == 1 then

@@ -20,7 +20,7 @@ if #due > 0 then
   redis.call('ZREM', delayed, unpack(due))
   for at, element in ipairs(due) do
     local group = group_of(element)
-    if group or priority_of(element) then
+    if group or priority_of(element) or q.flowing then
       place(q, element)
     else
       plain[#plain + 1] = element

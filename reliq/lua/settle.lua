@@ -104,7 +104,7 @@ end
 
 if row > 0 then
   local known = row_batches ~= '?'
-  local looks = q.keyed or q.apart or q.track or q.history_for or q.recorded or q.emitted or (q.batched and not known)
+  local looks = q.keyed or q.apart or q.track or q.history_for or q.recorded or q.emitted or q.flowing or (q.batched and not known)
   local leaving = looks and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end

@@ -47,13 +47,17 @@ if redis.call('ZCOUNT', delayed, '-inf', string.format('%.0f', now)) > 0 then --
   overdue = overdue_since(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES'))
 end
 local limited_by, breaker = '', 'closed'
-local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency', 'max_length')
+local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency', 'max_length', 'weighted')
 if policy[1] then
   local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
   breaker = state[2] or breaker
   local bucket = bucket_of(policy[2], policy[3])
   local _, reason = within_limits(1, bucket, tonumber(policy[4]), processing, state, exact_now_ms())
   limited_by = reason
+  local first = policy[6] and bucket and next_of(q.messages)
+  if reason == '' and first and tokens_in(bucket, tonumber(state[4]), exact_now_ms()) < math.min(cost_of(first), bucket.most) then
+    limited_by = 'rate'
+  end
 end
 local scheduled, next_tick = redis.call('ZCARD', ticks), '0'
 if scheduled > 0 then next_tick = redis.call('ZRANGE', ticks, 0, 0, 'WITHSCORES')[2] end

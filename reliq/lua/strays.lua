@@ -19,7 +19,7 @@ for _ = 1, LOOKS do
   if not first then return found end
   local line = string.sub(first, 1, GROUP)
   local is_held = redis.call('HEXISTS', active, line) == 1 or redis.call('HEXISTS', active, '#' .. line) == 1
-  if not is_held and not is_latest(line) then
+  if not is_held and not is_latest(line) and not is_of_flow(line) then
     if string.sub(first, GROUP + 1, GROUP + 1) == '~' then
       local room = most + 1 - #found
       local some = redis.call('ZRANGEBYLEX', waiting, '[' .. line, '(' .. line .. '\255', 'LIMIT', 0, room)

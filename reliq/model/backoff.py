@@ -18,7 +18,7 @@ Backoff = Callable[[int, BaseException], float | None]
 _RETRIES_MOST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, match_args=False)
 class fixed:
     """The same delay each time: fixed("30s", limit=3)."""
 
@@ -50,7 +50,7 @@ class steps:
         return f"steps{self.delays}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, match_args=False)
 class exponential:
     """Growing delays: first, first x factor, first x factor^2 ... up to cap, each varied by up to +-jitter."""
 
@@ -99,10 +99,7 @@ def backoff_of(retry: object, max_retries: int | None, queue: str) -> Any:
 
 
 def rocketmq_levels() -> steps:
-    """Return RocketMQ's retry schedule: its delay levels 3 to 18, so sixteen retries, then the dead letters.
-
-    The levels 1s 5s 10s 30s 1m ... 2h are the broker's `messageDelayLevel` default; a retry starts at level 3.
-    """
+    """Return RocketMQ's retry schedule: levels 3 to 18 of its `messageDelayLevel`, so sixteen retries."""
     return steps(
         "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m", "1h", "2h",
     )  # fmt: skip

@@ -6,7 +6,7 @@ from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, match_args=False)
 class Breaker:
     """Opens when `threshold` of the runs within `window` have failed, if there were at least `minimum` runs.
 

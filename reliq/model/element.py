@@ -17,6 +17,7 @@ _Time = Annotated[int, msgspec.Meta(ge=0, le=values.MAX_TIME_MS)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 _Key = Annotated[str, msgspec.Meta(max_length=values.MAX_KEY_BYTES)]
 _Priority = Annotated[str, msgspec.Meta(pattern=r"^(high|normal|low)?\Z")]
+_Cost = Annotated[float, msgspec.Meta(ge=0, le=values.MAX_COST)]
 _Batch = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_-]{12})?\Z")]
 _Group = Annotated[str, msgspec.Meta(max_length=16)]
 _Reference = Annotated[bytes, msgspec.Meta(max_length=12)]
@@ -24,9 +25,10 @@ _Reference = Annotated[bytes, msgspec.Meta(max_length=12)]
 #: The version of an element that contains its body, and of one whose body is in the hash `bodies`.
 INLINE, APART = 1, 2
 
-#: How the last fields of `Extra` begin at the end of an element, in this order; each may be absent. The batch has 12
-#: bytes more, the group 16, the reference 12. The scripts read them there (reliq/lua/shared/element.lua).
+#: How the last fields of `Extra` begin at the end of an element, in this order; each may be absent. The cost has
+#: 8 bytes more, the batch 12, the group 16, the reference 12. Scripts read them there (reliq/lua/shared/element.lua).
 ELEMENT_TAIL = {
+    "cost": b"\xa4cost\xcb",
     "batch": b"\xa5batch\xac",
     "cycle": b"\xa5cycle\xc3",
     "lane": b"\xa4lane\xc3",
@@ -63,6 +65,7 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     reported: bool = False  #: whether a handler has reported about the message: Redis may have a checkpoint
     key: _Key = ""  #: messages with one key are handled in order, one at a time
     limit_key: _Key = ""  #: messages with one limit key share the limits of a key
+    cost: _Cost | None = None  #: how much of the limits it takes when it starts; None = 1
     batch: _Batch = ""  #: the batch that counts the message
     cycle: bool = False  #: whether the message's key is a member of the queue's cycle
     lane: bool = False  #: whether `group` is the digest of the limit key; then the message has no other key
@@ -145,6 +148,11 @@ def name_of(element: bytes) -> bytes:
     """Return the first bytes of a decodable element, through its nonce: they tell it from every other one."""
     end_of_id = 4 + element[3] if element[2] == 0xD9 else 3 + (element[2] & 0x1F)
     return element[: end_of_id + 9]
+
+
+def id_in_name(name: bytes) -> bytes:
+    """Return the id of the element with this name."""
+    return name[4 if name[2] == 0xD9 else 3 : -9]
 
 
 def first_element(identity: str, now: int, headers: dict[str, str], body: bytes, extra: Extra | None) -> bytes:

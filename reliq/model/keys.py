@@ -23,6 +23,7 @@ SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again
 BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended, by the ms at which they were opened
+FLOWS = "reliq:{@flows}:open"  #: zset: ids of flows that have not ended, by the ms at which they were opened
 CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor noticed, ms
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -75,6 +76,11 @@ def monitors_since(tag: str) -> str:
 def batch_record(batch: str) -> str:
     """Return the key of a batch that has not ended; hash: its queues, and the messages that are sent at its end."""
     return f"reliq:{{@batches}}:batch:{batch}"
+
+
+def flow_record(flow: str) -> str:
+    """Return the key of a flow; hash: its state and its members, and what has become of them."""
+    return f"reliq:{{@flows}}:flow:{flow}"
 
 
 JobKeys = key_names.JobKeys

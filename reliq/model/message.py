@@ -9,6 +9,8 @@ import msgspec
 from reliq.contract import values
 from reliq.contract.values import cut, is_id
 from reliq.errors import InvalidMessage, ReliqError
+from reliq.features.charges.model import ChargeCalls
+from reliq.features.flows.model import FlowCalls
 from reliq.features.output.model import OutputCalls
 from reliq.features.steps.model import DurableCalls
 from reliq.model.element import (
@@ -35,7 +37,7 @@ _MAX_ELEMENT_BYTES = values.MAX_ELEMENT_BYTES
 _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 
 
-class Message(DurableCalls, OutputCalls):
+class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
     """A message as a handler or a consumer holds it."""
 
     __slots__ = ("_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "queue", "reference")
@@ -159,6 +161,12 @@ class Message(DurableCalls, OutputCalls):
         """The key whose limits this message shares: that of the send or, by default, the ordering key."""
         extra = self._envelope.extra or NO_EXTRA
         return extra.limit_key or extra.key
+
+    @property
+    def cost(self) -> int:
+        """How much of `rate` and `key_rate` it takes when it starts."""
+        cost = (self._envelope.extra or NO_EXTRA).cost
+        return 1 if cost is None else round(cost)
 
     @property
     def key(self) -> str:

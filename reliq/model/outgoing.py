@@ -50,6 +50,7 @@ class NewMessage:
     ttl: float | None = None  #: seconds
     key = ""
     limit_key = ""
+    cost = 1  #: tokens of a rate
     priority = "normal"
     dedup_key: str | None = None
     window = 600.0  #: seconds
@@ -59,6 +60,7 @@ class NewMessage:
     enqueued_at = 0  #: ms since the epoch, of a message that comes from another queue; 0: it is new
     batch = ""  #: the batch that counts it
     in_cycle = False  #: whether its key is a member of a cycle
+    waits = False  #: whether it waits for others of its flow
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
 
@@ -145,7 +147,8 @@ class NewMessage:
     @property
     def placed(self) -> bool:
         """Whether the message may go elsewhere than to the head of the ready messages: then a script decides."""
-        return bool(self.delay or self.key or self.limit_key or self.dedup_key is not None) or self.priority != "normal"
+        keyed = self.key or self.limit_key or self.dedup_key is not None
+        return bool(self.delay or keyed or self.waits) or self.priority != "normal" or self.cost != 1
 
     @property
     def digest(self) -> str:
@@ -160,20 +163,19 @@ class NewMessage:
         return group_of(self.key) if self.key else limit_group_of(self.limit_key)
 
     def element(self, now: int, routing_key: str = "", reference: bytes = b"") -> bytes:
-        """Return the message's element, sent at `now` (ms since the epoch, the best estimate of the server's clock).
-
-        `reference`: where its body is stored for this push; empty: the body is in the element.
-        """
+        """Return its element, sent at `now` (ms of the server's clock); `reference`: of a body that is stored apart."""
         forks.mark()
         extra = None
         lane = bool(self.limit_key and not self.key)
-        special = routing_key or self.key or lane or self.replace or self.priority != "normal" or self.batch
+        changed = self.priority != "normal" or self.cost != 1
+        special = routing_key or self.key or lane or self.replace or changed or self.batch
         if reference or self.ttl is not None or special:
             extra = Extra(
                 expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
                 routing_key=routing_key,
                 key=self.key,
                 limit_key=self.limit_key if lane else "",
+                cost=None if self.cost == 1 else float(self.cost),
                 batch=self.batch,
                 cycle=self.in_cycle,
                 lane=lane,

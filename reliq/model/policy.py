@@ -49,7 +49,7 @@ class RunOver(BaseException):
     """Ends the run of a handler whose message is not here any more. Not an Exception, which handlers catch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, match_args=False)
 class Again:
     """Return it to put the message back into its queue: not a failure, its counts start from zero."""
 

@@ -78,5 +78,6 @@ def read_retention(found: Sequence[bytes | None]) -> tuple[float | None, int | N
 
 
 def follows(keys: QueueKeys) -> Op[bool]:
-    """Read whether the queue follows its messages: it tracks them, keeps a history, or has messages of batches."""
-    return Op(("HMGET", keys.config, Config.TRACK, Config.HISTORY, Config.BATCHED), any)
+    """Read whether someone is to know of a message's death: an index, a history, a batch, readers, a flow."""
+    fields = (Config.TRACK, Config.HISTORY, Config.BATCHED, Config.EMITTED, Config.FLOWING)
+    return Op(("HMGET", keys.config, *fields), any)

@@ -40,6 +40,8 @@ class Config:
     RECORDED: Final = "recorded"
     #: How many messages have open streams of output; see the slice `output`.
     EMITTED: Final = "emitted"
+    #: How many messages have others that wait for them; see the slice `flows`.
+    FLOWING: Final = "flowing"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     CHANGE: Final = "change"  #: in the first partition: a change of the policy that has not reached all others
@@ -47,6 +49,7 @@ class Config:
     RETIRED: Final = "retired"  #: 1 in a partition that takes no new messages, 0 in others (shared/partition.lua)
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
+    WEIGHTED: Final = "weighted"  #: present once a message had a cost
     ROUND: Final = "round"  #: the number of the cycle's current round
     ROUND_HELD: Final = "round_held"  #: ms at which a message held the round open
 
@@ -91,6 +94,7 @@ class Job:
     REMEMBER: Final = "remember"  #: ms that the record is kept once the job is done
     OPENED: Final = "opened"  #: ms since the epoch
     STAGED: Final = "staged"  #: how many were staged, also by attempts that are not committed
+    ADMITTED: Final = "admitted"  #: ms since the epoch up to which its rate has given its bytes out
     ROLLED: Final = "rolled"  #: how many became visible
     COMMITTED: Final = "committed"  #: ms since the epoch
     ABOUT: Final = "about"  #: JSON, what the job has written
@@ -112,6 +116,15 @@ class Batch:
     CHILDREN_DEAD: Final = "children_dead"  #: how many of these have died
     CHILDREN_CANCELLED: Final = "children_cancelled"  #: how many of these were cancelled
     ENDING: Final = "ending"  #: its counts at the end, once and for all: sent, dead, cancelled
+
+
+class FlowRecord:
+    """The record of a flow. Beside these, a field mNUMBER for each member, and eNUMBER for what has become of it."""
+
+    STATE: Final = "state"  #: sending, open, ended, cancelled, or abandoned: its producer is gone
+    OPENED: Final = "opened"  #: ms since the epoch
+    SIZE: Final = "size"  #: how many members it has
+    LEFT: Final = "left"  #: how many of them have not ended
 
 
 class Prepared:

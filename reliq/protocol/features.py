@@ -4,6 +4,9 @@ from collections.abc import Callable, Collection
 
 from reliq.features.batches.deletion import COUNTS
 from reliq.features.batches.steps import JOB_END
+from reliq.features.charges.steps import CHARGES
+from reliq.features.flows.steps import ALONG as FLOWS
+from reliq.features.flows.steps import RESULTS
 from reliq.features.output.steps import ALONG as OUTPUT
 from reliq.features.output.steps import EMITS
 from reliq.features.prepared.steps import UNDECIDED
@@ -29,10 +32,10 @@ HANDLED: tuple[Callable[[QueueKeys, str], Steps[bool]], ...] = (has_result,)
 #: Delete what is kept for settings of a queue that were reset.
 FORGETS: tuple[Callable[[QueueKeys, Collection[str]], Steps[None]], ...] = (forget,)
 JOB_ENDS: tuple[JobEnd, ...] = (JOB_END,)
-ACTS: tuple[Act, ...] = (DURABLE, EMITS)
+ACTS: tuple[Act, ...] = (DURABLE, EMITS, RESULTS, CHARGES)
 #: The push of a message about which a handler has stored something: one that gets on is no poison.
 TAGS: tuple[Callable[[QueueKeys, str], Op[str | None]], ...] = (recorded_tag,)
 #: What belongs to messages that a monitor takes to another partition.
-ALONG: tuple[Along, ...] = (RECORDS, OUTPUT)
+ALONG: tuple[Along, ...] = (RECORDS, FLOWS, OUTPUT)
 #: What the first partition keeps for messages that have not come: a new one gets it before it takes messages.
 EARLY: tuple[Callable[[QueueKeys, QueueKeys], Steps[None]], ...] = (copy_early,)

@@ -180,7 +180,7 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     counts = yield ops.stats(keys, consumers)
     if counts.ready + counts.processing + counts.delayed + counts.dead + counts.prepared + counts.parked:
         return False
-    lasting = (keys.results, keys.earlier_results, keys.history, keys.outputs)
+    lasting = (keys.results, keys.earlier_results, keys.history, keys.outputs, keys.flows)
     if any((yield [ops.exists(one) for one in lasting])):
         return False
     for one in COUNTED:

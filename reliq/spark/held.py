@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reliq import ops
@@ -15,9 +15,11 @@ from reliq.ops import Steps
 from reliq.protocol.application import eviction_allowed, url_from_environment
 from reliq.protocol.seen import every_queue
 from reliq.protocol.workers import consuming
+from reliq.spark.claims import Claims
 from reliq.spark.session import say
 from reliq.transport.store import Store
 
+_WHILE_RELEASED = 60.0  #: seconds for which a batch is kept together while it is given back
 _CONSUMER = re.compile(r"s([0-9a-f]+)\.(\d+)")
 
 
@@ -39,6 +41,10 @@ class Held:
     left: float | None
 
     @property
+    def claims(self) -> Claims:
+        return Claims(QueueKeys(self.home), _WHILE_RELEASED)
+
+    @property
     def may_live(self) -> bool:
         """Whether its driver has not missed a renewal yet."""
         if self.renewed is None or self.left is None:
@@ -51,6 +57,9 @@ def read_held(queues: Sequence[str]) -> Steps[list[Held]]:
     now = yield ops.server_time()
     found = yield from consuming(queues)
     held = [_held(one, match, now) for one in found if (match := _CONSUMER.fullmatch(one.consumer))]
+    for place, one in enumerate(held):
+        counts = yield one.claims.counts(one.stream, one.batch)
+        held[place] = replace(one, messages=sum(counts))
     return sorted(held, key=lambda one: (one.stream, one.batch, one.home))
 
 
@@ -77,7 +86,8 @@ def release(held: Sequence[Held], stream: str, force: bool) -> Steps[int]:
             f"the driver of stream {stream} has missed no renewal of its lease and may live, or go on: what is "
             "released comes again in a later batch, also of this query. --force releases it nevertheless"
         )
-    yield [ops.end(QueueKeys(one.home), one.consumer) for one in its]
+    for one in its:
+        yield from one.claims.release(one.consumer)
     return sum(one.messages for one in its)
 
 

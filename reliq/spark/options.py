@@ -30,8 +30,8 @@ STREAM_ROWS_PER_PARTITION = 5_000
 _COMMON = ("connection", "url", "queue", "allowEviction")
 _WRITE = (
     *_COMMON, "job", "ifCommitted", "txnAppId", "txnVersion", "application", "timeLimit", "maxBody", "mandatory",
-    "body", "columns", "keyAs", "dedupWindow", "invalid", "deadQueue", "repeatedHeaders", "onHandled", "traceparent",
-    "tracestate",
+    "body", "columns", "keyAs", "dedupWindow", "invalid", "deadQueue", "repeatedHeaders", "onHandled",
+    "maxBytesPerSecond", "traceparent", "tracestate",
 )  # fmt: skip
 _READ = (*_COMMON, "state", "numPartitions", "jobs")
 _JOBS = (*_COMMON, "jobs")
@@ -73,6 +73,7 @@ class WriteOptions:
     if_committed: str = "skip"  #: or "fail": whether it is an error that the job was committed before
     session: str = ""  #: of Spark, as `register` has named it; empty: unknown
     on_handled: str | None = None  #: the queue of a message that follows when every row has been handled
+    rate: int | None = None  #: bytes a second that all tasks of the job stage
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,12 @@ class Given:
             self._one_of("ifCommitted", ("skip", "fail")) or "skip",
             self._session,
             check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
+            self._bytes_per_second(),
         )
+
+    def _bytes_per_second(self) -> int | None:
+        text = self._options.get("maxbytespersecond")
+        return None if text is None else values.size(text, "option maxBytesPerSecond", 1024, 2**40)
 
     def _transaction(self, job: str | None) -> tuple[str, int] | None:
         """Return application and version, as Delta has them."""

@@ -9,7 +9,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.model.stats import age_of_oldest
 from reliq.ops import Steps
-from reliq.spark.claims import Claims, consumer_of
+from reliq.spark.claims import Claims
 
 _FRESH = 1.0  #: seconds for which the homes that were read last are those of the queue
 _REST = 0.2  #: seconds until several homes that were all empty are looked at again
@@ -22,6 +22,16 @@ class Backlog:
     ready: int
     delayed: int
     oldest: float
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a micro-batch has of one home: in the list of its consumer (place 0), or in a part beside it."""
+
+    queue: str
+    batch: int
+    place: int
+    messages: int
 
 
 class StreamClaims:
@@ -62,17 +72,15 @@ class StreamClaims:
         if time.monotonic() - self._empty_at < _REST:
             return {}
         every = yield from self._homes()
-        consumer = consumer_of(stream, batch)
-        counts = yield [
-            *(ops.held_count(one.keys, consumer) for one in every),
-            *(ops.list_length(one.keys.messages) for one in every),
-        ]
-        held, lengths = counts[: len(every)], counts[len(every) :]
-        if any(held):
-            return {one.keys.queue: count for one, count in zip(every, held, strict=True) if count}
+        lengths = yield [ops.list_length(one.keys.messages) for one in every]
+        found: dict[str, int] = {}
+        if any((yield [op for one in every for op in one.counts(stream, batch)])):
+            for piece in (yield from self.resume(stream, [batch])):
+                found[piece.queue] = found.get(piece.queue, 0) + piece.messages
+            if found:
+                return found
         # The shortest first: what they leave of their shares goes to the others.
         filled = sorted((one for one in zip(lengths, every, strict=True) if one[0]), key=lambda one: one[0])
-        found: dict[str, int] = {}
         for place, (_, one) in enumerate(filled):
             share = -(-(most - sum(found.values())) // (len(filled) - place))
             if share > 0 and (count := (yield from one.claim(stream, batch, share))):
@@ -80,12 +88,13 @@ class StreamClaims:
         self._note_empty(not found)
         return found
 
-    def resume(self, stream: str, batches: Sequence[int]) -> Steps[list[tuple[str, int, int]]]:
-        """Renew the leases of batches that are to run; return home, batch and messages of each that has some."""
+    def resume(self, stream: str, batches: Sequence[int]) -> Steps[list["Piece"]]:
+        """Renew the leases of batches that are to run; return what each still has."""
         found = []
         for one in (yield from self._homes()):
-            lengths = yield from one.resume(stream, batches)
-            found += [(one.keys.queue, batch, length) for batch, length in zip(batches, lengths, strict=True) if length]
+            for batch in batches:
+                lengths = yield from one.resume(stream, batch)
+                found += [Piece(one.keys.queue, batch, place, some) for place, some in enumerate(lengths) if some]
         return found
 
     def ack(self, stream: str, up_to: int) -> Steps[int]:

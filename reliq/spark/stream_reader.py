@@ -18,7 +18,7 @@ from reliq.spark.claims import Claims, consumer_of
 from reliq.spark.columns import batches_of
 from reliq.spark.options import STREAM_ROWS_PER_PARTITION, StreamOptions
 from reliq.spark.pace import Pace
-from reliq.spark.stream_claims import StreamClaims
+from reliq.spark.stream_claims import Piece, StreamClaims
 from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
 
@@ -33,11 +33,12 @@ _UNBOUNDED = 10**12
 
 @dataclass
 class BatchSlice(InputPartition):
-    """Positions in what a micro-batch has of one partition of the queue; the oldest message is 0."""
+    """Positions in what a micro-batch has of one partition of the queue, in one place; the oldest message is 0."""
 
     queue: str  #: that of the partition
     stream: str
     batch: int
+    place: int  #: 0: the list of the consumer; others: the parts beside it
     first: int
     after: int
 
@@ -130,7 +131,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most, self._first = self._first, None
             self._claim(stream, 1, most)
         there = self._store.run(self._claims.resume(stream, batches))
-        left = sum(length for _, batch, length in there if batch == end["batch"])
+        left = sum(one.messages for one in there if one.batch == end["batch"])
         if batches and left < end["messages"]:
             text = (
                 f"micro-batch {end['batch']} had {end['messages']} messages and has {left}: the stream was away for "
@@ -139,14 +140,15 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._options.fail_on_loss:
                 raise LeaseLost(f'{text}; option("failOnDataLoss", "false") lets the query go on without them')
             log.warning(text)
-        for queue, batch, _ in there:
-            self._keep(queue, stream, batch)
-        return [
-            BatchSlice(queue, stream, batch, first, min(first + size, length))
-            for queue, batch, length in there
-            for size in [self._size(length)]
-            for first in range(0, length, size)
-        ]
+        for one in there:
+            self._keep(one.queue, stream, one.batch)
+        return [part for one in there for part in self._slices(stream, one)]
+
+    def _slices(self, stream: str, one: Piece) -> Iterator[BatchSlice]:
+        claims = Claims(QueueKeys(one.queue), self._options.lease)
+        size = self._size(one.messages)
+        for first, after in self._store.run(claims.cuts(stream, one.batch, one.place, one.messages, size)):
+            yield BatchSlice(one.queue, stream, one.batch, one.place, first, after)
 
     def _size(self, length: int) -> int:
         slices = self._options.partitions or -(-length // STREAM_ROWS_PER_PARTITION)
@@ -159,8 +161,8 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             store = store_of(self._options.connection)
             for first in range(part.first, part.after, _PAGE):
                 after = min(first + _PAGE, part.after)
-                elements = store.call(claims.page(part.stream, part.batch, first, after))
-                yield from batches_of(store, claims.keys, elements[::-1])
+                elements = store.run(claims.page(part.stream, part.batch, part.place, first, after))
+                yield from batches_of(store, claims.keys, elements)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Ack the batches that the query has committed."""
@@ -181,7 +183,9 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Renew the lease of this batch in a partition for as long as the query lives, however long the batch runs."""
         consumer = consumer_of(stream, batch)
         if all((lease.keys.queue, lease.consumer) != (queue, consumer) for lease in self._leases):
-            self._leases = [*self._leases, Lease(QueueKeys(queue), consumer, self._options.lease)]
+            claims = Claims(QueueKeys(queue), self._options.lease)
+            lease = Lease(claims.keys, consumer, claims.lease, lambda _: self._store.run(claims.keep(consumer)))
+            self._leases = [*self._leases, lease]
         if self._heartbeat is None:
             length = self._options.lease
             self._heartbeat = Heartbeat(self._store, f"s{stream}", length, lambda: self._leases, self._lost)

@@ -8,6 +8,7 @@ from reliq import ops
 from reliq.client.app import Reliq
 from reliq.extras import missing_extra
 from reliq.features.batches.steps import end_all
+from reliq.features.flows.telling import tell_all
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
@@ -20,7 +21,7 @@ from reliq.worker.calling import called
 from reliq.worker.outcome import after_error, after_return
 
 #: What features do as a monitor would, when no message is ready; each returns whether it did something.
-TURNS: tuple[Callable[[], Steps[bool]], ...] = (end_all,)
+TURNS: tuple[Callable[[], Steps[bool]], ...] = (end_all, tell_all)
 
 A = TypeVar("A", bound=Reliq)
 

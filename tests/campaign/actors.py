@@ -5,6 +5,7 @@ starts thousands. Each runs the code of its `reliq` command, with its own connec
 """
 
 import faulthandler
+import json
 import multiprocessing
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.campaign import tasks
 from tests.campaign.clock import Clock
 from tests.campaign.names import FOLDER, OWN_PID, PROCESS, WORK
 from tests.campaign.other_version import OtherVersion
+from tests.support import javascript
 
 APP = "tests.campaign.app:app"
 _PRELOADED = ["reliq.cli.main", "reliq.worker", "reliq_monitor", "tests.campaign.producer"]
@@ -156,6 +158,17 @@ def sqs_consumer(told: Told) -> None:
     running = SqsConsumer(told.send["endpoints"], History(told.folder, told.name), told.send["visibility"], told.work)
     _stop_when_asked(running)
     running.run()
+
+
+def javascript_consumer(told: Told) -> None:
+    """The same with the SDK of JavaScript: the process becomes Node.js."""
+    from tests.campaign.history import SUFFIX
+
+    options = {
+        **told.send, "queue": tasks.QUEUE, "work": told.work, "history": str(told.folder / f"{told.name}{SUFFIX}"),
+    }  # fmt: skip
+    program = javascript.folder() / "consumer.mjs"
+    os.execvp("node", ["node", str(program), json.dumps(options)])
 
 
 def _stop_when_asked(running: Any) -> None:

@@ -76,7 +76,9 @@ def kill_sqs(system: System) -> int:
         port, victim = system.random.choice(sorted(system.endpoints.items(), key=lambda one: one[0]))
         _replace(system, victim, [victim], lambda: system.start_endpoint(port))
     else:
-        _replace(system, _pick(system, system.sqs_consumers), system.sqs_consumers, system.start_sqs_consumer)
+        victim = _pick(system, system.sqs_consumers)
+        system.wait_until_consuming(victim)  # Python with boto3 takes seconds to start on a busy machine
+        _replace(system, victim, system.sqs_consumers, system.start_sqs_consumer)
     _rest(system, 0.2, 0.6)
     return 1
 

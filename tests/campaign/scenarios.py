@@ -1,7 +1,7 @@
 """The scenarios: one fault each, what it is done to, and what must hold nevertheless."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tests.campaign import faults
@@ -41,6 +41,8 @@ class Scenario:
 
 _SWIFT = Setup(workers=4, producers=2, rate=0, batch=100, work=0.0)
 _LEASE = Setup().lease  #: seconds; a scan takes half a second at most
+#: A message takes too long for the worker alone, so that the consumers of SQS get most.
+_SQS = Setup(workers=1, producers=1, rate=60, mix=SQS_MIX, work=0.04, endpoints=2, sqs_consumers=3)
 
 SCENARIOS = [
     Scenario(
@@ -139,8 +141,13 @@ SCENARIOS = [
     Scenario(
         "sqs", "SIGKILL of consumers and endpoints of SQS, and of Redis with appendfsync always; a worker beside",
         "kills", 12, 500, faults.kill_sqs,
-        Setup(workers=1, producers=1, rate=60, mix=SQS_MIX, endpoints=2, sqs_consumers=3),
-        Setup(workers=1, producers=1, rate=60, mix=SQS_MIX, endpoints=2, sqs_consumers=6),
+        _SQS, replace(_SQS, sqs_consumers=6),
+        settings=("--appendfsync", "always"),
+    ),
+    Scenario(
+        "sqs-javascript", "the same with consumers that have the SDK of JavaScript, beside those with boto3", "kills",
+        12, 500, faults.kill_sqs,
+        replace(_SQS, sqs_consumers=4, javascript=True), replace(_SQS, sqs_consumers=6, javascript=True),
         settings=("--appendfsync", "always"),
     ),
     Scenario(

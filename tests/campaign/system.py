@@ -12,7 +12,7 @@ from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.embedded import free_port
 from reliq.errors import ReliqError
-from tests.campaign.actors import APP, Actor, Told, producer, service, sqs_consumer
+from tests.campaign.actors import APP, Actor, Told, javascript_consumer, producer, service, sqs_consumer
 from tests.campaign.history import SUFFIX, History
 from tests.campaign.servers import Server
 from tests.campaign.tasks import MIX, QUEUE
@@ -41,6 +41,7 @@ class Setup:
     services: int = 0  #: HTTP services; with one there is a producer that uses it
     endpoints: int = 0  #: SQS endpoints; with them there is a producer that uses them
     sqs_consumers: int = 0
+    javascript: bool = False  #: whether every other one of these has the SDK of JavaScript
 
 
 class System:
@@ -129,7 +130,9 @@ class System:
 
     def start_sqs_consumer(self) -> Actor:
         send = {"endpoints": self._endpoint_urls(), "visibility": round(self.setup.lease)}
-        self.sqs_consumers.append(Actor(sqs_consumer, self._told("sqs", send=send)))
+        told = self._told("sqs", send=send)
+        target = javascript_consumer if self.setup.javascript and self._started % 2 else sqs_consumer
+        self.sqs_consumers.append(Actor(target, told))
         return self.sqs_consumers[-1]
 
     def _endpoint_urls(self) -> list[str]:
@@ -236,6 +239,12 @@ class System:
         """Wait until a process is past its start: a worker has its history then, others just run."""
         history, until = self.folder / f"{one.name}{SUFFIX}", time.monotonic() + _STARTED
         while one in self.workers and not history.exists() and time.monotonic() < until:
+            time.sleep(_LOOK)
+
+    def wait_until_consuming(self, one: Actor) -> None:
+        """Wait until a consumer has its first messages."""
+        history, until = self.folder / f"{one.name}{SUFFIX}", time.monotonic() + _STARTED
+        while not (history.exists() and history.stat().st_size) and time.monotonic() < until:
             time.sleep(_LOOK)
 
     def wait_until_empty(self, seconds: float) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.campaign.__main__ import main
 from tests.campaign.scenarios import SCENARIOS
+from tests.support import javascript
 from tests.support.workers import process
 from tools.versions import BEFORE_PARTITIONS, sources
 
@@ -23,6 +24,11 @@ def rows():
 @pytest.fixture
 def options(scenario, tmp_path):
     """What the scenario needs besides its name."""
+    if scenario.setup.javascript:
+        try:
+            javascript.folder()
+        except LookupError as error:
+            pytest.skip(str(error))
     if not scenario.needs_older:
         return []
     try:

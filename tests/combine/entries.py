@@ -18,6 +18,7 @@ AGES = 30 * 86_400.0  #: longer than a story takes
 _BY_KIND: Mapping[type[kinds.Kind], Any] = {
     kinds.Duration: HOUR, kinds.Headers: {"tenant": "a"}, kinds.Text: TEXT, kinds.Identity: "its-id", kinds.Flag: True,
     kinds.Rate: "50/s", kinds.Weights: {TEXT: 2}, kinds.Durability: "replicas=1", kinds.Whole: 1,
+    kinds.Tokens: 3,
 }  # fmt: skip
 _VALUES: Mapping[str, Any] = {
     "ttl": AGES, "at_most": 2 * HOUR, "max_bytes": 2**28, "max_length": 100, "dead_max_count": 100,

@@ -12,12 +12,12 @@ STAY = {
 GO = {
     "messages", "high", "low", "next_round", "waiting", "rounds", "active", "cycle", "bodies", "delayed", "dead",
     "index", "consumers", "trying", "prepared", "questions", "schedule_states", "ticks", "runs", "followed", "buckets",
-    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits",
+    "awaited", "jobs", "epochs", "workers", "received", "receipts", "early", "parked", "waits", "flows",
 }  # fmt: skip
 #: Beginnings of those that expire.
 EXPIRE = (
     "dedup:", "burst:", "done:", "half:", "report:", "job:", "settled:", "idempotency:", "history", "results",
-    "earlier_results", "answers", "told", "attempt:", "output:", "outputs",
+    "earlier_results", "answers", "told", "attempt:", "output:", "outputs", "charged:",
 )  # fmt: skip
 #: Keys of no queue.
 GLOBAL = ("reliq:queues", "reliq:topics", "reliq:schedules", "reliq:monitor:", "reliq:api:")

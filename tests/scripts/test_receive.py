@@ -1,10 +1,13 @@
 """Messages in flight: each is invisible for a time of its own, an ordering key as long as one of its messages is."""
 
+from dataclasses import replace
+
 import pytest
 
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.ops import Flight
 from reliq.model.element import group_of
+from reliq.model.keys import dedup_digest
 from tests.support.state import KEYS, World, element, keyed
 from tests.support.state import name_of as shown
 
@@ -136,6 +139,33 @@ def test_an_attempt_finds_its_messages_while_all_are_in_flight(held: World):
     assert held.run(own.receive_again(KEYS, "attempt", 300.0)) == []
 
 
+def test_an_attempt_does_not_give_out_what_another_call_has_received_since(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "attempt"))
+    received_again(held)
+    assert held.run(own.receive_again(KEYS, "attempt", 300.0)) == []
+    assert flying(held) == {"a3": 60, "b2": 60}
+
+
+def test_a_list_that_is_kept_has_the_messages_of_all_its_calls_in_order(held: World):
+    for name in "ab":
+        call = own.receive(KEYS, "w", MINUTE, [replace(flight(name), mark=b"x")], "batch", kept=300.0)
+        assert [held.run(call)[0] for _ in range(2)] == ["d", "d"]
+    names = [flight(name).name for name in "ab"]
+    assert held.run(own.attempt_entries(KEYS, "batch", 0, 10)) == [b"x " + name for name in names]
+    assert held.run(own.keep_received(KEYS, "batch", 900.0, 0, 1)) == (1, names[:1])
+    assert flying(held) == {"a2": 900, "b2": 60}
+    assert held.redis.ttl(KEYS.attempt_of(dedup_digest("batch"))) in (899, 900)
+
+
+def test_what_is_due_is_kept_unless_another_call_has_received_it_since(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "batch", kept=300.0))
+    received_again(held)
+    due(held, "b2")
+    assert held.run(own.keep_received(KEYS, "batch", 900.0, 0, 10)) == (2, [flight("b").name])
+    assert held.run(own.attempt_entries(KEYS, "batch", 0, 10)) == [b" " + flight("b").name]
+    assert flying(held) == {"a3": 60, "b2": 900}
+
+
 def test_a_purge_deletes_what_is_in_flight(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     assert held.run(own.purge_received(KEYS, 1)) == 1
@@ -221,6 +251,37 @@ def test_messages_that_wait_go_into_flight_with_the_first_of_their_key(lined: Wo
     assert state(lined)["waiting"] == "d"
     assert state(lined)["active"] == {GROUP: " " + turns(0, 1, 2)}
     assert state(lined)["counters"] == {"claimed": 2}
+
+
+def test_a_key_with_many_messages_passes_on_when_the_last_one_is_deleted(world: World):
+    many = [f"m{number:03}" for number in range(500)]
+    world.given(processing={"w": ""}, leases={"w": 30_000})
+    world.redis.rpush(KEYS.processing("w"), keyed(many[0], "k"))
+    world.redis.hset(KEYS.active, GROUP, many[0])
+    world.redis.zadd(KEYS.waiting, {line(turn) + keyed(name, "k"): 0 for turn, name in enumerate(many[1:], 1)})
+    flights = [flight(name, "k", line(turn) if turn else b"") for turn, name in enumerate(many[:-1])]
+    assert world.run(own.receive(KEYS, "w", MINUTE, flights, None)) == ("d" * 499, 499)
+    assert state(world)["waiting"] == "m499"
+    assert state(world)["active"] == {GROUP: " " + turns(*range(499))}
+    handles = [(one.name, GROUP) for one in flights]
+    assert world.run(own.delete_received(KEYS, handles[1:], late=False)) == "d" * 498
+    assert state(world)["active"] == {GROUP: " " + turns(0)}
+    assert world.run(own.delete_received(KEYS, handles[:1], late=False)) == "d"
+    assert state(world)["messages"] == "m499"
+
+
+def test_a_list_that_is_kept_goes_on_behind_its_latest_message_and_no_other_call_does(lined: World):
+    def receive(*names: str, attempt: str | None = "batch") -> str:
+        flights = [flight(name, "k", line("abcd".index(name)) if name != "a" else b"") for name in names]
+        return lined.run(own.receive(KEYS, "w", MINUTE, flights, attempt, kept=MINUTE if attempt else 0.0))[0]
+
+    assert receive("a", "b") == "dd"
+    assert [receive("c", attempt=None), receive("c", attempt="other"), receive("d")] == ["n", "n", "n"]
+    assert receive("c") == "d"
+    lined.run(own.set_visibility(KEYS, [(flight("c", "k").name, 0.0, GROUP)]))
+    assert receive("d") == "n"
+    assert flying(lined) == {"a2": 60, "b2": 60}
+    assert state(lined)["waiting"] == "c2 d"
 
 
 def test_one_that_is_not_the_next_of_its_key_stays_in_line(lined: World):

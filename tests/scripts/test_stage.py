@@ -235,6 +235,25 @@ def enlist(world, part, run="r1"):
     return world.run(stage_ops.stage_enlist(SEVERAL, "j", run, DAY, part))
 
 
+def admit(world, size, run="r1"):
+    """At one byte a second: a test takes no part of it."""
+    return world.run(stage_ops.stage_admit(KEYS, "j", run, DAY, size, 1))
+
+
+def test_the_writers_of_a_job_share_its_rate(world):
+    stage(world)
+    assert admit(world, 2000) == 2_000_000
+    first = int(world.redis.hget(KEYS.job("j"), "admitted"))
+    assert 2_000_000 < admit(world, 500) <= 2_500_000, "it waits behind the other one"
+    assert int(world.redis.hget(KEYS.job("j"), "admitted")) == first + 500_000
+    assert world.redis.zscore(KEYS.jobs, "j") == first + 500_000 + DAY * 1000, "the time limit begins after the wait"
+    assert admit(world, 2000, run="r2") == 0
+    world.run(stage_ops.stage_open(KEYS, "j", "r2", DAY))
+    assert admit(world, 2000, run="r2") == 2_000_000, "what an earlier run has staged does not count"
+    world.run(stage_ops.stage_abort(KEYS, "j", "r2"))
+    assert admit(world, 2000, run="r2") == 0
+
+
 def test_a_part_is_enlisted_in_an_open_job_only(world):
     part = Staged(KEYS, "p")
     assert [enlist(world, part), enlist(world, part, "r2")] == ["ok", "closed"]

@@ -61,6 +61,15 @@ class Monitor(reliq_monitor.Monitor):
         self.look()
         return self.perform(_duty("output"))
 
+    def tell_flows(self) -> int:
+        """Tell messages of flows what has become of others, and tend open flows; return how much has happened."""
+        told, more = 0, True
+        while more:
+            self.look()
+            told += (more := self.perform(_duty("flows")))
+        self.perform(_duty("open_flows"))
+        return told
+
     def end_batches(self) -> int:
         """Send what follows the batches with messages that have all ended; return how many batches that were."""
         return self.perform(_duty("batches"))

@@ -88,11 +88,12 @@ def test_a_row_of_the_outbox_keeps_each_option():
         "ttl": 2.0,
         "key": "k",
         "limit_key": "k",
+        "cost": 7,
         "priority": "low",
     }
     assert set(given) == names(options.OUTBOX)
     row = row_of("q", reliq.NewMessage(b"x", **given))
-    assert all(str(value) in str(row).replace("'", '"') or value in row.values() for value in ("k", "low", 1.0, "x"))
+    assert all(str(value) in str(row).replace("'", '"') or value in row.values() for value in ("k", "low", 1.0, "x", 7))
 
 
 def test_a_column_of_spark_is_an_option_or_says_where_a_row_goes():

@@ -66,7 +66,7 @@ def test_each_method_that_returns_a_key_has_an_entry():
 def test_the_keys_of_the_server_are_spelled_as_in_the_table():
     constants = [value for value in vars(names).values() if isinstance(value, str) and value.startswith("reliq:")]
     spelled = [one + "an-id" if one.endswith(":") else one for one in constants]
-    spelled += [names.monitors_until("0"), names.monitors_since("0"), names.batch_record("b")]
+    spelled += [names.monitors_until("0"), names.monitors_since("0"), names.batch_record("b"), names.flow_record("f")]
     assert {described(one) for one in spelled} == set(SERVER_KEYS)
 
 

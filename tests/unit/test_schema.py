@@ -20,6 +20,7 @@ HASHES = {
     "record": schema.Prepared,
     "report": schema.Report,
     "batch": schema.Batch,
+    "graph": schema.FlowRecord,
     "parent": schema.Batch,
 }
 COMMAND = re.compile(r"redis\.call\('(H[A-Z]+)', ([\w.\[\]]+), ([^\n]*)\)")

@@ -270,3 +270,21 @@ def test_what_a_handler_emits_is_read_afterwards():
         one = queue.send(["once", "upon"])
         bench.work_off()
         assert [(chunk.run, chunk.value) for chunk in queue.output(one)] == [(1, "once"), (1, "upon")]
+
+
+def test_a_budget_is_charged_for_what_handlers_say():
+    app = reliq.Reliq()
+
+    @app.handler("questions")
+    def answer(message: reliq.Message) -> None:
+        message.charge(message.json())
+
+    with Bench(app) as bench:
+        queue = app.queue("questions")
+        queue.configure(rate="1/h", burst=100)
+        queue.send(10, cost=90)
+        bench.work_off()
+        queue.send(20, cost=90)  # of a hundred, ten are spent
+        bench.work_off()
+        queue.send(1, cost=90)
+        assert (queue.stats().ready, queue.stats().limited_by) == (1, "rate")

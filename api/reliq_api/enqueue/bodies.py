@@ -26,6 +26,7 @@ class Leased(msgspec.Struct, omit_defaults=True, gc=False):
     redelivered: bool
     enqueued_at: int
     routing_key: str = ""
+    cost: int = 1
     state: Raw | None = None
 
 
@@ -33,7 +34,7 @@ def leased(message: Message, encoding: Encoding, state: bytes | None = None) -> 
     kind, body = shown(message.body, encoding, message.headers)
     return Leased(
         message.id, body, kind, message.headers, message.deliveries, message.failures, message.redelivered,
-        message.enqueued_at, message.routing_key, _state(state),
+        message.enqueued_at, message.routing_key, message.cost, _state(state),
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ def _member(option: Option) -> tuple[str, Any, Any]:
     match option.kind:
         case kinds.Duration():
             return option.name, Duration, None
+        case kinds.Whole():
+            return option.name, int | None, None
         case kinds.Flag():
             return option.name, bool, False
         case kinds.Headers():

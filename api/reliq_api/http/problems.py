@@ -56,6 +56,7 @@ CODES = {
     "dead_letter_not_found": Kind(404, "There is no such dead letter"),
     "message_not_found": Kind(404, "The queue has no such message"),
     "batch_not_found": Kind(404, "There is no such batch"),
+    "flow_not_found": Kind(404, "There is no such flow"),
     "worker_not_found": Kind(404, "There is no such worker"),
     "no_result": Kind(404, "The message has no result"),
     "method_not_allowed": Kind(405, "Not with this method"),

@@ -8,8 +8,8 @@ from reliq_api.parts import modules_with_router
 
 #: The calls of producers come first, for a request is compared with the routes in this order. A page lists them so too.
 _FIRST = (
-    "messages", "tracking", "results", "topics", "schedules", "leases", "steps", "output", "batches", "queues",
-    "delayed",
+    "messages", "tracking", "results", "topics", "schedules", "leases", "steps", "output", "batches", "flows",
+    "queues", "delayed",
 )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class Leased(BaseModel):
     redelivered: bool = Field(description="A consumer vanished while it held it: it may have been handled already.")
     enqueued_at: int = Field(description="Ms since the epoch.")
     routing_key: str | None = None
+    cost: int = Field(1, description="How much of the rates it has taken; absent for 1.")
     state: Any = Field(None, description="The latest checkpoint of an earlier consumer; absent without one.")
 
 

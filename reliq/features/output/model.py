@@ -78,8 +78,7 @@ class OutputCalls:
     def emit(self, chunk: Any) -> Awaitable[None]:
         """Append a chunk to the message's output: JSON or bytes, up to 1 MiB; await it in async handlers.
 
-        `Queue.output` reads it. Raises LeaseLost (then nothing is stored), and InvalidMessage after 10,000 chunks or
-        8 MiB.
+        `Queue.output` reads it. Raises LeaseLost, and InvalidMessage after 10,000 chunks or 8 MiB.
         """
         done: Awaitable[None] = self._holder().act(self, Emit(stored_chunk(chunk)))  # type: ignore[attr-defined]
         return done

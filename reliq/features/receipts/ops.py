@@ -13,11 +13,15 @@ TURN = 16  #: characters of a turn in line, before an element
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A message that goes into flight. `line`: group and turn of one that waits for its key; empty: it was claimed."""
+    """A message that goes into flight. `line`: group and turn of one that waits for its key; empty: it was claimed.
+
+    `mark`: a text without a blank, before its name in the list of the attempt.
+    """
 
     former: bytes  #: its element before
     again: bytes
     line: bytes = b""
+    mark: bytes = b""
 
     @property
     def name(self) -> bytes:
@@ -25,11 +29,21 @@ class Flight:
 
 
 def receive(
-    keys: QueueKeys, consumer: str, visible: float, flights: Sequence[Flight], attempt: str | None
+    keys: QueueKeys,
+    consumer: str,
+    visible: float,
+    flights: Sequence[Flight],
+    attempt: str | None,
+    kept: float = 0.0,
 ) -> Op[tuple[str, int]]:
-    """Put messages in flight; answers a letter for each, and how many messages of the queue are in flight."""
+    """Put messages in flight; answers a letter for each, and how many messages of the queue are in flight.
+
+    `kept`: seconds for which the list of the attempt has them, behind those of earlier calls; 0: in their place.
+    """
     moves = (
-        signatures.receive_move(former=name_of(one.former), again=one.again, name=one.name, line=one.line)
+        signatures.receive_move(
+            former=name_of(one.former), again=one.again, name=one.name, line=one.line, mark=one.mark
+        )
         for one in flights
     )
     call = signatures.receive(
@@ -41,6 +55,7 @@ def receive(
         slots=keys.slots,
         attempt=None if attempt is None else keys.attempt_of(dedup_digest(attempt)),
         visible=milliseconds(visible),
+        kept=milliseconds(kept),
         consumer=consumer,
         moves=[part for move in moves for part in move],
     )
@@ -56,6 +71,42 @@ def receive_again(keys: QueueKeys, attempt: str, visible: float) -> Op[list[byte
         visible=milliseconds(visible),
     )
     return scripted(call)
+
+
+def keep_received(keys: QueueKeys, attempt: str, visible: float, first: int, limit: int) -> Op[tuple[int, list[bytes]]]:
+    """Keep messages of an attempt in flight; answers how many entries of its list it saw, and the names in flight."""
+    call = signatures.keep_received(
+        received=keys.received,
+        receipts=keys.receipts,
+        attempt=keys.attempt_of(dedup_digest(attempt)),
+        visible=milliseconds(visible),
+        first=first,
+        limit=limit,
+    )
+    return scripted(call, tuple)
+
+
+def attempt_length(keys: QueueKeys, attempt: str) -> Op[int]:
+    return Op(("LLEN", keys.attempt_of(dedup_digest(attempt))))
+
+
+def attempt_entries(keys: QueueKeys, attempt: str, first: int, after: int) -> Op[list[bytes]]:
+    """Read the marks and names of an attempt, oldest first."""
+    return Op(("LRANGE", keys.attempt_of(dedup_digest(attempt)), first, after - 1))
+
+
+def forget_attempt(keys: QueueKeys, attempt: str) -> Op[int]:
+    return Op(("UNLINK", keys.attempt_of(dedup_digest(attempt))))
+
+
+def records(keys: QueueKeys, fields: Sequence[bytes]) -> Op[list[bytes | None]]:
+    """Read the elements in flight under these ids, or names."""
+    return Op(("HMGET", keys.receipts, *fields), lambda reply: [one and one[TURN:] for one in reply])
+
+
+def waiting_count(keys: QueueKeys, group: str) -> Op[int]:
+    """Read how many messages wait for a key."""
+    return Op(("ZLEXCOUNT", keys.waiting, f"[{group}", f"({group}".encode() + b"\xff"))
 
 
 def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int, list[bytes]]]:

@@ -15,6 +15,10 @@ def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argu
     return (name, key_group)
 
 
+def keep_received(*, received: str, receipts: str, attempt: str, visible: float, first: float, limit: float) -> Call:
+    return "receipts/keep_received", (received, receipts, attempt), (visible, first, limit)
+
+
 def purge_received(
     *, places: Sequence[str], received: str, receipts: str, early: str, limit: float, ids: Iterable[Argument]
 ) -> Call:
@@ -30,6 +34,7 @@ def receive(
     early: str,
     slots: Sequence[str],
     visible: float,
+    kept: float,
     consumer: Argument,
     moves: Iterable[Argument],
     attempt: str | None = None,
@@ -37,12 +42,14 @@ def receive(
     return (
         "receipts/receive",
         (*places, processing, received, receipts, early, *slots, *(() if attempt is None else (attempt,))),
-        (visible, consumer, *moves),
+        (visible, kept, consumer, *moves),
     )
 
 
-def receive_move(*, former: Argument, again: Argument, name: Argument, line: Argument) -> tuple[Argument, ...]:
-    return (former, again, name, line)
+def receive_move(
+    *, former: Argument, again: Argument, name: Argument, line: Argument, mark: Argument
+) -> tuple[Argument, ...]:
+    return (former, again, name, line, mark)
 
 
 def receive_again(*, received: str, receipts: str, attempt: str, visible: float) -> Call:

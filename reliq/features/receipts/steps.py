@@ -207,15 +207,10 @@ class ReceiptSteps:
         return [(line, one) for line, one in chosen if one.body_is_read]
 
     def _next(self, entry: bytes, wanted: Wanted, now: int) -> Message | None:
-        """Return the message in a line; None if the line ends here for now: it dies, or moves, when it is claimed."""
-        if entry.startswith(_AWAY, GROUP_AND_TURN - own.TURN):
-            return None
-        try:
-            message = Message.decode(self.queue, entry[GROUP_AND_TURN:])
-        except Undecodable:
-            return None
-        too_often = wanted.most_receives is not None and _receives(message) > wanted.most_receives
-        return None if too_often or 0 < message.expires_at <= now else message
+        """Return the message in a line that a receive gets next, or None."""
+        message = next_in_line(self.queue, entry, now)
+        too_often = message and wanted.most_receives is not None and _receives(message) > wanted.most_receives
+        return None if too_often else message
 
     def _again(self, keys: QueueKeys, wanted: Wanted) -> Steps[list[Received]]:
         """Repeat an earlier receive with the same attempt."""
@@ -277,6 +272,17 @@ class ReceiptSteps:
     def forget_deduplication(self) -> Steps[None]:
         """Forget all deduplication keys: a message with a key that was used before is accepted."""
         yield from self._homes.act("forgetting the deduplication keys", _forget_dedup)
+
+
+def next_in_line(queue: str, entry: bytes, now: int) -> Message | None:
+    """Return the message of an entry in a line; None if the line ends here for now: it dies, or moves, when claimed."""
+    if entry.startswith(_AWAY, GROUP_AND_TURN - own.TURN):
+        return None
+    try:
+        message = Message.decode(queue, entry[GROUP_AND_TURN:])
+    except Undecodable:
+        return None
+    return None if 0 < message.expires_at <= now else message
 
 
 def check_wanted(wanted: Wanted) -> Wanted:

@@ -69,6 +69,7 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = NO_HEADERS
     key: str | None = None
     limit_key: str | None = None
+    cost: int = 1
     priority: str = "normal"
     ttl: float | None = None  #: seconds
 

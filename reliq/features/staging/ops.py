@@ -67,6 +67,17 @@ def job_parts(home: JobKeys, job: str, count: int) -> Op[list[str]]:
     return Op(("SRANDMEMBER", home.parts(job), count), as_names)
 
 
+def stage_admit(home: JobKeys, job: str, run: str, limit: float, size: int, rate: int) -> Op[int]:
+    """Note bytes that a job has staged at `rate` bytes a second; the reply is how many ms their writer waits.
+
+    Repeated after a lost reply, it notes them twice: the writer waits longer.
+    """
+    call = signatures.stage_admit(
+        job=home.job(job), jobs=home.jobs, name=job, run=run, limit_ms=milliseconds(limit), bytes=size, rate=rate
+    )
+    return scripted(call)
+
+
 def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
     call = signatures.stage_open(job=home.job(job), jobs=home.jobs, name=job, run=run, limit_ms=milliseconds(limit))
     return scripted(call, as_text)

@@ -55,6 +55,12 @@ def stage_abort(*, job: str, jobs: str, name: Argument, run: Argument, overdue: 
     return "staging/stage_abort", (job, jobs), (name, run, int(overdue))
 
 
+def stage_admit(
+    *, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument, bytes: float, rate: float
+) -> Call:
+    return "staging/stage_admit", (job, jobs), (name, run, limit_ms, bytes, rate)
+
+
 def stage_apart(*, staged: str, before: float, chunks: float, live_ms: Argument) -> Call:
     return "staging/stage_apart", (staged,), (before, chunks, live_ms)
 

@@ -157,6 +157,12 @@ def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
         yield call
 
 
+def wait_for(job: Job, size: int, rate: int) -> Steps[float]:
+    """Return for how many seconds a writer waits that has just staged these bytes, at the rate of all writers."""
+    wait = yield own.stage_admit(job.home, job.name, job.run, job.time_limit, size, rate)
+    return float(wait) / 1000
+
+
 def open_job(job: Job) -> Steps[bool]:
     """Begin a job; return False if an earlier run has committed it, so that there is nothing to write."""
     state = yield own.stage_open(job.home, job.name, job.run, job.time_limit)

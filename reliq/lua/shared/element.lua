@@ -5,10 +5,12 @@ local VERSION_APART = 2 -- the body of such an element lies in the hash `bodies`
 local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the size of the body as four bytes
 local GROUP = 16 -- bytes
 local BATCH = 12 -- bytes
+local COST = 8 -- bytes: a float64
+local MAX_COST = 1000000000
 local BLANK = '\193cancelled' -- in the place of a ready message that was cancelled: to take it out of a long list would take too long
 -- How these fields begin, in the order in which they end an element; each may be absent. The priority also has its value.
 local TAIL = {
-  batch = '\165batch\172', cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
+  cost = '\164cost\203', batch = '\165batch\172', cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
   apart = '\165apart\196\12',
 }
 
@@ -82,6 +84,15 @@ local function is_laned(element)
   return string.sub(element, last - #TAIL.lane + 1, last) == TAIL.lane
 end
 
+-- The position of the last byte before the flags of a key, counted from the end.
+local function before_flags(element)
+  local _, last = priority_of(element)
+  for _, flag in ipairs({TAIL.cycle, TAIL.lane}) do
+    if string.sub(element, last - #flag + 1, last) == flag then last = last - #flag end
+  end
+  return last
+end
+
 -- The id of the message's batch, or nil. No text that a field may have, which is UTF-8, looks like one.
 local function batch_of(element)
   if string.byte(element) ~= 0x9a then return nil end
@@ -89,12 +100,26 @@ local function batch_of(element)
     local batch = string.sub(element, -BATCH)
     return not string.find(batch, '[^%w_-]') and batch or nil
   end
-  local _, last = priority_of(element)
-  for _, flag in ipairs({TAIL.cycle, TAIL.lane}) do
-    if string.sub(element, last - #flag + 1, last) == flag then last = last - #flag end
-  end
+  local last = before_flags(element)
   local first = last - BATCH + 1
   if string.sub(element, first - #TAIL.batch, first - 1) ~= TAIL.batch then return nil end
   local batch = string.sub(element, first, last)
   return not string.find(batch, '[^%w_-]') and batch or nil
+end
+
+-- How much of a rate the message takes: 1, unless it was sent with another cost. No text looks like one: the first byte of
+-- a positive float64 cannot follow the byte before it in UTF-8.
+local function cost_of(element)
+  if string.byte(element) ~= 0x9a then return 1 end
+  local last = before_flags(element)
+  if batch_of(element) then last = last - BATCH - #TAIL.batch end
+  local first = last - COST + 1
+  local sign = string.byte(element, first)
+  if string.sub(element, first - #TAIL.cost, first - 1) ~= TAIL.cost or sign > 127 then return 1 end
+  local head, fraction = string.byte(element, first + 1), 0
+  for at = last, first + 2, -1 do fraction = (fraction + string.byte(element, at)) / 256 end
+  local exponent = sign * 16 + math.floor(head / 16)
+  if exponent == 0 then return 0 end
+  local cost = (1 + (head % 16 + fraction) / 16) * 2 ^ (exponent - 1023)
+  return cost <= MAX_COST and cost or 1
 end

@@ -31,10 +31,15 @@ local function spent(bucket, full_at, now, tokens)
   return math.max(full_at or 0, now) + tokens * bucket.each
 end
 
+-- The ms until the bucket has so many tokens.
+local function ms_until(bucket, full_at, now, tokens)
+  return math.max(1, (full_at or 0) - now - (bucket.most - tokens) * bucket.each)
+end
+
 -- The ms until the bucket has some tokens: what a caller wants, but not more than it gets in a few ms.
 local function ms_until_tokens(bucket, full_at, now, wanted)
   local some = math.max(1, math.min(wanted, bucket.most, math.floor(FEWEST / bucket.each)))
-  return math.max(1, (full_at or 0) - now - (bucket.most - some) * bucket.each)
+  return ms_until(bucket, full_at, now, some)
 end
 
 -- What a queue's limits let through at this moment of `wanted` messages: how many, and if that is fewer, the reason and

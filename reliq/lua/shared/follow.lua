@@ -1,8 +1,9 @@
 -- The moments of a message: it enters a queue, moves in it, leaves it, dies, comes back. Features note what happens to messages, in
--- queues where config asks for it: `track`, `history`, `batched`, `recorded`, `emitted`. A feature's part is in lua/shared/moments.lua of its slice, which
+-- queues where config asks for it: `track`, `history`, `batched`, `recorded`, `emitted`, `flowing`. A feature's part is in lua/shared/moments.lua of its slice, which
 -- the script gets after this file: functions by the names of the moments that concern it. Requires `now` and `element`.
 
 local parts = {}
+local enter -- of `place`: adds a message to those that are ready, or to the line of its key
 
 local function each_part(moment, q, ...)
   for _, part in ipairs(parts) do
@@ -59,5 +60,14 @@ end
 
 -- Note dead letters that were deleted, by their ids.
 local function are_discarded(q, ids)
-  if q.recorded or q.emitted then each_part('are_discarded', q, ids) end
+  if q.recorded or q.emitted or q.flowing then each_part('are_discarded', q, ids) end
+end
+
+-- Whether a feature lets a message wait that was about to be ready, and has put it elsewhere.
+local function is_held_back(q, element)
+  if not q.flowing then return false end
+  for _, part in ipairs(parts) do
+    if part.holds_back and part.holds_back(q, element) then return true end
+  end
+  return false
 end

@@ -12,6 +12,11 @@ local function element_in_line(entry)
   return string.sub(entry, 33)
 end
 
+-- Whether this is the line of a message that waits for others of its flow, and for no key.
+local function is_of_flow(line)
+  return string.sub(line, 1, 1) == '\v'
+end
+
 -- The first entry of a line; nil if none waits.
 local function first_in_line(q, group)
   return redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]

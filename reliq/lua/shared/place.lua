@@ -17,10 +17,10 @@ local PLACES_SIZE = 13
 -- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'concurrency')
-  q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted = unpack(settings, 1, 6)
-  q.concurrency = tonumber(settings[7])
-  q.follows = q.track or q.history_for or q.batched or q.recorded or q.emitted
+  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'flowing', 'concurrency')
+  q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted, q.flowing = unpack(settings, 1, 7)
+  q.concurrency = tonumber(settings[8])
+  q.follows = q.track or q.history_for or q.batched or q.recorded or q.emitted or q.flowing
   if q.follows then
     redis.call('HLEN', q.followed)
     redis.call('XLEN', q.history)
@@ -52,6 +52,7 @@ end
 -- on that list, so it must not be empty while another list has messages.
 local function make_ready(q, element)
   track_ready(q, element)
+  if cost_of(element) ~= 1 then redis.call('HSET', q.config, 'weighted', 1) end
   if is_member(q, element) then return join_round(q, element) end
   local priority = priority_of(element)
   if not priority or redis.call('LLEN', q.messages) == 0 then return redis.call('LPUSH', q.messages, element) end
@@ -99,7 +100,8 @@ end
 -- when a message with the same id holds it. Where the latest wins it replaces the one that waits. If the key has its home
 -- in another partition, it waits in line: a monitor takes it there. `asked`: the version of the layout by which the former
 -- home of its key has no other message of it; nil: it waits in line while that is not known.
-local function enter(q, element, asked)
+enter = function(q, element, asked)
+  if is_held_back(q, element) then return end
   local group = group_of(element)
   if not group then return make_ready(q, element) end
   if is_away(q, group, element) then return join_line(q, group, element, true) end

@@ -27,9 +27,9 @@ end
 
 -- Move up to `limit` messages from the tail of the ready lists to the head of `processing`, until they have `room` bytes:
 -- the last one may have more than what is left of it. `policy` has the fields paused, prioritised and round of config.
--- `refusal_of(element)`, if given, looks at each message: for one that must not be taken now it returns a function that
--- puts it elsewhere, after it was taken out of `processing`; for others nil. The places of cancelled messages are passed over. Both up to a
--- bounded number.
+-- `refusal_of(element, list)`, if given, looks at each message: for one that must not be taken now it returns a function that
+-- puts it elsewhere, after it was taken out of `processing`, and true if no more is to be taken; for others nil. The places
+-- of cancelled messages are passed over. Both up to a bounded number.
 local function take(q, processing, limit, room, policy, refusal_of)
   local prioritised, cyclic = policy[2], policy[3]
   local taken, looks, blanks = {}, limit + LOOKS, 0
@@ -38,14 +38,15 @@ local function take(q, processing, limit, room, policy, refusal_of)
     while moved < most and room > 0 and looks > 0 do
       local element = redis.call('RPOPLPUSH', list, processing)
       if not element then break end
-      local put_elsewhere = refusal_of and element ~= BLANK and refusal_of(element)
+      local put_elsewhere, ends
+      if refusal_of and element ~= BLANK then put_elsewhere, ends = refusal_of(element, list) end
       if element == BLANK then
         redis.call('LPOP', processing)
         looks, blanks = looks - 1, blanks + 1
       elseif put_elsewhere then
         redis.call('LPOP', processing)
         put_elsewhere(element)
-        looks = looks - 1
+        looks = ends and 0 or looks - 1
       else
         moved, room = moved + 1, room - size_of(element)
         if q.history_for then note(q, 'claimed', element, string.match(processing, 'processing:(.*)$')) end

@@ -11,6 +11,7 @@ CALLS = {
     "purge_received": lambda: own.purge_received(KEYS, 10),
     "receive": lambda: own.receive(KEYS, "w", 30.0, [Flight(keyed("c", "k"), keyed("c2", "k"))], "attempt"),
     "receive_again": lambda: own.receive_again(KEYS, "attempt", 30.0),
+    "keep_received": lambda: own.keep_received(KEYS, "attempt", 30.0, 0, 10),
     "return_due": lambda: own.return_due(KEYS, 10),
     "set_visibility": lambda: own.set_visibility(KEYS, [(name_of(IN_FLIGHT), 0.0, "")]),
 }

@@ -29,6 +29,7 @@ CALLS = {
     "stage_apart": lambda: own.stage_apart("open", NEXT_PART, 0, [b"chunk"], 60.0),
     "stage_bodies": stage_bodies,
     "stage_clear": lambda: own.stage_clear(KEYS, "done", "r", 60.0, [PART]),
+    "stage_admit": lambda: own.stage_admit(KEYS, "open", "r", DAY, 1000, 1000),
     "stage_enlist": lambda: own.stage_enlist(KEYS, "open", "r", DAY, NEXT_PART),
     "stage_open": lambda: own.stage_open(KEYS, "fresh", "r", DAY),
     "unstage": lambda: own.unstage("j", PART, 1),

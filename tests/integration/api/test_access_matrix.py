@@ -70,6 +70,7 @@ ROWS = {
     f"POST {QUEUE}/messages/{{id}}/signals": needs("enqueue", json={"name": "s"}),
     f"POST {QUEUE}/signals/{{token}}": needs(of="everyone", json={}),
     f"GET {QUEUE}/parked": needs("operate"),
+    f"POST {QUEUE}/leases/{{lease}}/charge": needs("consume", json={"id": "x", "actual": 1}),
     f"POST {QUEUE}/leases/{{lease}}/emit": needs("consume", json={"id": "x", "chunk": 1}),
     f"GET {QUEUE}/messages/{{id}}/output": needs("operate"),
     f"PUT {QUEUE}/bindings/{{pattern}}": needs("topics"),
@@ -78,6 +79,10 @@ ROWS = {
     "GET /v1/topics": needs("metrics", of="any"),
     "GET /v1/topics/{routing_key}": needs("metrics", of="any"),
     "GET /v1/schedules": needs("metrics", of="any"),
+    "POST /v1/flows": needs("enqueue", of="reach", json={"messages": [{"queue": "orders", "message": {"body": 1}}]}),
+    "GET /v1/flows": needs("metrics", of="all"),
+    "GET /v1/flows/{flow}": needs("metrics", of="all"),
+    "DELETE /v1/flows/{flow}": needs("operate", of="all"),
     "GET /v1/batches": needs("metrics", of="all"),
     "GET /v1/batches/{batch}": needs("metrics", of="all"),
     "GET /v1/workers": needs("metrics", of="any"),
@@ -117,6 +122,8 @@ ROWS = {
     "GET /workers/{worker}": ANY_KEY,
     "POST /workers/{worker}/{instruction}": ANY_KEY,
     "GET /batches": needs("metrics", of="all"),
+    "GET /flows": needs("metrics", of="all"),
+    "GET /flows/{flow}": needs("metrics", of="all"),
     "POST /jobs/abort": shows("operate", data={"queue": "orders", "job": "j"}),
     "POST /topics/bind": needs("topics", **BINDING),
     "POST /topics/unbind": needs("topics", **BINDING),
@@ -162,7 +169,8 @@ ROWS = {
 IN_PATHS = {
     "queue": "orders", "name": "orders", "schedule": "daily", "id": "x", "lease": "h0123456789abcdef0123",
     "pattern": "a.b", "routing_key": "new.order", "version": "v", "identity": "x",
-    "batch": "3q2_7wAAq83v", "token": "x", "worker": "h0123456789abcdef0123", "instruction": "pause",
+    "batch": "3q2_7wAAq83v", "flow": "9f86d081884c7d65",
+    "token": "x", "worker": "h0123456789abcdef0123", "instruction": "pause",
 }  # fmt: skip
 
 
@@ -174,7 +182,8 @@ def routes(app: FastAPI) -> list[str]:
 
 def distinct(path: str) -> str:
     """Return the path with a name of its own for each thing that has an example in IN_PATHS."""
-    return path.replace("/schedules/{name}", "/schedules/{schedule}").replace("/batches/{id}", "/batches/{batch}")
+    path = path.replace("/schedules/{name}", "/schedules/{schedule}").replace("/batches/{id}", "/batches/{batch}")
+    return path.replace("/flows/{id}", "/flows/{flow}")
 
 
 def test_every_route_has_its_row_and_every_row_its_route():

@@ -60,6 +60,9 @@ def producer(url: str, admin: reliq.Reliq) -> None:
         app.schedules.run("s")
         app.schedules.list()
         app.schedules.remove("s")
+        with app.flow() as flow:
+            first = flow.send("q", "first", key="k")
+            flow.send("q", LARGE, after=[first, flow.send("flowing", "second")], on_failure="skip")
         for limited in (app.queue("limited"), app.queue("wide")):
             limited.send(LARGE)
             limited.send("later", delay="1h")
@@ -165,6 +168,12 @@ def abandon(admin: reliq.Reliq, queue: str) -> None:
     admin.store.call(ops.command("DEL", keys.lease(consumer)))
 
 
+def state_of(admin: reliq.Reliq, flow: str) -> str:
+    """Return the state of the last message of a flow."""
+    progress = admin.flow_progress(flow)
+    return progress.members[-1].state if progress else ""
+
+
 def monitor(url: str, admin: reliq.Reliq) -> None:
     """Promote, reclaim, trim, end broadcast queues, ask about prepared messages, lead, and count for Prometheus."""
     admin.queue("q").configure(dead_max_count=1, dead_max_age="1h")
@@ -176,6 +185,13 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
     admin.schedules.add("in-order", "1s", "ticks", key="k", priority="high")
     admin.queue("ticks").configure(max_length=10_000, max_bytes=100_000_000)
     abandon(admin, "lost")
+    flows = []
+    for rule in ("fail", "skip", "run"):
+        with admin.flow() as flow:
+            flow.send("flowing", LARGE, after=[flow.send("q", "gone", delay="1h")], on_failure=rule)
+        flows.append(flow)
+    for flow in flows:
+        admin.queue("q").cancel_many(headers={"flow": flow.id})
     with admin.queue("q").consumer() as dying:
         admin.queue("q").send_many(["dead", LARGE, LARGE])
         for message in dying.claim(10):
@@ -185,6 +201,7 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         eventually(lambda: thread.monitor.leading)
         eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
         eventually(lambda: not admin.queue("q").stats().prepared)
+        eventually(lambda: [state_of(admin, one.id) for one in flows] == ["dead", "skipped", "open"])
         eventually(lambda: all(one.fired > 1 for one in admin.schedules.list()))
         cut(admin, "monitor")
         admin.queue("q").send("due after the cut", delay=0.01)
@@ -221,10 +238,14 @@ def operator(url: str, admin: reliq.Reliq) -> None:
         for message in one.claim(3):
             one.dead(message, "as it should")
     admin.queue("q").send("held", id="held", priority="high")
+    with admin.flow() as flow:
+        flow.send("flowing", "last", after=[flow.send("q", "first", delay="1h")])
     with admin.queue("q").consumer() as holder:
         holder.claim(1)
         for arguments in OPERATING:
             run(*arguments, url=url)
+        for words in (("flow", "list"), ("flow", "show", flow.id), ("flow", "cancel", flow.id)):
+            run(*words, url=url)
 
 
 def api(url: str, admin: reliq.Reliq) -> None:
@@ -240,6 +261,12 @@ def api(url: str, admin: reliq.Reliq) -> None:
         batch = [{"body": 1}, {"body": 2, "key": "k"}, {"body": LARGE.decode()}]
         answered("POST", "/v1/queues/q/messages/batch", json=batch)
         answered("POST", "/v1/topics/order.created/messages", json={"body": "x"})
+        first = {"queue": "q", "message": {"body": 1, "delay": "1h"}}
+        parts = [first, {"queue": "flowing", "message": {"body": 2}, "after": [0]}]
+        flow = answered("POST", "/v1/flows", json={"messages": parts}).json()["id"]
+        for path in ("/v1/flows", f"/v1/flows/{flow}", "/flows", f"/flows/{flow}"):
+            answered("GET", path)
+        answered("DELETE", f"/v1/flows/{flow}")
         lease = answered("POST", "/v1/queues/q/leases", json={"limit": 3}).json()
         answered("POST", f"/v1/queues/q/leases/{lease['lease']}/extend", json={})
         first, second, third = (message["id"] for message in lease["messages"])
@@ -333,7 +360,7 @@ class Answered:
         return answer
 
 
-NOUNS = ("dead", "topics", "keys", "delayed", "queue", "message", "worker")
+NOUNS = ("dead", "topics", "keys", "delayed", "queue", "message", "worker", "flow")
 
 
 def run(*arguments: str, url: str = "") -> str:

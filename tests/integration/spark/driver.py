@@ -1,10 +1,12 @@
-"""Drivers to be killed: `python driver.py batch URL ROWS`, and `stream` or `table` with URL and FOLDER."""
+"""Drivers to be killed: `python driver.py batch URL ROWS`, and `stream`, `sql` or `table` with URL and FOLDER."""
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from reliq.spark import register
 
@@ -19,6 +21,7 @@ def session(url: str) -> SparkSession:
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", tempfile.mkdtemp())
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -33,18 +36,36 @@ def batch(url: str, rows: int) -> None:
 
 
 def stream(url: str, folder: str) -> None:
-    """Read the queue in micro-batches of 20, each into a file of its own, until it is empty."""
+    """Read the queue in micro-batches of 20, each into a file of its own, until it is empty.
+
+    The file has of each row the task that has read it, and its number; `attempts` has these of each try of a batch.
+    """
 
     def write(df, number: int) -> None:
-        rows = [json.loads(row.value)["order"] for row in df.select("value").collect()]
+        found = df.select(functions.spark_partition_id().alias("task"), "value").collect()
+        rows = json.dumps([[row.task, json.loads(row.value)["order"]] for row in found])
+        with (Path(folder) / "attempts").open("a") as attempts:
+            attempts.write(f"[{number}, {rows}]\n")
         hidden = Path(folder) / f".{number}"
-        hidden.write_text(json.dumps(rows))
+        hidden.write_text(rows)
         hidden.rename(Path(folder) / f"{number}.json")
 
     messages = session(url).readStream.format("reliq").options(queue="orders", maxMessagesPerBatch=20).load()
-    checkpoint = str(Path(folder) / "checkpoint")
-    query = messages.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    query.trigger(availableNow=True).start().awaitTermination()
+    run(messages.writeStream.foreachBatch(write), folder)
+
+
+def sql(url: str, folder: str) -> None:
+    """Read the queue as a table of SQL, with batches of 20, into files of Parquet, until it is empty."""
+    spark = session(url)
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", 1000)
+    spark.sql("CREATE TABLE orders USING reliq")
+    messages = spark.sql("SELECT * FROM STREAM orders WITH (queue = 'orders', maxMessagesPerBatch = '20')")
+    run(messages.writeStream.format("parquet").option("path", str(Path(folder) / "out")), folder)
+
+
+def run(writer: DataStreamWriter, folder: str) -> None:
+    writer = writer.option("checkpointLocation", str(Path(folder) / "checkpoint")).trigger(availableNow=True)
+    writer.start().awaitTermination()
 
 
 def table(url: str, folder: str) -> None:
@@ -60,13 +81,11 @@ def table(url: str, folder: str) -> None:
         rows.coalesce(1).write.mode("overwrite").parquet(str(out / f"batch={number}"))
 
     messages = spark.readStream.format("reliq").options(queue="orders", maxMessagesPerBatch=20, lease="2s").load()
-    query = messages.writeStream.foreachBatch(append_once)
-    query = query.option("checkpointLocation", str(Path(folder) / "checkpoint"))
-    query.trigger(availableNow=True).start().awaitTermination()
+    run(messages.writeStream.foreachBatch(append_once), folder)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "batch":
         batch(sys.argv[2], int(sys.argv[3]))
     else:
-        {"stream": stream, "table": table}[sys.argv[1]](sys.argv[2], sys.argv[3])
+        {"stream": stream, "sql": sql, "table": table}[sys.argv[1]](sys.argv[2], sys.argv[3])

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -23,12 +24,13 @@ KEYS = QueueKeys("orders")
 ROWS = 200_000
 
 
-def start(*arguments: str) -> subprocess.Popen[bytes]:
+def start(*arguments: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Start a driver; what it says of errors is shown, or goes to a file."""
     root = str(Path(__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, driver.__file__, *arguments]
     quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
+    return subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=errors)
 
 
 def children_of(pid: int) -> list[int]:
@@ -46,7 +48,7 @@ def kill_when(process: subprocess.Popen[bytes], condition: Callable[[], bool]) -
     while not condition():
         if process.poll() is not None:
             return False
-        time.sleep(0.001)
+        time.sleep(0.005)
     kill(process)
     return True
 
@@ -96,17 +98,17 @@ def test_a_driver_killed_while_it_commits(app, url):
     assert visible(app.queue("orders")) == list(range(ROWS)), "the job run again adds nothing"
 
 
-def test_a_stream_of_fifty_batches_killed_ten_times(app, url, tmp_path):
-    orders = app.queue("orders")
-    orders.send_many([{"order": number} for number in range(1000)])
-    for kill in range(10):
-        files = 5 * kill + 2
+def test_a_stream_killed_again_and_again(app, url, tmp_path):
+    orders, batches, kills = app.queue("orders"), 50, 10
+    orders.send_many([{"order": number} for number in range(20 * batches)])
+    for kill in range(kills):
+        files = batches // kills * kill + 2
         process = start("stream", url, str(tmp_path))
         assert kill_when(process, lambda: len(list(tmp_path.glob("*.json"))) >= files)  # noqa: B023  called at once
         Monitor(Store(url)).scan()
     assert start("stream", url, str(tmp_path)).wait(timeout=300) == 0
-    written = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    assert len(written) == 50
-    assert sorted(number for numbers in written for number in numbers) == list(range(1000))
+    assert len(list(tmp_path.glob("*.json"))) == batches
+    written = [row for batch in range(batches) for row in json.loads((tmp_path / f"{batch}.json").read_text())]
+    assert sorted(number for _, number in written) == list(range(20 * batches))
     stats = orders.stats()
-    assert (stats.ready, stats.processing, stats.dead, stats.counters["acked"]) == (0, 0, 0, 1000)
+    assert (stats.ready, stats.processing, stats.dead, stats.counters["acked"]) == (0, 0, 0, 20 * batches)

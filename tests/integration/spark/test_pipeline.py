@@ -11,6 +11,8 @@ import pytest
 
 from reliq.cli import main
 from reliq.extras import install_command
+from reliq.features.staging import steps
+from reliq.ops import Steps
 from reliq.spark import pipeline, session
 
 ROOT = Path(__file__).parents[3]
@@ -48,11 +50,38 @@ def test_sql_says_what_a_message_is(submitted, orders, url, lines, capsys):
     select = "SELECT to_json(struct(order)) AS value, concat('order-', order) AS id FROM input WHERE order < 2"
     arguments = ["--input", str(lines), "--format", "json", "--queue", "orders", "--url", url, "--select", select]
     assert run("enqueue", *arguments, "--job", "nightly", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"job": "nightly", "enqueued": 2}
+    said = json.loads(capsys.readouterr().out)
+    size = said["bytes"]
+    assert said == {
+        "job": "nightly", "enqueued": 2, "committed_before": False, "rows": 2, "deduplicated": 0, "unroutable": 0,
+        "bytes": size, "queues": {"orders": {"messages": 2, "deduplicated": 0, "bytes": size}}, "complete": True,
+    }  # fmt: skip
     assert run("enqueue", *arguments, "--job", "nightly") == 0
     assert "was committed before: nothing enqueued" in capsys.readouterr().out
     with orders.consumer() as consumer:
         assert {message.id for message in consumer.claim(10)} == {"order-0", "order-1"}
+
+
+def test_rows_that_became_no_message_are_told(submitted, orders, url, lines, capsys):
+    select = "SELECT 'x' AS value, cast(order % 3 AS string) AS dedup_key FROM input"
+    arguments = ["--input", str(lines), "--format", "json", "--url", url, "--select", select]
+    assert run("enqueue", *arguments, "--queue", "orders") == 0
+    assert capsys.readouterr().out == "3 messages enqueued (17 deduplicated)\n"
+
+
+def unknown(*_) -> Steps[None]:
+    yield from ()
+
+
+def test_a_job_that_another_driver_commits_meanwhile_is_told_as_committed_before(
+    submitted, orders, url, lines, capsys, monkeypatch
+):
+    arguments = ["--input", str(lines), "--format", "json", "--queue", "orders", "--url", url, "--job", "nightly"]
+    assert run("enqueue", *arguments) == 0
+    monkeypatch.setattr(steps, "outcome", unknown)  # it asked before that commit
+    assert run("enqueue", *arguments) == 0
+    assert capsys.readouterr().out.endswith("job nightly was committed before: nothing enqueued\n")
+    assert orders.stats().ready == 20
 
 
 @pytest.fixture

@@ -53,6 +53,17 @@ def test_each_queue_and_unroutable_rows_are_told(spark, app):
     assert {queue: one["messages"] for queue, one in result.queues.items()} == {"audit": 20, "mail": 590}
 
 
+def test_all_tasks_of_a_job_keep_to_its_rate(spark, orders):
+    rows = spark.range(0, 3000, 1, 3).selectExpr("repeat('x', 1000) AS value")
+    write(rows, maxBytesPerSecond="1MiB", job="backfill")
+    result = last_write(spark)
+    job = spark.read.format("reliq").options(queue="orders", jobs="true").load().first()
+    assert result.messages == 3000
+    assert (job.committed_at - job.opened_at).total_seconds() >= result.bytes / 2**20 > 2
+    with pytest.raises(PySparkException, match="maxBytesPerSecond is '8 apples'"):
+        write(rows, maxBytesPerSecond="8 apples")
+
+
 def test_partitions_are_told_as_their_queue(spark, orders):
     orders.configure(partitions=3)
     write(numbers(spark, 900))

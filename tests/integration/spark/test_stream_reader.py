@@ -10,6 +10,8 @@ from reliq import ops
 from reliq.cli import main
 from reliq.errors import LeaseLost
 from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
+from reliq.spark.claims import Claims
 from reliq.spark.held import read_held, release
 from reliq.spark.options import Given
 from reliq.spark.pace import Pace
@@ -142,6 +144,206 @@ def heartbeats_of(client):
     return [one for one in client.client_list() if one["name"].startswith("reliq:s")]
 
 
+# --- runs of messages of one key -------------------------------------------------------------------------------------
+
+KEYS = QueueKeys("orders")
+
+
+def send_keyed(orders, numbers, keys=10, **options):
+    orders.send_many([NewMessage(str(number), key=f"k{number % keys}", **options) for number in numbers])
+
+
+def batches(reader, start, limit=ReadMaxRows(10_000)):
+    """Consume until nothing is left; the numbers of each micro-batch."""
+    found = []
+    while (end := reader.latestOffset(start, limit)) != start:
+        found.append(read(reader, start, end))
+        start = end
+    reader.commit(start)
+    return found
+
+
+def in_order(numbers, keys=10) -> bool:
+    """Whether those of each key are."""
+    return all(some == sorted(some) for some in ([one for one in numbers if one % keys == key] for key in range(keys)))
+
+
+def test_messages_of_few_keys_need_no_more_batches_than_messages_without(driver, app, orders):
+    send_keyed(orders, range(2000))
+    with driver() as reader:
+        (rows,) = batches(reader, reader.initialOffset())
+    assert sorted(rows) == list(range(2000))
+    assert in_order(rows)
+    stats = orders.stats()
+    assert (stats.ready, stats.processing, stats.consumers, stats.counters["acked"]) == (0, 0, 0, 2000)
+    left = app.store.call(ops.command("KEYS", "reliq:{orders}:*"))
+    assert not {key.decode().removeprefix("reliq:{orders}:").partition(":")[0] for key in left} & {
+        "received", "receipts", "early", "attempt", "active", "waiting", "processing",
+    }  # fmt: skip
+
+
+def test_keys_and_messages_without_one_share_a_batch_and_its_limit(driver, orders):
+    orders.send_many(range(1000, 1300))
+    send_keyed(orders, range(900), keys=3)
+    orders.send_many(range(1300, 1500))
+    with driver() as reader:
+        found = batches(reader, reader.initialOffset(), ReadMaxRows(500))
+    assert [len(one) for one in found] == [500, 500, 400]
+    rows = [number for one in found for number in one]
+    assert sorted(rows) == [*range(900), *range(1000, 1500)]
+    assert in_order([one for one in rows if one < 900], keys=3)
+
+
+def test_a_run_has_a_largest_length_and_its_key_goes_on_with_the_next_batch(driver, orders):
+    send_keyed(orders, range(2500), keys=1)
+    with driver() as reader:
+        found = batches(reader, reader.initialOffset())
+    assert [len(one) for one in found] == [1001, 1001, 498]
+    assert [number for one in found for number in one] == list(range(2500))
+
+
+def test_a_run_is_read_by_one_task(driver, orders):
+    send_keyed(orders, range(2000), keys=7)
+    with driver(numPartitions="3") as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(10_000))
+        tasks = [
+            {int(value) % 7 for batch in reader.read(one) for value in batch.column("value").to_pylist()}
+            for one in reader.partitions(start, end)
+        ]
+    assert len(tasks) == 3
+    assert sum(map(len, tasks)) == 7
+
+
+def test_nobody_gets_a_key_of_which_a_batch_has_messages(driver, orders):
+    send_keyed(orders, range(100), keys=2)
+    with driver() as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(10))
+        assert sorted(read(reader, start, end)) == [0, 1, 2, 4, 6, 8, 10, 12, 14, 16]
+        with orders.consumer() as consumer:
+            assert consumer.claim(10) == []
+        reader.commit(end)
+        with orders.consumer() as consumer:
+            assert sorted(int(one.body) for one in consumer.claim(10)) == [3, 18]
+
+
+@pytest.mark.parametrize("calls", range(1, 14))
+def test_a_driver_killed_within_a_claim_of_runs_has_a_batch_in_order(driver, app, orders, calls):
+    """Killed behind each of its calls."""
+    send_keyed(orders, range(60), keys=3)
+    claims = Claims(KEYS, 3600.0)
+    steps = claims.claim("5eed", 2, 50)
+    answer, done = None, None
+    for _ in range(calls):
+        try:
+            request = steps.send(answer)
+        except StopIteration as ended:
+            done = ended.value
+            break
+        answer = app.store.call(request)
+    start, rows = {"stream": "5eed", "batch": 1, "messages": 0}, []
+    with driver() as restarted:
+        end = restarted.latestOffset(start, ReadMaxRows(50))
+        assert done in (None, end["messages"])
+        rows += read(restarted, start, end)
+    with driver() as restarted:
+        assert read(restarted, start, end) == rows
+        rows += [number for one in batches(restarted, end) for number in one]
+    assert sorted(rows) == list(range(60))
+    assert in_order(rows, keys=3)
+
+
+def test_rows_show_whether_a_message_of_a_run_was_delivered_before(driver, app, orders):
+    send_keyed(orders, range(6), keys=1, headers={"region": "eu"})
+    with driver() as killed:
+        end = first_offset(killed)
+        shown = rows_of(killed, killed.initialOffset(), end)
+    assert [(row["redelivered"], row["deliveries"], row["headers"]) for row in shown] == [
+        (False, 0, [("region", "eu")])
+    ] * 6
+    expire(app)
+    assert Monitor(app.store).return_due() == 6
+    assert orders.stats().ready == 6
+    with driver() as restarted:
+        shown = rows_of(restarted, restarted.initialOffset(), first_offset(restarted))
+        assert [(row["value"], row["redelivered"]) for row in shown] == [(b"%d" % one, True) for one in range(6)]
+
+
+def rows_of(reader, start, end):
+    return [row for one in reader.partitions(start, end) for batch in reader.read(one) for row in batch.to_pylist()]
+
+
+def expire(app) -> None:
+    """The time of all messages in flight is over."""
+    names = app.store.call(ops.command("ZRANGE", KEYS.received, 0, -1))
+    app.store.call(ops.command("ZADD", KEYS.received, *(part for name in names for part in (1, name))))
+
+
+def test_a_batch_of_runs_that_was_given_back_is_missed(driver, app, orders):
+    send_keyed(orders, range(20), keys=2)
+    with driver() as killed:
+        first = first_offset(killed)
+        read(killed, killed.initialOffset(), first)
+        send_keyed(orders, range(20, 40), keys=2)
+        second = killed.latestOffset(first, LIMIT)
+    assert second["messages"] == 20
+    expire(app)
+    Monitor(app.store).return_due()
+    with driver(failOnDataLoss="true") as restarted, pytest.raises(LeaseLost, match="had 20 messages and has 0"):
+        read(restarted, first, second)
+    with driver() as restarted:
+        assert read(restarted, first, second) == []
+        rows = [number for one in batches(restarted, second) for number in one]
+    assert sorted(rows) == list(range(20, 40))
+    assert in_order(rows, keys=2)
+
+
+def test_a_beat_renews_the_runs_too(driver, app, orders):
+    send_keyed(orders, range(6), keys=1)
+    with driver(lease="1s") as reader:
+        read(reader, reader.initialOffset(), first_offset(reader))
+        expire(app)
+        eventually(lambda: app.store.call(ops.command("ZCOUNT", KEYS.received, 2, "+inf")) == 6)
+        assert Monitor(app.store).return_due() == 0
+    assert orders.stats().processing == 6
+
+
+def test_what_is_committed_late_is_not_read_again_if_it_is_still_in_flight(driver, app, orders):
+    send_keyed(orders, range(6), keys=1)
+    with driver() as reader:
+        end = first_offset(reader)
+        read(reader, reader.initialOffset(), end)
+        expire(app)
+        reader.commit(end)
+    assert Monitor(app.store).return_due() == 0
+    assert (orders.stats().ready, orders.stats().counters["acked"]) == (0, 6)
+
+
+def test_a_run_ends_before_an_expired_message_which_dies_when_it_is_its_turn(driver, orders):
+    orders.send_many([NewMessage("0", key="k"), NewMessage("1", key="k", ttl=0.001), NewMessage("2", key="k")])
+    with driver() as reader:
+        assert [number for one in batches(reader, reader.initialOffset()) for number in one] == [0, 2]
+    assert [letter.reason for letter in orders.dead.list()] == ["expired"]
+
+
+def test_a_queue_with_limits_gives_one_message_of_a_key_a_batch(driver, orders):
+    orders.configure(rate="1000/s", burst=1000)
+    send_keyed(orders, range(6), keys=2)
+    with driver() as reader:
+        assert batches(reader, reader.initialOffset()) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_large_bodies_and_batches_of_the_application_end_with_their_run(driver, app, orders):
+    with app.batch() as batch:
+        batch.send_many("orders", [NewMessage(f"{number}".rjust(5000), key="k") for number in range(6)])
+    with driver() as reader:
+        assert batches(reader, reader.initialOffset()) == [list(range(6))]
+    progress = batch.progress()
+    assert (progress.handled, progress.open) == (6, 0)
+    assert app.store.call(ops.command("EXISTS", KEYS.bodies)) == 0
+
+
 # --- the pace --------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +462,22 @@ def test_claims_of_an_abandoned_stream_are_listed_and_released(driver, app, orde
     Monitor(app.store).scan()
     assert (orders.stats().ready, orders.stats().processing) == (5, 0)
     assert claims() == (0, "no stream holds messages\n")
+
+
+def test_runs_of_an_abandoned_stream_are_counted_and_released(driver, app, orders):
+    send_keyed(orders, range(20), keys=2)
+    orders.send_many(range(100, 105))
+    with driver() as killed:
+        end = first_offset(killed)
+        read(killed, killed.initialOffset(), end)
+    held = app.store.run(read_held(["orders"]))
+    assert [one.messages for one in held] == [25]
+    assert app.store.run(release(held, end["stream"], force=True)) == 25
+    Monitor(app.store).scan()
+    assert (orders.stats().ready, orders.stats().processing) == (25, 0)
+    with driver() as other:
+        rows = [number for one in batches(other, other.initialOffset()) for number in one]
+    assert in_order([one for one in rows if one < 100], keys=2)
 
 
 def test_a_driver_that_has_missed_a_renewal_may_be_released(driver, app, orders, url):

@@ -92,6 +92,13 @@ def test_a_handle_that_expired_deletes_nothing(sqs, fifo):
     assert bodies(sqs, url) == ["m"]
 
 
+@pytest.mark.parametrize("attempt", ["a" * 129, "a b", ""])
+def test_an_attempt_has_1_to_128_letters_digits_and_punctuation(sqs, fifo, attempt):
+    code, status, text = code_of(sqs.receive_message, QueueUrl=fifo(), ReceiveRequestAttemptId=attempt)
+    assert (code, status) == ("InvalidParameterValue", 400)
+    assert text.endswith("can only include alphanumeric and punctuation characters. 1 to 128 in length.")
+
+
 @pytest.mark.parametrize("attempt", ["attempt-1"])
 def test_an_attempt_repeats_the_same_messages_and_handles(sqs, fifo, attempt):
     url = fifo()

@@ -130,9 +130,10 @@ def test_a_worker_is_told_by_who_may_operate_all_of_its_queues(holding, app):
     assert every.get("/workers/gone").status_code == 404
 
 
-def test_batches_are_for_keys_of_all_queues(holding):
+@pytest.mark.parametrize("path", ["/batches", "/flows"])
+def test_batches_and_flows_are_for_keys_of_all_queues(holding, path):
     clients = [holding("operate"), holding("enqueue", "*"), holding("metrics", "*")]
-    assert [client.get("/batches").status_code for client in clients] == [403, 403, 200]
+    assert [client.get(path).status_code for client in clients] == [403, 403, 200]
 
 
 def test_who_may_look_sees_numbers_but_no_message(holding):

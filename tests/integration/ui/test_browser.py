@@ -226,7 +226,7 @@ def paths(app) -> Iterator[list[str]]:
     app.subscribe("orders", "order.created.*")
     app.subscribe("invoices", "#")
     of_queues = ["/", "/?q=none", "/queues/orders", "/queues/invoices", "/queues/orders/purge", "/queues/orders/policy"]
-    of_queues += ["/workers", "/jobs", "/batches", "/topics", "/topics?key=order.created.eu"]
+    of_queues += ["/workers", "/jobs", "/batches", "/flows", "/topics", "/topics?key=order.created.eu"]
     app.schedules.add("daily-report@eu", "0 7 * * MON-FRI", "orders", "x", tz="Europe/Berlin", jitter="1m")
     app.schedules.run("daily-report@eu")
     app.schedules.add("paused", "30s", "orders")

@@ -30,7 +30,7 @@ OF_SLICES = {"message", "search", "delayed/cancel"}  #: pages of a queue to whic
 
 def test_the_bar_of_every_page_leads_to_each_section(client):
     bar = re.findall(r'<a class="to" href="/(\w+)">(\w+)</a>', client.get("/").text)
-    assert sorted(bar) == [(one.lower(), one) for one in ("Batches", "Jobs", "Schedules", "Topics", "Workers")]
+    assert sorted(bar) == [(one.lower(), one) for one in ("Batches", "Flows", "Jobs", "Schedules", "Topics", "Workers")]
 
 
 @pytest.mark.parametrize("gone", [set(), {"/find"} | {f"/queues/{{name}}/{one}" for one in OF_SLICES}])

@@ -8,6 +8,7 @@ import pytest
 
 import reliq
 from reliq import aio
+from reliq.features.output import ops as own
 from reliq.model.keys import QueueKeys
 from reliq.protocol.deletion import delete
 from tests.support.handlers import settled, working_as
@@ -55,6 +56,20 @@ def test_output_is_read_while_the_handler_runs_and_afterwards(app, kind):
     assert [(chunk.run, chunk.value) for chunk in every] == [(1, "once "), (1, "upon "), (1, {"a": 1}), (1, b"\xff")]
     assert [chunk.value for chunk in queue.output(one, after=every[1].id)] == [{"a": 1}, b"\xff"]
     assert sorted(every, key=lambda chunk: chunk.at) == every
+
+
+def test_the_output_of_a_message_whose_worker_dies_for_the_last_time_ends(app, client):
+    queue = app.queue("q")
+    queue.configure(max_deliveries=1)
+    one = queue.send("x")
+    with queue.consumer() as lost:
+        (message,) = lost.claim()
+        message.emit("half")
+        client.delete(KEYS.lease(lost.id))
+        Monitor(app.store).scan()
+    assert queue.stats().dead == 1
+    assert not app.store.call(own.emitted(KEYS, one, "", 10)).open
+    assert [chunk.value for chunk in queue.output(one)] == ["half"]
 
 
 def test_a_retry_begins_a_new_run_and_a_dead_letter_ends_the_output(app, kind):

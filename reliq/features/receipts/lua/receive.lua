@@ -1,25 +1,30 @@
 -- receive: put messages that a consumer has just claimed in flight, and with them those that wait for the same keys.
 --
 -- KEYS  places, processing, received, receipts, early, slots, attempt?
--- ARGV  visible: number, consumer, moves... [former, again, name, line]
+-- ARGV  visible: number, kept: number, consumer, moves... [former, again, name, line, mark]
 --       visible: ms
+--       kept: ms for which `attempt` has them, behind those of earlier calls; 0: they replace these, for five minutes
 --       former: how its element begins, through the nonce
 --       again: its new element, and `name` the beginning of that
 --       line: group and turn of a message that waits for its key, behind a claimed one or before those in flight; '' = it
 --             was claimed
+--             With `kept` also one behind the latest of the list, if that is the last one in flight of its key.
+--       mark: a text without a blank, before its name in `attempt`
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
 --         not the first of its line
--- `attempt`: gets the fields, so that `receive_again` finds them.
+-- `attempt`: gets the names, so that `receive_again` and `keep_received` find them.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20]
-local visible, consumer = tonumber(ARGV[1]), ARGV[2]
-local PLACES, SLOTS, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE = 1, 18, 3, 4, 0, 1, 2, 3
+local visible, kept, consumer = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local PLACES, SLOTS, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE, MARK = 1, 18, 4, 5, 0, 1, 2, 3, 4
 -- end of the names
 local ATTEMPT_MS = 300000 -- as SQS keeps one
+local JUST_CLAIMED = 2000 -- messages: more than a call has; a micro-batch of Spark may hold many others
+local PAGE = 100
 local q, slots = places(PLACES), named_slots(SLOTS)
 local now = now_ms()
-redis.call('LLEN', processing) -- wrong types are refused here, before the first write
+local holds = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 check_flights(received, receipts, early)
 check_slots(q, slots)
 if attempt then redis.call('LLEN', attempt) end
@@ -28,40 +33,72 @@ local names = {}
 for at = MOVES, #ARGV, MOVES_STEP do names[#names + 1] = ARGV[at + NAME] end
 local records = records_of(receipts, names)
 
--- What goes into flight is written at the end, in one command a key.
-local codes, fields, scored, written = {}, {}, {}, {}
+-- The messages of a key that were in flight before this call hold back those that come after them (`bound`).
+-- A micro-batch goes on behind the latest message of its list.
+local keys = {}
+local latest = attempt and kept > 0 and marked_names(redis.call('LRANGE', attempt, -1, -1))[1]
+local field = latest and field_of(records_of(receipts, {latest}), latest)
+local record = field and redis.call('HGET', receipts, field)
+local goes_on = record and ordering_key_of(string.sub(record, #FIRST_TURN + 1))
+local function key_of(group)
+  if not keys[group] then
+    local before = turns_in_flight(q, group)
+    local bound = lowest(before)
+    if goes_on == group and highest(before) == string.sub(record, 1, #FIRST_TURN) then bound = nil end
+    keys[group] = {before = before, bound = bound, taken = {}, line = {}, at = 0, passed = 0}
+  end
+  return keys[group]
+end
+
+-- The first in the line of a key, behind those that this call has taken. `most`: how many it may still take.
+local function next_of(group, key, most)
+  if key.at == #key.line then
+    key.line = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', key.passed, math.min(PAGE, most))
+    key.at = 0
+  end
+  return key.line[key.at + 1]
+end
+
+-- What changes is written at the end, in one command a key.
+local codes, entries, scored, written, gone, left = {}, {}, {}, {}, {}, {}
 local function take_one(at, element, turn)
   local name, again = ARGV[at + NAME], ARGV[at + AGAIN]
   local group = ordering_key_of(again)
-  if group then redis.call('HSET', q.active, group, ' ' .. turns_in_flight(q, group) .. turn) end
+  if group then table.insert(key_of(group).taken, turn) end
   local field = id_of(name)
   if records[field] then field = name end -- another message with this id is in flight
   records[field] = again
-  fields[#fields + 1] = field
+  entries[#entries + 1] = ARGV[at + MARK] .. ' ' .. name
   scored[#scored + 1], scored[#scored + 2] = string.format('%.0f', now + visible), field
   written[#written + 1], written[#written + 2] = field, turn .. again
 end
 
-local held = redis.call('LRANGE', processing, 0, -1)
-local gone = {}
+-- What was claimed just now, by id: the oldest ones first, which a micro-batch puts in flight first.
+local held, unseen = {}, math.min(holds, JUST_CLAIMED)
+local function look_further()
+  local last = unseen - 1
+  unseen = math.max(0, unseen - PAGE)
+  for _, element in ipairs(redis.call('LRANGE', processing, unseen, last)) do
+    local id = id_of(element)
+    held[id] = held[id] or {}
+    table.insert(held[id], element)
+  end
+end
 local function claimed(former)
-  for at, element in ipairs(held) do
-    if element and string.sub(element, 1, #former) == former then
-      held[at] = false
-      gone[#gone + 1] = element
-      return element
+  local id = id_of(former)
+  while true do
+    local same = held[id] or {}
+    for at, element in ipairs(same) do
+      if string.sub(element, 1, #former) == former then
+        gone[#gone + 1] = table.remove(same, at)
+        return element
+      end
     end
+    if unseen == 0 then return nil end
+    look_further()
   end
 end
 
--- The messages of a key that were in flight before this call hold back those that come after them.
-local bounds = {}
-local function bound_of(group)
-  if bounds[group] == nil then bounds[group] = lowest(turns_in_flight(q, group)) or false end
-  return bounds[group]
-end
-
-local waiting = 0
 for at = MOVES, #ARGV, MOVES_STEP do
   local former, line = ARGV[at + FORMER], ARGV[at + LINE]
   local name, code = ARGV[at + NAME], 'n'
@@ -73,40 +110,44 @@ for at = MOVES, #ARGV, MOVES_STEP do
     local element = claimed(former)
     if element then
       local group = ordering_key_of(element)
-      if group then bounds[group] = false end -- one that is ready passes on with none in flight
+      if group then key_of(group).bound = nil end -- one that is ready passes on with none in flight
       take_one(at, element, FIRST_TURN)
       code = 'd'
     end
   else
     local group, turn = string.sub(line, 1, GROUP), string.sub(line, GROUP + 1)
-    local bound = bound_of(group)
-    local first = turns_in_flight(q, group) ~= '' and first_in_line(q, group)
-    if first and string.sub(first, 1, #line + #former) == line .. former and (not bound or turn < bound) then
-      redis.call('ZREM', q.waiting, first)
+    local key = key_of(group)
+    local flies = key.before ~= '' or #key.taken > 0
+    local first = flies and next_of(group, key, (#ARGV + 1 - at) / MOVES_STEP)
+    if first and string.sub(first, 1, #line + #former) == line .. former and (not key.bound or turn < key.bound) then
+      key.at, key.passed = key.at + 1, key.passed + 1
+      left[#left + 1] = first
       note(q, 'claimed', ARGV[at + AGAIN], consumer)
       take_one(at, element_in_line(first), turn)
-      waiting, code = waiting + 1, 'd'
+      code = 'd'
     end
   end
   codes[#codes + 1] = code
 end
-if #fields > 0 then
+if #gone == holds then
+  redis.call('DEL', processing)
+else
+  for _, element in ipairs(gone) do redis.call('LREM', processing, holds > JUST_CLAIMED and 1 or -1, element) end
+end
+note_held(q, slots, processing)
+if #left > 0 then redis.call('ZREM', q.waiting, unpack(left)) end
+if #scored > 0 then
   redis.call('ZADD', received, unpack(scored))
   redis.call('HSET', receipts, unpack(written))
 end
-if #gone == #held then
-  redis.call('DEL', processing)
-else
-  for _, element in ipairs(gone) do redis.call('LREM', processing, 1, element) end
+for group, key in pairs(keys) do
+  if #key.taken > 0 then redis.call('HSET', q.active, group, ' ' .. key.before .. table.concat(key.taken)) end
+  if key.bound then note_early(q, early, group) end
 end
-note_held(q, slots, processing)
-for group, bound in pairs(bounds) do
-  if bound then note_early(q, early, group) end
-end
-if waiting > 0 then redis.call('HINCRBY', q.counters, 'claimed', waiting) end
-if attempt and #fields > 0 then
-  redis.call('DEL', attempt)
-  redis.call('RPUSH', attempt, unpack(fields))
-  redis.call('PEXPIRE', attempt, ATTEMPT_MS)
+if #left > 0 then redis.call('HINCRBY', q.counters, 'claimed', #left) end
+if attempt and #entries > 0 then
+  if kept == 0 then redis.call('DEL', attempt) end
+  redis.call('RPUSH', attempt, unpack(entries))
+  redis.call('PEXPIRE', attempt, kept > 0 and kept or ATTEMPT_MS)
 end
 return {table.concat(codes), redis.call('ZCARD', received)}

@@ -3,8 +3,8 @@
 -- KEYS  received, receipts, attempt
 -- ARGV  visible: number
 --       visible: ms
--- Returns the elements; none if one of them was settled or has become visible
--- uses: now
+-- Returns the elements; none if one of them was settled, has become visible, or was received by another call
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts, attempt = KEYS[1], KEYS[2], KEYS[3]
 local visible = tonumber(ARGV[1])
@@ -12,15 +12,15 @@ local visible = tonumber(ARGV[1])
 redis.call('ZCARD', received) -- wrong types are refused here, before the first write
 redis.call('HLEN', receipts)
 local now = now_ms()
-local fields = redis.call('LRANGE', attempt, 0, -1)
-if #fields == 0 then return {} end
-for _, field in ipairs(fields) do
-  local until_ms = tonumber(redis.call('ZSCORE', received, field) or nil)
+local names = marked_names(redis.call('LRANGE', attempt, 0, -1))
+local records = records_of(receipts, names)
+local elements, scored = {}, {}
+for at, name in ipairs(names) do
+  local field = field_of(records, name)
+  local until_ms = field and tonumber(redis.call('ZSCORE', received, field) or nil)
   if not until_ms or until_ms <= now then return {} end
+  scored[#scored + 1], scored[#scored + 2] = string.format('%.0f', now + visible), field
+  elements[at] = string.sub(records[field], #FIRST_TURN + 1)
 end
-local elements = redis.call('HMGET', receipts, unpack(fields))
-for at, field in ipairs(fields) do
-  redis.call('ZADD', received, string.format('%.0f', now + visible), field)
-  elements[at] = string.sub(elements[at], 17)
-end
+if #scored > 0 then redis.call('ZADD', received, unpack(scored)) end
 return elements

@@ -15,6 +15,7 @@ redis.call('ZCARD', jobs) -- a wrong type is refused here, before the first writ
 if state == 'committed' or state == 'done' then return state end
 local now = now_ms()
 redis.call('HSET', job, 'state', 'open', 'run', run, 'opened', now, 'staged', 0)
+redis.call('HDEL', job, 'admitted')
 redis.call('PERSIST', job)
 redis.call('ZADD', jobs, now + limit_ms, name)
 return 'open'

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
 from reliq.features.staging import steps as staging
+from reliq.features.staging.spark.last import last_write
 from reliq.features.staging.spark.naming import job_name
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job, check_name
 from reliq.protocol.application import eviction_allowed, url_from_environment
@@ -20,6 +21,7 @@ _NOWHERE = (
     "or a --select that makes a column queue or topic"
 )
 _FORMATS = ("parquet", "json", "csv", "jdbc")
+_LESS = ("deduplicated", "unroutable")  #: why there may be fewer messages than rows
 
 
 def add_to(commands: Any) -> None:
@@ -51,18 +53,28 @@ def enqueue(options: argparse.Namespace) -> int:
     job = check_job(options.job or staging.new_token())
     home, store = _home(options), _store(options)
     name = job_name(home, options.application, job)
-    before = store.run(staging.outcome(home, name))
-    if before is None:
-        mandatory = "true" if options.mandatory else None
-        how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}
-        how["application"] = options.application
-        with Session(options) as spark:
-            writer = _messages(spark, options).write.format("reliq").option("job", job)
-            writer.options(**{name: value for name, value in how.items() if value}).mode("append").save()
-    after = store.run(staging.outcome(home, name))
-    written = after if before is None and after is not None else 0
-    text = f"{written} messages enqueued" if before is None else f"job {job} was committed before: nothing enqueued"
-    return say(options, text, job=job, enqueued=written)
+    if store.run(staging.outcome(home, name)) is not None:  # said without starting Spark
+        return _say_before(options, job)
+    mandatory = "true" if options.mandatory else None
+    how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}
+    how["application"] = options.application
+    with Session(options) as spark:
+        writer = _messages(spark, options).write.format("reliq").option("job", job)
+        writer.options(**{name: value for name, value in how.items() if value}).mode("append").save()
+        result = last_write(spark)
+    if result is None:
+        return say(options, f"job {job} is committed; Redis could not note its result", job=job)
+    if result.committed_before:  # by another driver, since
+        return _say_before(options, job)
+    less = ", ".join(f"{count} {name}" for name in _LESS if (count := getattr(result, name)))
+    counts = {name: getattr(result, name) for name in ("rows", *_LESS, "bytes", "queues", "complete")}
+    text = f"{result.messages} messages enqueued{less and f' ({less})'}"
+    return say(options, text, job=job, enqueued=result.messages, committed_before=False, **counts)
+
+
+def _say_before(options: argparse.Namespace, job: str) -> int:
+    text = f"job {job} was committed before: nothing enqueued"
+    return say(options, text, job=job, enqueued=0, committed_before=True)
 
 
 def _home(options: argparse.Namespace) -> JobKeys:

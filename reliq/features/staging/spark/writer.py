@@ -1,6 +1,7 @@
 """The batch writer: each task attempt stages its own parts, the driver's commit makes the approved ones visible."""
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -87,7 +88,10 @@ def stage_rows(
                 if queue not in writers:
                     announce(options.connection, job.run, queue)
                     writers[queue] = PartWriter(job, queue, str(partition), announced=True)
+                before = writers[queue].part.bytes
                 store.run(writers[queue].add(chunks))
+                if options.rate is not None:
+                    time.sleep(store.run(staging.wait_for(job, writers[queue].part.bytes - before, options.rate)))
             size += batch.nbytes
             watched.note(rows.row, size // 1_000_000)
     except InvalidMessage as error:

@@ -10,6 +10,7 @@
 local followed, waits = KEYS[1], KEYS[2]
 local id, kept = ARGV[1], tonumber(ARGV[2])
 -- end of the names
+redis.call('ZCARD', waits) -- wrong types are refused here, before the first write
 local fields = record_fields(followed, id)
 if #fields > 0 then redis.call('ZADD', waits, string.format('%.0f', now_ms() + kept), leaving(id)) end
 return fields

@@ -30,6 +30,16 @@ local function lowest(turns)
   return found
 end
 
+-- The highest of these turns; nil if there is none.
+local function highest(turns)
+  local found
+  for at = 1, #turns, #FIRST_TURN do
+    local turn = string.sub(turns, at, at + #FIRST_TURN - 1)
+    if not found or turn > found then found = turn end
+  end
+  return found
+end
+
 -- The first in the line of a key, if its turn is before this one.
 local function first_before(q, group, turn)
   local first = first_in_line(q, group)
@@ -41,21 +51,37 @@ local function note_early(q, early, group)
   redis.call(turn and first_before(q, group, turn) and 'SADD' or 'SREM', early, group)
 end
 
--- Note that a message of an ordering key has left flight: with the last one the key passes on.
-local function leave_flight(q, early, group, turn)
-  local turns = turns_in_flight(q, group)
-  for at = 1, #turns, #turn do
-    if string.sub(turns, at, at + #turn - 1) == turn then
-      turns = string.sub(turns, 1, at - 1) .. string.sub(turns, at + #turn)
-      break
+-- Note that messages of an ordering key, at these turns, have left flight: with the last one the key passes on.
+local function leave_flight(q, early, group, gone)
+  local leaving, stay, turns = {}, {}, turns_in_flight(q, group)
+  for _, turn in ipairs(gone) do leaving[turn] = (leaving[turn] or 0) + 1 end
+  for at = 1, #turns, #FIRST_TURN do
+    local turn = string.sub(turns, at, at + #FIRST_TURN - 1)
+    if (leaving[turn] or 0) > 0 then
+      leaving[turn] = leaving[turn] - 1
+    else
+      stay[#stay + 1] = turn
     end
   end
-  if turns ~= '' then
-    redis.call('HSET', q.active, group, ' ' .. turns)
+  if #stay > 0 then
+    redis.call('HSET', q.active, group, ' ' .. table.concat(stay))
   elseif not pass_on(q, group) then
     redis.call('HDEL', q.active, group)
   end
   note_early(q, early, group)
+end
+
+-- Do so for each ordering key of messages that have left flight. Each is {element, turn}.
+local function leave_flights(q, early, landed)
+  local groups, turns = {}, {}
+  for _, one in ipairs(landed) do
+    local group = ordering_key_of(one[1])
+    if group then
+      if not turns[group] then groups[#groups + 1], turns[group] = group, {} end
+      table.insert(turns[group], one[2])
+    end
+  end
+  for _, group in ipairs(groups) do leave_flight(q, early, group, turns[group]) end
 end
 
 local function check_flights(received, receipts, early)
@@ -95,6 +121,18 @@ local function records_of(receipts, names)
   return found
 end
 
+-- The field under which a message is in flight, among these records; nil if it is not.
+local function field_of(records, name)
+  return is_named(records[name], name) and name or is_named(records[id_of(name)], name) and id_of(name) or nil
+end
+
+-- The names in a list of an attempt, each of which is behind a mark and a blank.
+local function marked_names(entries)
+  local names = {}
+  for at, entry in ipairs(entries) do names[at] = string.sub(entry, string.find(entry, ' ', 1, true) + 1) end
+  return names
+end
+
 -- Take messages out of flight by their fields.
 local function land_all(received, receipts, fields)
   for from = 1, #fields, PART do
@@ -122,12 +160,10 @@ local function finish_flights(q, early, landed, counter)
   if #landed == 0 then return end
   local elements = {}
   for at, one in ipairs(landed) do
-    local element, turn = unpack(one)
-    local group = ordering_key_of(element)
-    elements[at] = element
-    leave_queue(q, element)
-    if group then leave_flight(q, early, group, turn) end
+    elements[at] = one[1]
+    leave_queue(q, one[1])
   end
+  leave_flights(q, early, landed)
   have_left(q, elements, counter)
   redis.call('HINCRBY', q.counters, counter, #elements)
 end
@@ -136,7 +172,7 @@ end
 -- all that were not received. Each is {element, turn}.
 local function make_visible(q, early, landed)
   if #landed == 0 then return end
-  local groups, turns, first = {}, {}, {}
+  local first = {}
   for _, one in ipairs(landed) do
     local element, turn = unpack(one)
     local group = ordering_key_of(element)
@@ -153,14 +189,10 @@ local function make_visible(q, early, landed)
         redis.call('ZADD', q.waiting, 0, group .. turn .. element)
         track(q, element, group .. turn)
       end
-      if not turns[group] then groups[#groups + 1], turns[group] = group, {} end
-      table.insert(turns[group], turn)
     end
   end
   for at = #first, 1, -1 do redis.call('RPUSH', q.messages, first[at]) end
-  for _, group in ipairs(groups) do
-    for _, turn in ipairs(turns[group]) do leave_flight(q, early, group, turn) end
-  end
+  leave_flights(q, early, landed)
   redis.call('HINCRBY', q.counters, 'returned', #landed)
 end
 

@@ -1,0 +1,17 @@
+"""Op of charges."""
+
+from reliq.features.charges import signatures
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops.request import Op, milliseconds, scripted
+
+KEPT = 86_400.0  #: seconds for which it is known what a run was charged, after the latest charge
+
+
+def charge(keys: QueueKeys, message: Message, actual: int) -> Op[int]:
+    """Let this run of a message take `actual` of the limits, in place of what it has taken."""
+    call = signatures.charge(
+        config=keys.config, flow=keys.flow, buckets=keys.buckets, charged=keys.charged(message.tag.replace(" ", ":")),
+        reserved=message.cost, actual=actual, group=message.group, kept_ms=milliseconds(KEPT),
+    )  # fmt: skip
+    return scripted(call)

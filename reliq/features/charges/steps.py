@@ -1,0 +1,33 @@
+"""The steps that charge a run for what it has cost."""
+
+from typing import Any
+
+from reliq.contract import values
+from reliq.features.charges import ops as own
+from reliq.features.charges.model import Charge
+from reliq.model.keys import QueueKeys
+from reliq.model.life import DONE
+from reliq.model.message import Message
+from reliq.ops import Steps
+from reliq.protocol.act import Act
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.holding import of_lease
+
+
+def _charged(keys: QueueKeys, message: Message, actual: int) -> Steps[None]:
+    yield own.charge(keys, message, actual)
+
+
+def _charge(consumer: ConsumerSteps, message: Message, asked: Charge) -> Any:
+    """Do what a handler asks for; an async handler gets what it is to await."""
+    return consumer.run_report(_charged(consumer.keys, message, asked.actual)) or DONE
+
+
+CHARGES = Act((Charge,), _charge)
+
+
+def charge_leased(keys: QueueKeys, lease: str, identity: str, actual: object) -> Steps[None]:
+    """Charge a message of a lease over HTTP; raises LeaseLost, InvalidSetting."""
+    checked = values.whole(actual, "actual", 0, values.MAX_COST)
+    hold = yield from of_lease(keys, lease, identity)
+    yield from _charged(keys, hold.message, checked)

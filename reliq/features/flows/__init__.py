@@ -1,0 +1,1 @@
+"""Flows: messages that wait until others are handled."""

@@ -1,0 +1,89 @@
+"""Flows: messages of which some wait until others are handled."""
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self, Unpack
+
+from reliq.aio.queue import Queue
+from reliq.contract.keywords import MessageOptions
+from reliq.contract.values import check_id
+from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan
+from reliq.features.flows.sending import Sending
+from reliq.features.flows.steps import cancelled_queues, open_flows, progress
+from reliq.model.outgoing import Body, NewMessage
+from reliq.protocol.application import Application
+from reliq.protocol.queue import QueueSteps
+from reliq.transport.aiostore import AioStore
+
+
+class Flow:
+    """A flow of messages: what `Reliq.flow` returns.
+
+        async with app.flow() as flow:
+            parts = [flow.send("parts", part) for part in cut(order)]
+            flow.send("orders", {"assemble": order}, after=parts)
+
+    All are sent at the end of the block; if it raises, none is. A message waits in its queue, counted as `waiting`,
+    until all in `after` have been handled.
+    """
+
+    def __init__(self, store: AioStore, queue: Callable[[str], QueueSteps]) -> None:
+        self._store = store
+        self._queue = queue
+        self._plan = Plan()
+
+    @property
+    def id(self) -> str:
+        """The id of the flow, for `Reliq.flow_progress`."""
+        return self._plan.id
+
+    def send(
+        self,
+        queue: str,
+        body: Body | NewMessage,
+        *,
+        after: Iterable[FlowMessage] = (),
+        on_failure: OnFailure = "fail",
+        **options: Unpack[MessageOptions],
+    ) -> FlowMessage:
+        """Add a message, which waits for those of `after`, also of other queues.
+
+        `on_failure`: what it does when one of these fails: "fail", "skip" or "run". Raises InvalidSetting and
+        InvalidMessage.
+        """
+        return self._plan.add(queue, self._queue(queue).prepared(body, options), after, on_failure)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if error is None and self._plan.nodes:
+            await self._store.run(Sending(self._plan, self._queue).steps())
+
+
+class FlowCalls(Application):
+    """What an application has of flows."""
+
+    store: AioStore
+    queue: Callable[[str], Queue]
+
+    def flow(self) -> Flow:
+        """Return a flow, to be opened as a context; see Flow."""
+        return Flow(self.store, self._queue_steps)
+
+    async def flow_progress(self, id: str) -> FlowProgress | None:
+        """Return how far a flow is, with its messages; None: there is none, or it ended more than an hour ago."""
+        return await self.store.run(progress(check_id(id)))
+
+    async def flows(self, limit: int = 100) -> list[FlowProgress]:
+        """Return the flows that have not ended, oldest first, without their messages."""
+        return await self.store.run(open_flows(limit))
+
+    async def cancel_flow(self, id: str) -> bool:
+        """Cancel the messages of a flow that have not ended; return whether it was open. See `Queue.cancel_many`."""
+        queues = await self.store.run(cancelled_queues(check_id(id)))
+        for name in queues:
+            await self.queue(name).cancel_many(headers={FLOW: id})
+        return bool(queues)

@@ -1,0 +1,88 @@
+"""Flows from the command line: those that have not ended, and the messages of one."""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from reliq.cli.options import app_of, command, say_none
+from reliq.cli.progress import age, bar
+from reliq.features.flows.model import FlowMember, FlowProgress
+
+_SHOWN = 50  #: messages of a layer
+
+
+def add_to(commands: Any) -> None:
+    """Add the commands to the parser."""
+    every = command(commands, "flow list", flows, "list the flows that have not ended, oldest first", json_too=True)
+    every.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+    one = command(
+        commands, "flow show", show, "print the messages of a flow, with their states, in the order of their layers",
+        json_too=True,
+    )  # fmt: skip
+    one.add_argument("id", help="the id of the flow")
+    gone = command(commands, "flow cancel", cancel, "cancel the messages of a flow that have not ended", json_too=True)
+    gone.add_argument("id", help="the id of the flow")
+
+
+def flows(options: argparse.Namespace) -> int:
+    """Print the flows that have not ended."""
+    found = app_of(options).flows(limit=options.limit)
+    if options.json:
+        print(json.dumps([one.summary() for one in found]))
+        return 0
+    say_none(found, "no flow is open")
+    for one in found:
+        print(_line(one))
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print one flow; exit 1 if there is none of that id."""
+    found = app_of(options).flow_progress(options.id)
+    if options.json:
+        print(json.dumps(found and found.graph()))
+        return 0 if found else 1
+    if found is None:
+        return _none(options.id)
+    print(_line(found))
+    for number, layer in enumerate(found.layers()):
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(Counter(one.state for one in layer).items()))
+        print(f"\nlayer {number}: {counts}")
+        for one in layer[:_SHOWN]:
+            print(f"  {_member(one)}")
+        if len(layer) > _SHOWN:
+            print(f"  and {len(layer) - _SHOWN:,} more")
+    return 0
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """Cancel a flow; exit 1 if it is not open."""
+    cancelled = app_of(options).cancel_flow(options.id)
+    if options.json:
+        print(json.dumps({"id": options.id, "cancelled": cancelled}))
+    elif cancelled:
+        print(f"flow {options.id} is cancelled")
+    else:
+        _none(options.id)
+    return 0 if cancelled else 1
+
+
+def _none(flow: str) -> int:
+    print(f"reliq: there is no flow {flow} that is open: it has ended, or never existed", file=sys.stderr)
+    return 1
+
+
+def _line(one: FlowProgress) -> str:
+    done = bar((one.size - one.open) / one.size)
+    passed = age(max(0.0, time.time() - one.opened_at / 1000))
+    return f"{one.id}  {one.state:9}  {done}  messages={one.size} open={one.open}  age={passed}"
+
+
+def _member(one: FlowMember) -> str:
+    few = " ".join(f"#{number}" for number in one.after[:5])
+    more = f" and {len(one.after) - 5:,} more" if len(one.after) > 5 else ""
+    after = f"  after {few}{more}, on failure {one.on_failure}" if one.after else ""
+    return f"#{one.number:<4} {one.state:9}  {one.queue}  {one.id}{after}"

@@ -1,0 +1,72 @@
+"""Flows: those who wait are told of what happened in other queues, and of failures; flows without producer end."""
+
+import time
+
+from reliq import ops
+from reliq.features.flows import ops as own
+from reliq.features.flows.telling import mend, tell, tend
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+from reliq_monitor.duty import Duty
+from reliq_monitor.queue_scan import Survey
+
+_CALLS = 50  #: of one queue in one turn
+_MOST = 1000  #: flows that one turn looks at
+_MEND_EVERY = 60.0  #: seconds between two looks at the members of one flow
+
+
+class Telling(Duty[int]):
+    """Tells messages that wait what has become of those in other queues, and of those that have failed."""
+
+    name = "flows"
+    effect = "messages of flows wait on for others in other queues or partitions, and for others that have failed"
+    interval = 0.25
+    seeks = "flows"
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Tell what has happened in these queues; return how much that was."""
+        happened = 0
+        for keys in survey.found.get(self.seeks, ()):
+            happened += yield from survey.attempts.of_queue(self.name, keys, _tell(keys), 0, elsewhere=True)
+        return happened
+
+
+def _tell(keys: QueueKeys) -> Steps[int]:
+    """Tell what has happened in a queue, up to a bounded number of calls."""
+    happened = 0
+    for _ in range(_CALLS):
+        some = yield from tell(keys)
+        happened += some
+        if not some:
+            break
+    return happened
+
+
+class OpenFlows(Duty[int]):
+    """Looks at the flows that have not ended, beginning behind those of the turn before."""
+
+    name = "open_flows"
+    effect = "flows stay open whose producer died while it sent them, or of which a queue was deleted"
+    interval = 5.0
+    of_queues = False
+    common = "@flows"
+
+    def __init__(self) -> None:
+        self._first = 0  #: so many of the oldest ones were looked at since the beginning was
+        self._looked: dict[str, float] = {}  #: by flow: when its members were looked at
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Give up or forget the flows that need it, and mend the others; return how many members were lost."""
+        name, attempts, lost = self.name, survey.attempts, 0
+        flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
+        now, moment = int(time.time() * 1000), time.monotonic()
+        for flow in flows:
+            if (yield from attempts.of_all(name, tend(flow, now), otherwise=True, item=flow, elsewhere=True)):
+                continue
+            if moment - self._looked.setdefault(flow, moment) > _MEND_EVERY:
+                self._looked[flow] = moment
+                lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, elsewhere=True)
+        self._first = self._first + _MOST if len(flows) == _MOST else 0
+        if not self._first:
+            self._looked = {one: at for one, at in self._looked.items() if moment - at < 2 * _MEND_EVERY}
+        return lost

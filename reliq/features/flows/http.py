@@ -1,0 +1,145 @@
+"""Flows over HTTP: sent as one body, looked at, and cancelled."""
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from msgspec import Meta, Raw
+
+from reliq import aio
+from reliq.features.flows import schemas
+from reliq.features.flows.aio import Flow
+from reliq.features.flows.model import FlowMessage, OnFailure
+from reliq_api.access.auth import Access
+from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.inbound import JSON, Form, Head, read_message
+from reliq_api.http.docs import body_of, failures
+from reliq_api.http.problems import Problem
+from reliq_api.http.requests import BoundedRequest, fields
+from reliq_api.http.route import RawCall, call_router, needs
+from reliq_api.http.strict_json import check_json_text
+
+LARGEST = 8 * 1024 * 1024  #: bytes of a flow
+
+sending = call_router("flows", RawCall)
+looking = call_router("flows")
+
+Id = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", examples=["9f86d081884c7d65"])]
+
+
+class Member(msgspec.Struct, forbid_unknown_fields=True):
+    """A message of a flow, as a request has it."""
+
+    queue: str
+    message: Raw
+    after: list[Annotated[int, Meta(ge=0)]] = []
+    on_failure: OnFailure = "fail"
+
+
+class Members(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request."""
+
+    messages: Annotated[list[Member], Meta(min_length=1)]
+
+
+_decode = msgspec.json.Decoder(Members).decode
+
+
+@sending.post(
+    "/flows",
+    summary="Send a flow",
+    status_code=201,
+    response_model=schemas.SentFlow,
+    responses=failures(
+        "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large",
+        "outcome_unknown",
+    ),
+    openapi_extra=needs("enqueue", requestBody=body_of({JSON: schemas.new_flow()})),
+)  # fmt: skip
+async def send_flow(request: BoundedRequest) -> Response:
+    """Messages of which some wait until others are handled, up to 8 MiB. All are sent or, with an error, none."""
+    state = request.app.state
+    request.allow(LARGEST)
+    text = await request.body()
+    check_json_text(text)
+    try:
+        members = _decode(text).messages
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_request", f"the flow does not fit its schema: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    access: Access = request.state.access
+    access.check_reach([one.queue for one in members])
+    await state.pressure.check()
+    head = Head.of(Form.ENTRY, fields(request), state.settings)
+    flow: Flow = state.reliq.flow()
+    sent: list[FlowMessage] = []
+    for place, one in enumerate(members):
+        if any(before >= place for before in one.after):
+            raise Problem("invalid_request", f"message {place} of the flow is after {one.after}: name earlier ones")
+        after = [sent[before] for before in one.after]
+        message = read_message(head, bytes(one.message))
+        sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
+    async with flow:
+        pass
+    answer = {"id": flow.id, "messages": [one._asdict() for one in sent]}
+    return Response(encode(answer), 201, media_type=JSON)
+
+
+@looking.get(
+    "/flows",
+    summary="The flows that have not ended, oldest first",
+    response_model=schemas.FlowList,
+    responses=failures(),
+    openapi_extra=needs("metrics"),
+)
+async def list_flows(request: Request, wanted: Annotated[schemas.FlowQuery, Query()]) -> schemas.FlowList:
+    """Needs a key for `*`: a flow may have messages in any queue."""
+    found = await _application(request).flows(limit=wanted.limit)
+    return schemas.FlowList(flows=[schemas.Flow(**one.summary()) for one in found])
+
+
+@looking.get(
+    "/flows/{id}",
+    summary="The messages of a flow, and how far they are",
+    response_model=schemas.FlowGraph,
+    responses=failures("flow_not_found"),
+    openapi_extra=needs("metrics"),
+)
+async def show_flow(id: Id, request: Request) -> Response:
+    """Needs a key for `*`."""
+    found = await _application(request).flow_progress(id)
+    if found is None:
+        raise _not_found(id)
+    return Response(encode(found.graph()), media_type=JSON)
+
+
+@looking.delete(
+    "/flows/{id}",
+    summary="Cancel the messages of a flow that have not ended",
+    status_code=204,
+    responses=failures("flow_not_found"),
+    openapi_extra=needs("operate"),
+)
+async def cancel_flow(id: Id, request: Request) -> Response:
+    """Needs a key for `*`. 404: it is not open."""
+    if not await _application(request).cancel_flow(id):
+        raise _not_found(id)
+    return Response(status_code=204)
+
+
+def _not_found(flow: str) -> Problem:
+    return Problem("flow_not_found", f"there is no flow {flow!r}: it ended some time ago, or never existed")
+
+
+def _application(request: Request) -> Any:
+    access: Access = request.state.access
+    if not access.covers_all:
+        raise Problem("forbidden", "flows cover all queues: this needs a key for *")
+    application: aio.Reliq = request.app.state.reliq
+    return application
+
+
+router = APIRouter()
+router.include_router(sending)
+router.include_router(looking)

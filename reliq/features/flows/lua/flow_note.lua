@@ -1,0 +1,36 @@
+-- flow_note: note members of a flow, and who waits for each of them. Those that wait themselves are enqueued before, the others
+-- afterwards: what is told of a member then is known to be of this flow.
+--
+-- KEYS  followed, config, flows, brought?
+--       brought: of a member that a monitor takes to another partition: exists once it has entered, and then nothing is noted
+-- ARGV  members... [id, member, waits, behind]
+--       member: its flow and its number; waits: whether it waits itself, 1 or 0
+--       behind: a line for each message that waits for it: its place there, its id, and its home if that is another one
+-- Returns the ids of which another flow has a message; those of this flow that are noted are passed over
+-- uses: now, element, follow
+-- names of the keys and arguments (tools/generate_scripts.py)
+local followed, config, flows, brought = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local MEMBERS, MEMBERS_STEP, ID, MEMBER, WAITS, BEHIND = 1, 4, 0, 1, 2, 3
+-- end of the names
+local q = {followed = followed, config = config}
+redis.call('HLEN', config) -- wrong types are refused here, before the first write
+redis.call('HLEN', followed)
+redis.call('STRLEN', flows)
+if brought and redis.call('GET', brought) then return {} end
+redis.call('SET', flows, '1')
+local others, texts, noted = {}, {}, 0
+for at = MEMBERS, #ARGV, MEMBERS_STEP do
+  local id, text = ARGV[at + ID], ARGV[at + MEMBER] .. '\n' .. ARGV[at + BEHIND]
+  local record = redis.call('HGET', followed, '\v\v' .. id)
+  if record then
+    if string.match(record, '^[^\n]*') ~= ARGV[at + MEMBER] then others[#others + 1] = id end
+  elseif ARGV[at + WAITS] == '1' and redis.call('HEXISTS', followed, '\v' .. id) == 0 then
+    texts[#texts + 1] = 'cancelled ' .. id .. ' ' .. text -- meanwhile
+  else
+    redis.call('HSET', followed, '\v\v' .. id, text)
+    noted = noted + 1
+  end
+end
+count_flowing(q, noted)
+report_flow(q, texts)
+return others

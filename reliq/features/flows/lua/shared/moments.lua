@@ -1,0 +1,145 @@
+-- Flows: messages that wait until others have ended. In `followed` are
+--   under a vertical tab and the id of a message that waits: its line, for how many it waits, its rule, its flow, and the places of those whose
+--   end may be told again; `x` and its flow if it is not to be enqueued any more;
+--   under two and the id of a member: flow, number, and a line for each message behind it: place, id, and its home if that is another one;
+--   under four and a number what has happened to members, for a monitor; under three the latest number, under four the one done.
+-- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
+-- and a number. Requires `follow`, `element` and `bodies`.
+local count_flowing, report_flow, take_from_flow, let_go, have_ended
+do
+  count_flowing = function(q, change)
+    if change ~= 0 and redis.call('HINCRBY', q.config, 'flowing', change) <= 0 then redis.call('HDEL', q.config, 'flowing') end
+  end
+
+  report_flow = function(q, texts)
+    if #texts == 0 then return end
+    local number = redis.call('HINCRBY', q.followed, '\v\v\v', 1)
+    redis.call('HSET', q.followed, '\v\v\v\v' .. string.format('%.0f', number), table.concat(texts, '\v'))
+  end
+
+  local function line_of(record)
+    local number = string.match(record, '^%d+')
+    return number and string.format('\v%015.0f', number)
+  end
+
+  -- Take a message out of its line; nil if it is not there.
+  take_from_flow = function(q, record)
+    local line = line_of(record)
+    local member = line and redis.call('ZRANGEBYLEX', q.waiting, '[' .. line, '(' .. line .. '\255', 'LIMIT', 0, 1)[1]
+    if not member then return nil end
+    redis.call('ZREM', q.waiting, member)
+    return string.sub(member, 2 * GROUP + 1)
+  end
+
+  -- Let a message wait no longer for those at some places before it; it goes on if these were the last ones. `again`: what is told here
+  -- may be told again, and counts once.
+  let_go = function(q, id, places, again)
+    local field = '\v' .. id
+    local record = redis.call('HGET', q.followed, field) or ''
+    local line, left, rest, known = string.match(record, '^(%d+) (%d+) (%a %S+)(.*)$')
+    if not line then return end
+    for _, place in ipairs(places) do
+      local mark = ' ' .. place .. ';'
+      if not string.find(known, mark, 1, true) then
+        left = left - 1
+        if again then known = known .. mark end
+      end
+    end
+    if tonumber(left) > 0 then
+      redis.call('HSET', q.followed, field, table.concat({line, string.format('%d', left), rest}, ' ') .. known)
+      return
+    end
+    redis.call('HDEL', q.followed, field)
+    count_flowing(q, -1)
+    local element = take_from_flow(q, record)
+    if element then enter(q, element) end -- a delayed one is not there yet
+  end
+
+  -- Returns what a monitor is to be told of a member that was handled; adds those behind it in this home to `here`.
+  local function told_of(record, here)
+    local head, behind = string.match(record, '^([^\n]*\n)(.*)$')
+    local others = {head}
+    for line in string.gmatch(behind, '[^\n]+') do
+      local place, id = string.match(line, '^(%d+) (%S+)$')
+      if not place then
+        others[#others + 1] = line .. '\n'
+      else
+        if not here[id] then
+          here[id] = {}
+          here[#here + 1] = id
+        end
+        here[id][#here[id] + 1] = place
+      end
+    end
+    return table.concat(others)
+  end
+
+  -- Note members that are in the queue no more.
+  have_ended = function(q, ids, event)
+    local here, texts, gone = {}, {}, 0
+    for from = 1, #ids, 1000 do
+      local fields, waits = {}, {}
+      for at = from, math.min(from + 999, #ids) do
+        fields[#fields + 1], waits[#waits + 1] = '\v\v' .. ids[at], '\v' .. ids[at]
+      end
+      if event ~= 'acked' then gone = gone + redis.call('HDEL', q.followed, unpack(waits)) end
+      for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
+        if record and redis.call('HDEL', q.followed, fields[at]) == 1 then
+          gone = gone + 1
+          texts[#texts + 1] = event .. ' ' .. ids[from + at - 1] .. ' ' .. (event == 'acked' and told_of(record, here) or record)
+        end
+      end
+    end
+    count_flowing(q, -gone)
+    report_flow(q, texts)
+    for _, id in ipairs(here) do let_go(q, id, here[id]) end
+  end
+
+  local function ids_of(elements)
+    local ids = {}
+    for at, element in ipairs(elements) do ids[at] = id_of(element) end
+    return ids
+  end
+
+  -- Tell a monitor of a member that stays.
+  local function tell(q, element, event)
+    local record = q.flowing and redis.call('HGET', q.followed, '\v\v' .. id_of(element))
+    if record then report_flow(q, {event .. ' ' .. id_of(element) .. ' ' .. record}) end
+  end
+
+  parts[#parts + 1] = {
+    have_left = function(q, elements, event)
+      if q.flowing then have_ended(q, ids_of(elements), event == 'cancelled' and q.skips or event) end
+    end,
+
+    have_gone_home = function(q, elements) -- their fields were copied
+      if not q.flowing then return end
+      local gone = 0
+      for _, element in ipairs(elements) do gone = gone + redis.call('HDEL', q.followed, '\v\v' .. id_of(element)) end
+      count_flowing(q, -gone)
+    end,
+
+    are_discarded = function(q, ids)
+      if q.flowing then have_ended(q, ids, 'discarded') end
+    end,
+
+    has_died = function(q, element) tell(q, element, 'dead') end,
+    has_revived = function(q, element) tell(q, element, 'revived') end,
+
+    holds_back = function(q, element)
+      local record = redis.call('HGET', q.followed, '\v' .. id_of(element))
+      if not record then return false end
+      local line = line_of(record)
+      if line then
+        line = line .. string.format('%016.0f', redis.call('HINCRBY', q.counters, 'ordered', 1))
+        redis.call('ZADD', q.waiting, 0, line .. element)
+        track(q, element, line)
+      else
+        if q.apart then delete_bodies(q.bodies, {element}) end
+        have_left(q, {element}, 'cancelled')
+        redis.call('HINCRBY', q.counters, 'cancelled', 1)
+      end
+      return true
+    end,
+  }
+end

@@ -1,0 +1,178 @@
+"""Flows: messages of which some wait until others have ended."""
+
+import copy
+import secrets
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from reliq.errors import InvalidSetting
+from reliq.model.outgoing import NewMessage
+
+MOST_BEHIND = 1000  #: messages that may wait for one: its ack releases all of them
+MOST_MEMBERS = 100_000
+
+FLOW, NUMBER = "flow", "flow-member"  #: headers of a member: the id of its flow, and its number there
+
+OnFailure = Literal["fail", "skip", "run"]
+RULES: tuple[OnFailure, ...] = get_args(OnFailure)
+
+ACKED, DEAD, REVIVED = "acked", "dead", "revived"
+_STATES = {ACKED: "handled", "purged": "cancelled", "discarded": "deleted"}
+
+
+class Node(msgspec.Struct, array_like=True, frozen=True):
+    """A member, as the record of its flow has it."""
+
+    queue: str
+    id: str
+    after: tuple[int, ...] = ()  #: numbers of the members that it waits for
+    on_failure: OnFailure = "fail"
+
+
+encode_node = msgspec.json.Encoder().encode
+decode_node = msgspec.json.Decoder(Node).decode
+
+
+class FlowMessage(NamedTuple):
+    """A message of a flow; others name it in `after`."""
+
+    queue: str
+    id: str
+
+
+class Asked(NamedTuple):
+    """What a handler asks for: the results of the messages that its own has waited for."""
+
+
+class Plan:
+    """The messages of a flow, before they are sent."""
+
+    def __init__(self) -> None:
+        self.id = secrets.token_hex(8)
+        self.nodes: list[Node] = []
+        self.messages: list[NewMessage] = []  #: by number
+        self.behind: list[list[tuple[int, int]]] = []  #: by number: who waits for the member, and at which place
+        self._numbers: dict[FlowMessage, int] = {}
+
+    def add(self, queue: str, message: NewMessage, after: Iterable[FlowMessage], on_failure: OnFailure) -> FlowMessage:
+        """Add a message; raises InvalidSetting. What it waits for was added before, so there is no cycle."""
+        number, before = len(self.nodes), [self._number_of(one) for one in dict.fromkeys(after)]
+        one = FlowMessage(queue, message.id)
+        if on_failure not in RULES:
+            raise InvalidSetting(f"on_failure is {on_failure!r}: use one of {', '.join(RULES)}")
+        if message.dedup_key is not None:
+            raise InvalidSetting("a message of a flow has no dedup_key: others would wait for one that is not sent")
+        if one in self._numbers or number == MOST_MEMBERS:
+            why = f"has message {one.id} twice" if one in self._numbers else f"has more than {MOST_MEMBERS:,} messages"
+            raise InvalidSetting(f"the flow {why}")
+        for place, other in enumerate(before):
+            if len(self.behind[other]) == MOST_BEHIND:
+                raise InvalidSetting(f"more than {MOST_BEHIND:,} messages wait for one: put another one between them")
+            self.behind[other].append((number, place))
+        message = copy.copy(message)
+        message.headers = {**message.headers, FLOW: self.id, NUMBER: str(number)}
+        message.waits = bool(before)
+        self.nodes.append(Node(queue, message.id, tuple(before), on_failure))
+        self.messages.append(message)
+        self.behind.append([])
+        self._numbers[one] = number
+        return one
+
+    def _number_of(self, one: object) -> int:
+        number = self._numbers.get(one) if isinstance(one, FlowMessage) else None
+        if number is None:
+            raise InvalidSetting(f"after names {one!r}, which is not of this flow: give what its `send` returned")
+        return number
+
+    def by_queue(self, *, waits: bool) -> dict[str, list[int]]:
+        """Return the numbers of the members that wait, or of the others, by queue."""
+        found: dict[str, list[int]] = {}
+        for number, (node, message) in enumerate(zip(self.nodes, self.messages, strict=True)):
+            if message.waits is waits:
+                found.setdefault(node.queue, []).append(number)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMember:
+    """A message of a flow. `state`: waiting, open (in the queue, to be handled), or how it ended."""
+
+    number: int
+    queue: str
+    id: str
+    state: str
+    after: tuple[int, ...]
+    on_failure: OnFailure
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program shows of it."""
+        return {
+            "number": self.number, "queue": self.queue, "id": self.id, "state": self.state, "after": [*self.after],
+            "on_failure": self.on_failure,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FlowProgress:
+    """How far a flow is."""
+
+    id: str
+    state: str  #: sending, open, ended, cancelled or abandoned
+    opened_at: int  #: ms since the epoch, the Redis server's clock
+    size: int
+    open: int  #: messages that have not ended
+    members: Sequence[FlowMember] = field(default=(), repr=False)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a program shows of it, without its members."""
+        return {
+            "id": self.id, "state": self.state, "opened_at": self.opened_at, "size": self.size, "open": self.open,
+        }  # fmt: skip
+
+    def graph(self) -> dict[str, Any]:
+        """Return what a program shows of it, with its members."""
+        return {**self.summary(), "members": [one.summary() for one in self.members]}
+
+    def layers(self) -> list[list[FlowMember]]:
+        """Return the members by the number of steps before them."""
+        depths: list[int] = []
+        layers: list[list[FlowMember]] = []
+        for one in self.members:
+            depth = max((depths[number] + 1 for number in one.after), default=0)
+            depths.append(depth)
+            layers.extend([] for _ in range(depth + 1 - len(layers)))
+            layers[depth].append(one)
+        return layers
+
+
+def members_of(nodes: Sequence[Node], outcomes: dict[int, str]) -> Iterator[FlowMember]:
+    """Yield the members of a flow with their states."""
+    for number, node in enumerate(nodes):
+        outcome = outcomes.get(number, "")
+        state = _STATES.get(outcome, outcome)
+        if outcome in ("", REVIVED):
+            held = any(_holds(outcomes.get(one, ""), node.on_failure) for one in node.after)
+            state = "waiting" if held else "open"
+        yield FlowMember(number, node.queue, node.id, state, node.after, node.on_failure)
+
+
+def _holds(outcome: str, rule: OnFailure) -> bool:
+    """Whether one that became this lets a message wait that has this rule."""
+    return outcome in ("", REVIVED) or (outcome == DEAD and rule == "fail")
+
+
+class FlowCalls:
+    """What a message has for handlers of flows."""
+
+    __slots__ = ()
+
+    def results(self) -> Awaitable[list[Any]]:
+        """Return what the handlers of the messages in `after` returned, in that order; await it in async handlers.
+
+        For handlers with `result=`. None: there is none, or its message has failed.
+        """
+        found: Awaitable[list[Any]] = self._holder().act(self, Asked())  # type: ignore[attr-defined]
+        return found

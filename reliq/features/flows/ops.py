@@ -1,0 +1,221 @@
+"""Ops of flows: their records, what queues know of their members, and what monitors tell."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from reliq.features.flows import signatures
+from reliq.features.flows.model import OnFailure, Plan, encode_node
+from reliq.model.keys import FLOWS, QueueKeys, flow_record
+from reliq.ops.request import Argument, Op, as_text, milliseconds, read_fields, scripted
+
+KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
+_BLANK = " "
+
+
+class Behind(NamedTuple):
+    """A message that waits for another one. `home`: empty if it is in that one's home."""
+
+    place: int
+    id: str
+    home: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.place} {self.id} {self.home}".rstrip() + "\n"
+
+
+class Noted(NamedTuple):
+    """A member of a flow in its home, and who waits for it."""
+
+    id: str
+    member: str  #: its flow and its number
+    waits: bool
+    behind: Sequence[Behind]
+
+
+class News(NamedTuple):
+    """What has happened to members of flows in one home."""
+
+    up_to: int
+    any_flows: bool
+    happened: Sequence["Happened"]
+
+
+class Happened(NamedTuple):
+    """What has happened to one member, and who is to be told."""
+
+    outcome: str
+    id: str
+    flow: str
+    number: int
+    behind: Sequence[Behind]
+
+
+# --- the record of a flow ---
+
+
+def flow_open(plan: Plan, first: int, end: int) -> Op[bool]:
+    """Store a part of the record of a flow; the reply is False if the flow was given up."""
+    fields: list[Argument] = []
+    for number in range(first, min(end, len(plan.nodes))):
+        fields += [f"m{number}", encode_node(plan.nodes[number])]
+    call = signatures.flow_open(
+        graph=flow_record(plan.id), every=FLOWS, id=plan.id, size=len(plan.nodes), fields=fields
+    )
+    return scripted(call, bool)
+
+
+def flow_change(flow: str, before: str, state: str) -> Op[str]:
+    """Change the state of a flow that has one of those before; answers its state, empty if there is none."""
+    call = signatures.flow_change(
+        graph=flow_record(flow), every=FLOWS, id=flow, before=before, state=state, kept=milliseconds(KEPT)
+    )
+    return scripted(call, as_text)
+
+
+def flow_ended(flow: str, ended: Iterable[tuple[int, str]]) -> Op[int]:
+    """Note what has become of members, by their numbers."""
+    some: list[Argument] = []
+    for number, outcome in ended:
+        some += signatures.flow_ended_ended(number=number, outcome=outcome)
+    call = signatures.flow_ended(graph=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), ended=some)
+    return scripted(call)
+
+
+def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
+    """Read the flows that have not ended, oldest first. `first`: so many of the oldest are left out."""
+    return Op(("ZRANGE", FLOWS, first, first + limit - 1), lambda reply: [one.decode() for one in reply])
+
+
+def flow_head(flow: str) -> Op[dict[str, str]]:
+    """Read the state of a flow, and how many members it has; empty if there is no such flow."""
+    names = ("state", "opened", "size", "left")
+
+    def read(reply: list[bytes | None]) -> dict[str, str]:
+        return {name: value.decode() for name, value in zip(names, reply, strict=True) if value is not None}
+
+    return Op(("HMGET", flow_record(flow), *names), read)
+
+
+def flow_fields(flow: str) -> Op[dict[str, bytes]]:
+    """Read the record of a flow."""
+    return Op(("HGETALL", flow_record(flow)), read_fields)
+
+
+def flow_members(flow: str, numbers: Sequence[int]) -> Op[list[bytes | None]]:
+    """Read some members from the record of a flow."""
+    return Op(("HMGET", flow_record(flow), *(f"m{number}" for number in numbers)))
+
+
+def flow_forget(flow: str) -> list[Op[Any]]:
+    """Delete a flow from the open ones, with its record."""
+    return [Op(("ZREM", FLOWS, flow)), Op(("DEL", flow_record(flow)))]
+
+
+# --- members in their homes ---
+
+
+def flow_wait(keys: QueueKeys, flow: str, waiting: Iterable[tuple[str, int, OnFailure]]) -> Op[list[str]]:
+    """Note messages that are to wait, before they are enqueued; answers ids that another flow has."""
+    some: list[Argument] = []
+    for identity, count, rule in waiting:
+        some += signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0])
+    call = signatures.flow_wait(
+        followed=keys.followed, config=keys.config, counters=keys.counters, flows=keys.flows, flow=flow, waiting=some
+    )
+    return scripted(call, _texts)
+
+
+def flow_note(keys: QueueKeys, members: Iterable[Noted], brought: str | None = None) -> Op[list[str]]:
+    """Note members, and who waits for them; answers ids that another flow has.
+
+    `brought`: the mark of the only member, where a monitor brings it from another partition.
+    """
+    some: list[Argument] = []
+    for one in members:
+        behind = "".join(other.text for other in one.behind)
+        some += signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
+    call = signatures.flow_note(
+        followed=keys.followed, config=keys.config, flows=keys.flows, brought=brought, members=some
+    )
+    return scripted(call, _texts)
+
+
+def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:
+    """Read who waits for messages, of those that are members of flows."""
+
+    def read(reply: list[bytes | None]) -> list[Noted]:
+        return [_noted(one, record) for one, record in zip(ids, reply, strict=True) if record is not None]
+
+    return Op(("HMGET", keys.followed, *(f"\v\v{one}" for one in ids)), read)
+
+
+def flow_tell(keys: QueueKeys, told: Iterable[tuple[str, int, str]]) -> Op[dict[str, bytes]]:
+    """Tell messages, by id and place, what has become of one before them; answers those that are to be dead letters."""
+    some: list[Argument] = []
+    for identity, place, outcome in told:
+        some += signatures.flow_tell_told(id=identity, place=place, outcome=outcome)
+    call = signatures.flow_tell(places=keys.places, delayed=keys.delayed, index=keys.index, told=some)
+    return scripted(call, lambda reply: {one.decode(): raw for one, raw in zip(reply[::2], reply[1::2], strict=True)})
+
+
+def flow_bury(keys: QueueKeys, identity: str, element: bytes, again: bytes, counter: str) -> Op[bool]:
+    """Make a message a dead letter that still waits."""
+    call = signatures.flow_bury(
+        places=keys.places, delayed=keys.delayed, dead=keys.dead, index=keys.index, id=identity, element=element,
+        again=again, counter=counter,
+    )  # fmt: skip
+    return scripted(call, bool)
+
+
+def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, forever: bool = False) -> Op[int]:
+    """Give up those of the messages of a flow that wait."""
+    return scripted(signatures.flow_drop(places=keys.places, flow=flow, forever=forever, ids=ids))
+
+
+def flow_news(keys: QueueKeys, limit: int) -> Op[News]:
+    def read(reply: list[Any]) -> News:
+        up_to, any_flows, *texts = reply
+        return News(up_to, any_flows > 0, [_happened(part) for text in texts if text for part in text.split(b"\v")])
+
+    return scripted(signatures.flow_news(followed=keys.followed, config=keys.config, limit=limit), read)
+
+
+def flow_told(keys: QueueKeys, up_to: int) -> Op[int]:
+    """Forget the news up to a number."""
+    call = signatures.flow_told(followed=keys.followed, config=keys.config, flows=keys.flows, up_to=up_to)
+    return scripted(call)
+
+
+def stored_results(keys: QueueKeys, ids: Sequence[str]) -> list[Op[list[bytes | None]]]:
+    """Read what handlers have returned, as it is stored."""
+    return [Op(("HMGET", name, *ids)) for name in (keys.results, keys.earlier_results)]
+
+
+def _texts(reply: list[bytes]) -> list[str]:
+    return [one.decode() for one in reply]
+
+
+def _noted(identity: str, record: bytes) -> Noted:
+    member, *lines = record.decode().split("\n")
+    return Noted(identity, member, waits=False, behind=[_behind(line) for line in lines if line])
+
+
+def _behind(line: str) -> Behind:
+    place, identity, *home = line.split(_BLANK)
+    return Behind(int(place), identity, home[0] if home else "")
+
+
+def _happened(text: bytes) -> Happened:
+    outcome, identity, record = text.split(b" ", 2)
+    noted = _noted(identity.decode(), record)
+    flow, number = noted.member.split(_BLANK)
+    return Happened(outcome.decode(), noted.id, flow, int(number), noted.behind)
+
+
+def nodes_in(fields: Mapping[str, bytes]) -> tuple[list[bytes], dict[int, str]]:
+    """Return the members of a flow and what has become of them, from the fields of its record."""
+    nodes: list[bytes] = []
+    while (node := fields.get(f"m{len(nodes)}")) is not None:
+        nodes.append(node)
+    return nodes, {int(name[1:]): one.decode() for name, one in fields.items() if name[:1] == "e"}

@@ -1,0 +1,75 @@
+"""Flows: messages that wait until others are handled."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from reliq.features.flows.model import MOST_MEMBERS, OnFailure
+from reliq_api.schemas.base import MessageId, QueueName, Request
+from reliq_api.schemas.messages import NewMessage
+
+
+class FlowMessage(Request):
+    queue: QueueName
+    message: NewMessage = Field(description="Without a dedup_key.")
+    after: list[int] = Field(
+        default=[], description="The messages that it waits for, by their places in the list, from 0 on; earlier ones."
+    )
+    on_failure: OnFailure = Field("fail", description="What it does when one of these fails.")
+
+
+class _NewFlow(Request):
+    messages: list[FlowMessage] = Field(min_length=1, max_length=MOST_MEMBERS)
+
+
+def new_flow() -> dict[str, Any]:
+    """Return the schema of a flow to be sent; that of NewMessage is among the components."""
+    schema = _NewFlow.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema["properties"]["messages"]["items"] = schema.pop("$defs")["FlowMessage"]
+    return schema
+
+
+class Sent(BaseModel):
+    queue: str
+    id: MessageId
+
+
+class SentFlow(BaseModel):
+    id: str
+    messages: list[Sent]
+
+
+class Flow(BaseModel):
+    id: str
+    state: Literal["sending", "open", "ended", "cancelled", "abandoned"] = Field(
+        description="abandoned: its producer died while it sent the flow."
+    )
+    opened_at: int = Field(description="Ms since the epoch.")
+    size: int
+    open: int = Field(description="How many messages have not ended.")
+
+
+class Member(BaseModel):
+    number: int
+    queue: str
+    id: MessageId
+    state: str = Field(
+        description="waiting, open (ready, delayed or being handled), or what became of it: handled, dead, cancelled, "
+        "skipped, deleted, lost."
+    )
+    after: list[int]
+    on_failure: OnFailure
+
+
+class FlowGraph(Flow):
+    members: list[Member]
+
+
+class FlowQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(100, ge=1, le=1000)
+
+
+class FlowList(BaseModel):
+    flows: list[Flow]

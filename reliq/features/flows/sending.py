@@ -1,0 +1,174 @@
+"""The steps that send a flow.
+
+First its record, then the messages that wait, which do not run; then who waits for whom; at last the messages that
+wait for none. If the producer ends half way, none of them has run, and a monitor gives the flow up.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from reliq import ops
+from reliq.errors import InvalidSetting, ReliqError
+from reliq.features.flows import ops as own
+from reliq.features.flows.model import Plan
+from reliq.features.flows.steps import ALIVE, AT_ONCE, drop
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import bucket_of
+from reliq.ops import Steps
+from reliq.protocol.batch import Route
+from reliq.protocol.durability import ANY
+from reliq.protocol.home import Moved
+from reliq.protocol.homes import QueueHomes
+from reliq.protocol.queue import QueueSteps
+from reliq.protocol.sending import around_send, ready
+from reliq.protocol.spread import SETTLING
+
+_TRIES = 200  #: how often a message is offered, while the number of partitions changes
+_LINES = 20_000  #: messages that wait for those that one call notes
+
+
+class Sending:
+    """One flow on its way to its queues."""
+
+    def __init__(self, plan: Plan, queue: Callable[[str], QueueSteps]) -> None:
+        self._plan = plan
+        self._queue = queue
+        self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
+
+    def steps(self) -> Steps[None]:
+        """Send it, with the middleware around each queue's messages. Where that fails, it is given up as a whole."""
+        steps = self._send()
+        for name in dict.fromkeys(node.queue for node in self._plan.nodes):
+            queue = self._queue(name)
+            some = [one for one, node in zip(self._plan.messages, self._plan.nodes, strict=True) if node.queue == name]
+            yield from ready(queue.pool, ANY, some)
+            steps = around_send(queue.pool, name, some, steps)
+        yield from steps
+
+    def _send(self) -> Steps[None]:
+        plan = self._plan
+        for first in range(0, len(plan.nodes), AT_ONCE):
+            self._check((yield own.flow_open(plan, first, first + AT_ONCE)))
+        try:
+            for queue, numbers in plan.by_queue(waits=True).items():
+                yield from self._place(queue, numbers, self._wait, self._unwait)
+            first_ones = plan.by_queue(waits=False)
+            for queue, numbers in first_ones.items():
+                yield from self._choose(self._queue(queue).homes, numbers)
+            yield from self._note([number for number, one in enumerate(plan.messages) if one.waits])
+            yield from self._note([number for number, one in enumerate(plan.messages) if not one.waits])
+            self._check((yield own.flow_open(plan, 0, 0)))
+            for queue, numbers in first_ones.items():
+                yield from self._place(queue, numbers, None, self._renote)
+            self._check((yield own.flow_change(plan.id, "sending", "open")) in ("open", "ended"))
+        except ReliqError:
+            yield from self._give_up()
+            raise
+
+    def _check(self, alive: object) -> None:
+        if not alive:
+            raise ReliqError(f"flow {self._plan.id} was given up while it was sent: its producer paused for too long")
+
+    def _give_up(self) -> Steps[None]:
+        """Cancel what is there, as far as Redis answers; monitors do the rest."""
+        try:
+            yield own.flow_change(self._plan.id, ALIVE, "abandoned")
+            yield from drop(self._plan.id, self._plan.nodes)
+        except ReliqError:
+            return
+
+    # --- homes ---
+
+    def _choose(self, homes: QueueHomes, numbers: Sequence[int]) -> Steps[None]:
+        """Choose the home of each member: that of its key, or any."""
+        for number in numbers:
+            message = self._plan.messages[number]
+            keys = yield from homes.home_of(message)
+            spread = bucket_of(message) is None and homes.layout.count > 1
+            self._homes[number] = homes.open_ones()[0] if spread else keys.queue
+
+    def _by_home(self, numbers: Sequence[int]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in numbers:
+            found.setdefault(self._homes[number], []).append(number)
+        return found
+
+    def _place(
+        self,
+        queue: str,
+        numbers: Sequence[int],
+        before: Callable[[QueueKeys, Sequence[int]], Steps[None]] | None,
+        moved: Callable[[QueueKeys, Sequence[int]], Steps[None]],
+    ) -> Steps[None]:
+        """Enqueue members in their homes. One that refuses some has become another one's: `moved`, and once more."""
+        homes = self._queue(queue).homes
+        if before is not None:
+            yield from self._choose(homes, numbers)
+        for _ in range(_TRIES):
+            refused: list[int] = []
+            for name, some in self._by_home(numbers).items():
+                home = homes.named(name)
+                for start in range(0, len(some), AT_ONCE):
+                    part = some[start : start + AT_ONCE]
+                    if before is not None:
+                        yield from before(home.keys, part)
+                    messages = [self._plan.messages[number] for number in part]
+                    in_line = homes.layout.moving and before is None  # those that wait for others are asked for later
+                    keyed = [one.id for one in messages if in_line and bucket_of(one) is not None]
+                    try:
+                        yield from home.send(messages, ANY, Route(homes.layout.version, waiting=frozenset(keyed)))
+                    except Moved as error:
+                        refused += part[len(error.enqueued) :]
+            if not refused:
+                return
+            numbers = refused
+            former = self._by_home(numbers)
+            yield ops.Sleep(SETTLING)
+            yield from homes.read()
+            yield from self._choose(homes, numbers)
+            for name, some in former.items():
+                yield from moved(homes.named(name).keys, some)
+        raise ReliqError(f"the partitions of queue {queue!r} change all the time: the flow is not sent")
+
+    # --- what homes know ---
+
+    def _wait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
+        nodes = [self._plan.nodes[number] for number in numbers]
+        waiting = [(node.id, len(node.after), node.on_failure) for node in nodes]
+        self._check_ids((yield own.flow_wait(keys, self._plan.id, waiting)))
+
+    def _unwait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
+        ids = [self._plan.nodes[number].id for number in numbers]
+        yield own.flow_drop(keys, self._plan.id, ids, forever=True)
+
+    def _note(self, numbers: Sequence[int]) -> Steps[None]:
+        for name, some in self._by_home(numbers).items():
+            for part in self._parts(some):
+                self._check_ids((yield own.flow_note(QueueKeys(name), [self._noted(name, number) for number in part])))
+
+    def _renote(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
+        yield from self._unwait(keys, numbers)
+        yield from self._note(numbers)
+
+    def _parts(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        part: list[int] = []
+        lines = 0
+        for number in numbers:
+            part.append(number)
+            lines += len(self._plan.behind[number])
+            if len(part) == AT_ONCE or lines >= _LINES:
+                yield part
+                part, lines = [], 0
+        if part:
+            yield part
+
+    def _noted(self, home: str, number: int) -> own.Noted:
+        plan = self._plan
+        behind = []
+        for other, place in plan.behind[number]:
+            there = self._homes[other]
+            behind.append(own.Behind(place, plan.nodes[other].id, "" if there == home else there))
+        return own.Noted(plan.nodes[number].id, f"{plan.id} {number}", plan.messages[number].waits, behind)
+
+    def _check_ids(self, taken: Sequence[str]) -> None:
+        if taken:
+            raise InvalidSetting(f"message {taken[0]} is of another flow: send messages with ids of their own")

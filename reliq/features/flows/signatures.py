@@ -1,0 +1,75 @@
+"""The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
+
+from collections.abc import Iterable, Sequence
+
+from reliq.ops.request import Argument, Call
+
+
+def flow_bury(
+    *,
+    places: Sequence[str],
+    delayed: str,
+    dead: str,
+    index: str,
+    id: Argument,
+    element: Argument,
+    again: Argument,
+    counter: Argument,
+) -> Call:
+    return "flows/flow_bury", (*places, delayed, dead, index), (id, element, again, counter)
+
+
+def flow_change(*, graph: str, every: str, id: Argument, before: Argument, state: Argument, kept: float) -> Call:
+    return "flows/flow_change", (graph, every), (id, before, state, kept)
+
+
+def flow_drop(*, places: Sequence[str], flow: Argument, forever: bool, ids: Iterable[Argument]) -> Call:
+    return "flows/flow_drop", (*places,), (flow, int(forever), *ids)
+
+
+def flow_ended(*, graph: str, every: str, id: Argument, kept: float, ended: Iterable[Argument]) -> Call:
+    return "flows/flow_ended", (graph, every), (id, kept, *ended)
+
+
+def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, ...]:
+    return (number, outcome)
+
+
+def flow_news(*, followed: str, config: str, limit: float) -> Call:
+    return "flows/flow_news", (followed, config), (limit,)
+
+
+def flow_note(
+    *, followed: str, config: str, flows: str, members: Iterable[Argument], brought: str | None = None
+) -> Call:
+    return "flows/flow_note", (followed, config, flows, *(() if brought is None else (brought,))), (*members,)
+
+
+def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind: Argument) -> tuple[Argument, ...]:
+    return (id, member, waits, behind)
+
+
+def flow_open(*, graph: str, every: str, id: Argument, size: Argument, fields: Iterable[Argument]) -> Call:
+    return "flows/flow_open", (graph, every), (id, size, *fields)
+
+
+def flow_tell(*, places: Sequence[str], delayed: str, index: str, told: Iterable[Argument]) -> Call:
+    return "flows/flow_tell", (*places, delayed, index), (*told,)
+
+
+def flow_tell_told(*, id: Argument, place: Argument, outcome: Argument) -> tuple[Argument, ...]:
+    return (id, place, outcome)
+
+
+def flow_told(*, followed: str, config: str, flows: str, up_to: float) -> Call:
+    return "flows/flow_told", (followed, config, flows), (up_to,)
+
+
+def flow_wait(
+    *, followed: str, config: str, counters: str, flows: str, flow: Argument, waiting: Iterable[Argument]
+) -> Call:
+    return "flows/flow_wait", (followed, config, counters, flows), (flow, *waiting)
+
+
+def flow_wait_waiting(*, id: Argument, count: Argument, rule: Argument) -> tuple[Argument, ...]:
+    return (id, count, rule)

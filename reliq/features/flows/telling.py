@@ -1,0 +1,136 @@
+"""The steps by which monitors tell the members of flows what has become of those they wait for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from reliq.features.flows import ops as own
+from reliq.features.flows.model import DEAD, REVIVED, Node, decode_node
+from reliq.features.flows.ops import Happened
+from reliq.features.flows.steps import AT_ONCE, drop, homes_of, nodes_of
+from reliq.model.element import Undecodable
+from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
+from reliq.ops import Steps
+from reliq.ops.schema import Counter
+
+_TEXTS = 100  #: that one call reads
+_REASON = "predecessor"
+LOST = "lost"
+_STAY = (None, DEAD, REVIVED)  #: what has happened to members that are in their queues
+
+Told = tuple[str, int, str]  #: the id of a message, the place of one that it waits for, and what became of that
+
+
+def tell(keys: QueueKeys) -> Steps[int]:
+    """Tell everyone what has happened to members in one home; return how many. Safe to repeat."""
+    news = yield own.flow_news(keys, _TEXTS)
+    yield from _note_ends(news.happened)
+    told: dict[str, list[Told]] = {}
+    for one in news.happened:
+        for other in one.behind if one.outcome != REVIVED else ():
+            told.setdefault(other.home or keys.queue, []).append((other.id, other.place, one.outcome))
+    for home, some in told.items():
+        yield from _tell(QueueKeys(home), some)
+    if news.happened or not news.any_flows:
+        yield own.flow_told(keys, news.up_to)
+    return len(news.happened)
+
+
+def tell_all() -> Steps[bool]:
+    """Do so for all flows; return whether anything has happened."""
+    count = 0
+    for flow in (yield own.flow_ids(AT_ONCE)):
+        for queue in dict.fromkeys(node.queue for node in (yield from nodes_of(flow))):
+            for keys in (yield from homes_of(queue)):
+                count += yield from tell(keys)
+    return count > 0
+
+
+def _note_ends(happened: Iterable[Happened]) -> Steps[None]:
+    ended: dict[str, list[tuple[int, str]]] = {}
+    for one in happened:
+        ended.setdefault(one.flow, []).append((one.number, one.outcome))
+    for flow, some in ended.items():
+        for start in range(0, len(some), AT_ONCE):
+            yield own.flow_ended(flow, some[start : start + AT_ONCE])
+
+
+def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
+    for start in range(0, len(told), AT_ONCE):
+        failed: Mapping[str, bytes] = yield own.flow_tell(keys, told[start : start + AT_ONCE])
+        for identity, element in failed.items():
+            again = element
+            with suppress(Undecodable):
+                again = Message.decode(keys.queue, element).buried(_REASON)
+            yield own.flow_bury(keys, identity, element, again, Counter.dead(_REASON))
+
+
+# --- flows whose producer or whose members are gone ---
+
+_SENDING_FOR_MS = 600_000  #: after so long the producer of a flow is taken for dead
+_DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that was given up
+
+
+def tend(flow: str, now: int) -> Steps[bool]:
+    """Give a flow up whose producer is gone, and forget one that was given up; return whether it was one of these."""
+    head = yield own.flow_head(flow)
+    if not head:
+        yield own.flow_forget(flow)
+        return True
+    age, state = now - int(head["opened"]), head["state"]
+    if state == "sending" and age > _SENDING_FOR_MS:
+        if (yield own.flow_change(flow, "sending", "abandoned")) != "abandoned":
+            return False
+        yield from drop(flow, (yield from nodes_of(flow)))
+        return True
+    if state in ("cancelled", "abandoned") and age > _DROPPED_FOR_MS:
+        yield from drop(flow, (yield from nodes_of(flow)), forever=True)
+        yield own.flow_forget(flow)
+        return True
+    return False
+
+
+@dataclass(slots=True)
+class _Look:
+    """A flow, and what its queues know of its members."""
+
+    nodes: Sequence[Node]
+    noted: set[tuple[str, str]] = field(default_factory=set)
+    quiet: bool = True  #: whether all that happened is told
+
+
+def mend(flow: str) -> Steps[int]:
+    """Tell those who wait for members that are gone without a trace, as their queue was deleted; return how many."""
+    look = _Look((yield from nodes_of(flow)))
+    queues = dict.fromkeys(node.queue for node in look.nodes)
+    homes = {}
+    for queue in queues:
+        homes[queue] = yield from homes_of(queue)
+        for keys in homes[queue]:
+            yield from _look(look, queue, keys)
+    fields = yield own.flow_fields(flow)  # behind the looks: what they do not find was noted before
+    if not look.quiet or fields.get("state") != b"open":
+        return 0
+    raw, outcomes = own.nodes_in(fields)
+    lost = {
+        number
+        for number, node in enumerate(map(decode_node, raw))
+        if outcomes.get(number) in _STAY and (node.queue, node.id) not in look.noted
+    }
+    if not lost:
+        return 0
+    yield own.flow_ended(flow, [(number, LOST) for number in sorted(lost)])
+    for node in look.nodes:
+        told = [(node.id, place, LOST) for place, before in enumerate(node.after) if before in lost]
+        for keys in homes[node.queue] if told else ():
+            yield from _tell(keys, told)
+    return len(lost)
+
+
+def _look(look: _Look, queue: str, keys: QueueKeys) -> Steps[None]:
+    ids = [node.id for node in look.nodes if node.queue == queue]
+    for start in range(0, len(ids), AT_ONCE):
+        look.noted |= {(queue, one.id) for one in (yield own.flow_noted(keys, ids[start : start + AT_ONCE]))}
+    news = yield own.flow_news(keys, 1)
+    look.quiet = look.quiet and not news.happened

@@ -1,0 +1,91 @@
+"""Flows over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from reliq_api.access import keyring
+from tests.integration.api.serving import problem, serving
+from tests.support.turns import Monitor
+
+
+def chain(queue: str) -> dict[str, Any]:
+    return {
+        "messages": [
+            {"queue": queue, "message": {"body": {"part": 1}, "key": "k"}},
+            {"queue": queue, "message": {"body": "two"}},
+            {"queue": "other", "message": {"body": "end"}, "after": [0, 1], "on_failure": "run"},
+        ]
+    }
+
+
+def test_a_flow_is_sent_shown_and_cancelled(service, app, orders):
+    sent = service.post("/v1/flows", json=chain(orders.name))
+    assert sent.status_code == 201
+    flow, messages = sent.json()["id"], sent.json()["messages"]
+    assert [one["queue"] for one in messages] == [orders.name, orders.name, "other"]
+    assert (orders.stats().ready, app.queue("other").stats().waiting) == (2, 1)
+    found = service.get(f"/v1/flows/{flow}").json()
+    assert found.pop("opened_at") > 0
+    members = found.pop("members")
+    assert found == {"id": flow, "state": "open", "size": 3, "open": 3}
+    assert members[2] == {
+        "number": 2, "queue": "other", "id": messages[2]["id"], "state": "waiting", "after": [0, 1],
+        "on_failure": "run",
+    }  # fmt: skip
+    assert [one["id"] for one in service.get("/v1/flows").json()["flows"]] == [flow]
+    with orders.consumer() as consumer:
+        consumer.ack(*consumer.claim(5))
+    Monitor(app.store).tell_flows()
+    states = [one["state"] for one in service.get(f"/v1/flows/{flow}").json()["members"]]
+    assert states == ["handled", "handled", "open"]
+    assert service.delete(f"/v1/flows/{flow}").status_code == 204
+    Monitor(app.store).tell_flows()
+    assert service.get(f"/v1/flows/{flow}").json()["state"] == "cancelled"
+    assert problem(service.delete(f"/v1/flows/{flow}")) == (404, "flow_not_found")
+    assert problem(service.get("/v1/flows/0123456789abcdef")) == (404, "flow_not_found")
+    assert service.get("/v1/flows").json()["flows"] == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "answer"),
+    [
+        ([], (422, "invalid_request")),
+        ([{"queue": "orders", "message": {"body": 1}, "after": [0]}], (422, "invalid_request")),
+        ([{"queue": "orders", "message": {"body": 1}, "after": [-1]}], (422, "invalid_request")),
+        ([{"queue": "orders", "message": {"body": 1}, "on_failure": "wait"}], (422, "invalid_request")),
+        ([{"queue": "orders"}], (422, "invalid_request")),
+        ([{"queue": "orders", "message": {"body": 1, "dedup_key": "x"}}], (422, "invalid_request")),
+        ([{"queue": "no name", "message": {"body": 1}}], (400, "invalid_name")),
+        ([{"queue": "orders", "message": {"body": 1, "delay": "x"}}], (422, "invalid_message")),
+    ],
+)
+def test_what_is_no_flow_is_refused_and_sends_nothing(service, orders, messages, answer):
+    before = [] if "after" in str(messages) or not messages else [{"queue": "orders", "message": {"body": 1}}]
+    assert problem(service.post("/v1/flows", json={"messages": [*before, *messages]})) == answer
+    assert orders.stats().ready == 0
+    assert problem(service.post("/v1/flows", content=b"{")) == (400, "invalid_json")
+
+
+def test_a_full_queue_takes_no_flow(service, orders):
+    orders.configure(max_length=1)
+    assert problem(service.post("/v1/flows", json=chain(orders.name))) == (429, "queue_full")
+    assert orders.stats().ready == 0
+
+
+def test_a_key_sends_to_its_queues_and_looks_with_a_right_to_all(app, url, orders):
+    def key(scope, queue):
+        return app.store.run(keyring.create("test", (scope,), (queue,), None, 0.0))
+
+    keys = [key("enqueue", orders.name), key("enqueue", "*"), key("metrics", orders.name), key("metrics", "*")]
+    with serving(url) as service:
+
+        def send(which):
+            return service.post("/v1/flows", json=chain(orders.name), headers={"authorization": f"Bearer {which}"})
+
+        assert [send(one).status_code for one in keys[:2]] == [403, 201]
+        flow = send(keys[1]).json()["id"]
+        for path, which in (("flows", keys[2]), (f"flows/{flow}", keys[2]), ("flows", keys[3])):
+            answer = service.get(f"/v1/{path}", headers={"authorization": f"Bearer {which}"})
+            assert answer.status_code == (200 if which == keys[3] else 403)
+    assert orders.stats().ready == 2 * 2

@@ -1,0 +1,45 @@
+"""Flows from the command line."""
+
+import json
+import re
+
+import pytest
+
+from reliq.cli import main
+
+
+@pytest.fixture
+def say(app, capsys):
+    """Run a command; the exit status, what it printed, and what it said on standard error."""
+
+    def run(*arguments):
+        status = main.main([*arguments, "--url", app.url])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_flows_are_listed_shown_and_cancelled(say, app):
+    assert say("flow", "list") == (0, "", "no flow is open\n")
+    with app.flow() as flow:
+        parts = [flow.send("parts", number) for number in range(60)]
+        end = flow.send("orders", "end", after=parts, on_failure="run")
+    status, out, _ = say("flow", "list")
+    line = f"{flow.id}  open       [....................]   0%  messages=61 open=61  age="
+    assert (status, re.sub(r"age=.*\n", "age=", out)) == (0, line)
+    status, out, _ = say("flow", "show", flow.id)
+    lines = out.splitlines()
+    assert (status, lines[2], lines[-3:]) == (0, "layer 0: 60 open", [
+        "", "layer 1: 1 waiting",
+        f"  #60   waiting    orders  {end.id}  after #0 #1 #2 #3 #4 and 55 more, on failure run",
+    ])  # fmt: skip
+    assert "  and 10 more" in lines
+    assert len(json.loads(say("flow", "show", flow.id, "--json")[1])["members"]) == 61
+    assert [one["id"] for one in json.loads(say("flow", "list", "--json")[1])] == [flow.id]
+    assert say("flow", "cancel", flow.id)[:2] == (0, f"flow {flow.id} is cancelled\n")
+    assert app.queue("orders").stats().waiting == app.queue("parts").stats().ready == 0
+    assert say("flow", "show", "0123456789abcdef", "--json")[:2] == (1, "null\n")
+    for words in (("show", "0123456789abcdef"), ("cancel", "0123456789abcdef")):
+        status, out, err = say("flow", *words)
+        assert (status, out) == (1, "")
+        assert "there is no flow 0123456789abcdef that is open: it has ended, or never existed" in err

@@ -1,0 +1,25 @@
+"""The pages about flows."""
+
+from reliq.features.flows.drawing import MOST
+from tests.integration.ui.test_pages import text_of
+
+
+def test_open_flows_are_listed_and_one_is_drawn(client, app):
+    assert "No flow is open" in client.get("/flows").text
+    with app.flow() as flow:
+        parts = [flow.send("parts", number) for number in range(3)]
+        flow.send("orders", "end", after=parts, on_failure="skip")
+    assert flow.id in text_of(client.get("/flows"))
+    page = client.get(f"/flows/{flow.id}")
+    assert (page.text.count("<rect "), page.text.count("<line ")) == (4, 3)
+    assert "Layer 0 3 open" in text_of(page) and "Layer 1 1 waiting" in text_of(page)
+    assert client.get("/flows/0123456789abcdef").status_code == 404
+
+
+def test_a_large_flow_is_listed_by_layers_and_not_drawn(client, app):
+    with app.flow() as flow:
+        flow.send("orders", "end", after=[flow.send("parts", number) for number in range(MOST)])
+    page = client.get(f"/flows/{flow.id}")
+    assert "<line " not in page.text
+    assert f"Layer 0 {MOST} open" in text_of(page) and "The first 100 are shown" in text_of(page)
+    assert "and 190 more" in text_of(page)

@@ -1,0 +1,331 @@
+"""Flows: chains, groups and chords, as Celery calls them, of one queue and of several, by workers of each kind."""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+import pytest
+
+import reliq
+from reliq import aio
+from reliq.features.flows import telling
+from reliq.features.flows.model import Plan
+from reliq.features.flows.ops import flow_ids, flow_open
+from reliq.model.keys import FLOWS, QueueKeys, flow_record
+from reliq.protocol.deletion import delete
+from tests.support.handlers import bind, settled, working_as
+from tests.support.turns import Monitor
+from tests.support.workers import eventually, working
+
+KEYS = QueueKeys("q")
+
+
+@pytest.fixture
+def ran(app, kind):
+    """The bodies of the messages that were handled, in this order."""
+    done: list[str] = []
+    lock = threading.Lock()
+
+    def handle(message):
+        with lock:
+            done.append(message.body.decode())
+        if done == ["dies"]:
+            raise reliq.Dead("as it should")
+        return message.body.decode().upper()
+
+    bind(app, kind, handle, result="1h")
+    return done
+
+
+def nothing_is_left(app, client, *queues: str) -> None:
+    Monitor(app.store).tell_flows()
+    for keys in map(QueueKeys, queues or ("q",)):
+        assert not client.exists(keys.followed, keys.active, keys.waiting, keys.flows)
+        assert client.hget(keys.config, "flowing") is None
+    assert not client.exists(FLOWS)
+
+
+def states(app, flow) -> list[str]:
+    return [one.state for one in app.flow_progress(flow.id).members]
+
+
+def test_a_chain(app, client, kind, ran):
+    with app.flow() as flow:
+        before: list = []
+        for number in range(5):
+            before = [flow.send("q", number, after=before)]
+    assert (app.queue("q").stats().ready, app.queue("q").stats().waiting) == (5, 4)
+    assert states(app, flow) == ["open", *["waiting"] * 4]
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    assert ran == [*"01234"]
+    nothing_is_left(app, client)
+    assert (app.flow_progress(flow.id).state, states(app, flow)) == ("ended", ["handled"] * 5)
+
+
+def test_a_chord(app, client, kind, ran):
+    with app.flow() as flow:
+        header = [flow.send("q", number) for number in range(20)]
+        flow.send("q", "body", after=header)
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    assert (sorted(ran[:20]), ran[20:]) == (sorted(map(str, range(20))), ["body"])
+    nothing_is_left(app, client)
+
+
+def test_a_group_behind_a_chord_in_a_diamond(app, client, kind, ran):
+    with app.flow() as flow:
+        top = flow.send("q", "top")
+        sides = [flow.send("q", side, after=[top]) for side in ("left", "right")]
+        flow.send("q", "bottom", after=sides)
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    assert (ran[0], sorted(ran[1:3]), ran[3]) == ("top", ["left", "right"], "bottom")
+    nothing_is_left(app, client)
+
+
+def test_what_waits_for_a_dead_letter_goes_on_after_its_redrive(app, client, kind, ran):
+    queue = app.queue("q")
+    with app.flow() as flow:
+        flow.send("q", "end", after=[flow.send("q", "dies")])
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: states(app, flow) == ["dead", "waiting"])
+        assert (ran, queue.stats().waiting) == (["dies"], 1)
+        queue.dead.redrive()
+        eventually(lambda: settled(app))
+    assert ran == ["dies", "dies", "end"]
+    nothing_is_left(app, client)
+
+
+def test_the_results_of_those_before_are_given_in_their_order(app, client, kind):
+    found = []
+
+    def handle(message):
+        if message.body == b"end":
+            return message.results()
+        return {"body": int(message.body)}
+
+    if kind == "async":
+
+        @app.handler("q", result="1h")
+        async def handle_async(message):
+            if message.body == b"end":
+                found.append(await message.results())
+                return None
+            return handle(message)
+
+    else:
+
+        @app.handler("q", result="1h")
+        def handle_sync(message):
+            if message.body == b"end":
+                found.append(message.results())
+                return None
+            return handle(message)
+
+    @app.handler("other")
+    def keeps_none(message):
+        pass
+
+    with app.flow() as flow:
+        before = [flow.send("q", number) for number in range(3)]
+        flow.send("q", "end", after=[before[2], flow.send("other", "x"), before[0], before[1]])
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: found)
+    assert found == [[{"body": 2}, None, {"body": 0}, {"body": 1}]]
+
+
+def test_several_queues(app, client, kind, ran):
+    others: list[str] = []
+
+    @app.handler("other")
+    def other(message):
+        others.append(message.body.decode())
+
+    with app.flow() as flow:
+        first = flow.send("q", "first")
+        away = [flow.send("other", number, after=[first]) for number in range(3)]
+        flow.send("q", "last", after=[first, *away])
+    assert states(app, flow) == ["open", *["waiting"] * 4]
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: ran == ["first", "last"])
+    assert sorted(others) == [*"012"]
+    nothing_is_left(app, client, "q", "other")
+
+
+@pytest.mark.parametrize("rule", ["skip", "run"])
+def test_a_dead_letter_is_judged(app, client, kind, ran, rule):
+    with app.flow() as flow:
+        first = flow.send("q", "dies")
+        middle = flow.send("q", "middle", after=[first], on_failure=rule)
+        flow.send("q", "last", after=[middle], on_failure="run")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: ran[-1:] == ["last"])
+        eventually(lambda: "open" not in states(app, flow))
+    assert ran == (["dies", "last"] if rule == "skip" else ["dies", "middle", "last"])
+    assert states(app, flow) == ["dead", "skipped" if rule == "skip" else "handled", "handled"]
+    app.queue("q").dead.purge(all=True)
+    nothing_is_left(app, client)
+
+
+def test_a_block_that_raises_sends_nothing(app, client):
+    with contextlib.suppress(ZeroDivisionError), app.flow() as flow:
+        flow.send("q", "end", after=[flow.send("q", "first")])
+        raise ZeroDivisionError
+    assert not client.keys("*{q}*")
+    with app.flow():
+        pass
+    assert not client.keys("*@flows*")
+
+
+def test_a_killed_consumer_releases_nothing_twice(app, client):
+    queue = app.queue("q")
+    with app.flow() as flow:
+        flow.send("q", "end", after=[flow.send("q", "a"), flow.send("q", "b")])
+    with queue.consumer() as lost:
+        assert len(lost.claim(5)) == 2
+        client.delete(*client.keys(KEYS.lease("*")))
+        Monitor(app.store).scan()
+    with queue.consumer() as consumer:
+        consumer.ack(*consumer.claim(5))
+        (end,) = consumer.claim(5)
+        assert end.body == b"end"
+        consumer.ack(end)
+    nothing_is_left(app, client)
+
+
+def test_a_flow_is_cancelled_wherever_its_messages_are(app, client):
+    with app.flow() as flow:
+        first = [flow.send("q", 1), flow.send("other", 2, delay=60)]
+        flow.send("other", 3, after=first)
+    app.queue("q").send("stays")
+    assert [one.id for one in app.flows()] == [flow.id]
+    assert (app.cancel_flow(flow.id), app.cancel_flow("unknown")) == (True, False)
+    Monitor(app.store).tell_flows()
+    assert (states(app, flow), app.flow_progress(flow.id).state) == (["cancelled"] * 3, "cancelled")
+    assert (app.cancel_flow(flow.id), app.flows()) == (False, [])
+    with app.queue("q").consumer() as consumer:
+        (left,) = consumer.claim(5)
+        assert left.body == b"stays"
+        consumer.ack(left)
+    nothing_is_left(app, client, "q", "other")
+
+
+def test_a_member_that_is_cancelled_fails_those_behind_it(app, client):
+    with app.flow() as flow:
+        middle = flow.send("q", "middle", after=[flow.send("q", "first")])
+        flow.send("other", "end", after=[middle])
+    assert app.queue("q").cancel(middle.id)
+    Monitor(app.store).tell_flows()
+    assert states(app, flow) == ["open", "cancelled", "dead"]
+    (letter,) = app.queue("other").dead.list()
+    assert letter.reason == "predecessor"
+    app.queue("other").dead.redrive()
+    assert app.queue("other").stats().ready == 1
+
+
+def test_a_producer_that_died_half_way_has_run_nothing(app, client):
+    plan = Plan()
+    plan.add("q", reliq.NewMessage(b"first"), (), "fail")
+    assert app.store.call(flow_open(plan, 0, 1))
+    monitor = Monitor(app.store)
+    monitor.tell_flows()
+    assert [one.state for one in app.flows()] == ["sending"]
+    client.hset(flow_record(plan.id), "opened", int(time.time() * 1000) - 3_600_000)
+    monitor.tell_flows()
+    assert [one.state for one in app.flows()] == ["abandoned"]
+    assert not app.store.call(flow_open(plan, 0, 0))
+    client.hset(flow_record(plan.id), "opened", int(time.time() * 1000) - 2 * 86_400_000)
+    monitor.tell_flows()
+    assert app.store.call(flow_ids(10)) == []
+
+
+def test_a_full_queue_takes_no_part_of_a_flow(app, client):
+    app.queue("q").configure(max_length=3)
+    flow = app.flow()
+    for number in range(5):
+        flow.send("q", number, after=[flow.send("other", number)])
+    with pytest.raises(reliq.QueueFull), flow:
+        pass
+    Monitor(app.store).tell_flows()
+    assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
+    assert app.flow_progress(flow.id).state == "abandoned"
+
+
+def test_members_of_a_deleted_queue_are_lost_and_judged(app, client):
+    with app.flow() as flow:
+        flow.send("q", "end", after=[flow.send("other", "gone")], on_failure="run")
+    app.store.run(delete("other", force=True))
+    assert app.store.run(telling.mend(flow.id)) == 1
+    assert app.store.run(telling.mend(flow.id)) == 0
+    assert states(app, flow) == ["lost", "open"]
+    assert app.queue("q").stats().ready == 1
+
+
+def test_nothing_is_mended_that_is_there(app, client):
+    with app.flow() as flow:
+        dead = flow.send("other", "dead")
+        flow.send("q", "end", after=[dead, flow.send("q", "first")])
+    with app.queue("other").consumer() as consumer:
+        consumer.dead(*consumer.claim(1), "bad")
+    assert app.store.run(telling.mend(flow.id)) == 0  # not told yet
+    Monitor(app.store).tell_flows()
+    assert app.store.run(telling.mend(flow.id)) == 0
+    assert states(app, flow) == ["dead", "waiting", "open"] or states(app, flow) == ["dead", "open", "waiting"]
+
+
+def test_what_a_flow_cannot_do_is_said(app):
+    other = app.flow().send("q", "x")
+    flow = app.flow()
+    first = flow.send("q", "first", id="one")
+    for wrong in ({"after": [other]}, {"after": ["one"]}, {"dedup_key": "k"}, {"on_failure": "wait"}, {"id": "one"}):
+        with pytest.raises(reliq.InvalidSetting):
+            flow.send("q", "x", **wrong)
+    for _ in range(1000):
+        flow.send("q", "x", after=[first])
+    with pytest.raises(reliq.InvalidSetting, match="1,000"):
+        flow.send("q", "x", after=[first])
+
+
+def test_an_id_of_another_flow_is_refused(app):
+    with app.flow() as flow:
+        flow.send("q", "x", after=[flow.send("q", "first")], id="one")
+    second = app.flow()
+    second.send("q", "x", after=[second.send("q", "first")], id="one")
+    with pytest.raises(reliq.InvalidSetting, match="another flow"), second:
+        pass
+    assert (app.queue("q").stats().waiting, states(app, flow)) == (1, ["open", "waiting"])
+
+
+def test_asyncio(client, url):
+    async def main():
+        app = aio.Reliq(url)
+        async with app.flow() as flow:
+            flow.send("q", "end", after=[flow.send("q", "first")])
+        progress = await app.flow_progress(flow.id)
+        assert progress
+        assert [one.state for one in progress.members] == ["open", "waiting"]
+        assert [one.id for one in await app.flows()] == [flow.id]
+        assert await app.cancel_flow(flow.id)
+        await app.close()
+
+    asyncio.run(main())
+
+
+def test_a_large_body_and_a_batch(app, client):
+    done = []
+
+    @app.handler("q")
+    def handle(message):
+        done.append(len(message.body))
+
+    with app.batch(on_done=("q", "all")) as batch:
+        message = reliq.NewMessage(b"x" * 100_000).of_batch(batch.id)
+        batch.send("q", "one")
+        with app.flow() as flow:
+            flow.send("q", message, after=[flow.send("q", "first")])
+    with working(app, monitor=True):
+        eventually(lambda: len(done) == 4)
+    assert (sorted(done), done[-1]) == ([3, 3, 5, 100_000], 3)
+    nothing_is_left(app, client)

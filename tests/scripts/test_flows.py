@@ -1,0 +1,349 @@
+"""Messages that wait until others have ended, by whole states."""
+
+import time
+
+import pytest
+
+from reliq import ops
+from reliq.features.flows import ops as own
+from reliq.features.flows.model import Node, OnFailure, Plan
+from reliq.features.flows.ops import Behind, Happened, Noted
+from reliq.features.flows.telling import tell
+from reliq.model.element import decode_envelope, new_id
+from reliq.model.keys import FLOWS, QueueKeys, flow_record
+from reliq.model.message import Message
+from reliq.ops import Destination, Entry, Move
+from tests.support.state import KEYS, World, element, elements, keyed
+
+OTHER = QueueKeys("other")
+
+
+class Flow(dict[str, list[Behind]]):
+    """The members of a flow, and who waits for each of them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def waits(self, name: str, *before: str, rule: OnFailure = "fail", raw: bytes = b"", delay: float = 0.0) -> None:
+        """Send a message that waits for others."""
+        assert self.world.run(own.flow_wait(KEYS, "flow", [(name, len(before), rule)])) == []
+        self.world.run(ops.enqueue(KEYS, [], [Entry(name, raw or element(name), delay, None, 0.0)]))
+        for place, one in enumerate(before):
+            self.setdefault(one, []).append(Behind(place, name, ""))
+        self.setdefault(name, [])
+
+    def note(self, *waiting: str) -> None:
+        """Note all members, of which these wait."""
+        every = enumerate(sorted(self.items()))
+        members = [Noted(name, f"flow {at}", name in waiting, behind) for at, (name, behind) in every]
+        assert self.world.run(own.flow_note(KEYS, members)) == []
+
+
+@pytest.fixture
+def flow(world: World) -> Flow:
+    return Flow(world)
+
+
+def send(world: World, *names: str) -> None:
+    world.run(ops.enqueue(KEYS, elements(*names)))
+
+
+def work_off(world: World) -> list[str]:
+    """Claim and ack one message after another; return their ids in this order."""
+    world.given(leases={"w": 60_000})
+    done = []
+    while claimed := world.run(ops.claim(KEYS, "w", 60.0, 1)).elements:
+        world.run(ops.settle(KEYS, "w", 60.0, claimed))
+        done += [decode_envelope(one).id for one in claimed]
+    return done
+
+
+def tell_all(world: World, keys: QueueKeys = KEYS) -> list[Happened]:
+    """Tell what has happened, as a monitor does; return it."""
+    happened = world.run(own.flow_news(keys, 100)).happened
+    while world.store.run(tell(keys)):
+        pass
+    return [*happened]
+
+
+def nothing_is_left(world: World) -> None:
+    tell_all(world)
+    assert not world.redis.exists(KEYS.followed, KEYS.active, KEYS.waiting, KEYS.config, KEYS.flows)
+
+
+def waiting(world: World) -> str:
+    return world.state().get("waiting", "")
+
+
+def test_a_chain_runs_in_its_order(world: World, flow: Flow):
+    flow.waits("c", "b")
+    flow.waits("b", "a")
+    flow.note("b", "c")
+    assert (world.redis.llen(KEYS.messages), world.redis.hget(KEYS.config, "flowing")) == (0, b"5")
+    send(world, "a")
+    assert work_off(world) == ["a", "b", "c"]
+    nothing_is_left(world)
+
+
+def test_a_fan_in_waits_for_the_last_and_a_fan_out_begins_at_once(world: World, flow: Flow):
+    flow.waits("end", "b", "c", "d")
+    for name in "bcd":
+        flow.waits(name, "a")
+    flow.note("end", "b", "c", "d")
+    send(world, "a")
+    done = work_off(world)
+    assert (done[0], sorted(done[1:4]), done[4]) == ("a", ["b", "c", "d"], "end")
+    nothing_is_left(world)
+
+
+def test_acks_of_one_call_release_once_and_their_claim_gets_what_they_released(world: World, flow: Flow):
+    flow.waits("end", "a", "b")
+    flow.note("end")
+    send(world, "a", "b")
+    world.given(leases={"w": 60_000})
+    first, second = world.run(ops.claim(KEYS, "w", 60.0, 2)).elements
+    answer = world.run(ops.settle(KEYS, "w", 60.0, [first, second], limit=5, row=2))
+    assert answer.elements == [element("end")]
+
+
+def test_a_message_with_a_key_of_its_own_waits_for_others_first_and_then_for_its_key(world: World, flow: Flow):
+    flow.waits("end", "a", raw=keyed("end", "k"))
+    flow.note("end")
+    world.run(ops.enqueue(KEYS, elements("a"), [Entry("h", keyed("h", "k"), 0.0, None, 0.0)]))
+    world.given(leases={"w": 60_000})
+    first, holder = world.run(ops.claim(KEYS, "w", 60.0, 5)).elements
+    world.run(ops.settle(KEYS, "w", 60.0, [first]))
+    assert (waiting(world), world.redis.hget(KEYS.config, "flowing")) == ("end", b"1")
+    world.run(ops.settle(KEYS, "w", 60.0, [holder]))
+    assert work_off(world) == ["end"]
+    nothing_is_left(world)
+
+
+def test_one_that_is_delayed_waits_for_both(world: World, flow: Flow):
+    flow.waits("late", "a", delay=60.0)
+    flow.waits("soon", "a", delay=60.0)
+    flow.note("late", "soon")
+    world.redis.zadd(KEYS.delayed, {element("soon"): 1})
+    world.run(ops.promote(KEYS, 10))
+    assert (world.state()["delayed"], waiting(world)) == ("late", "soon")
+    send(world, "a")
+    assert work_off(world) == ["a", "soon"]
+    world.redis.zadd(KEYS.delayed, {element("late"): 1})
+    world.run(ops.promote(KEYS, 10))
+    assert work_off(world) == ["late"]
+    nothing_is_left(world)
+
+
+@pytest.mark.parametrize("destination", [Destination.HEAD, Destination.DEAD, Destination.DELAYED])
+def test_what_is_not_handled_releases_nothing(world: World, flow: Flow, destination: Destination):
+    flow.waits("end", "a")
+    flow.note("end")
+    world.given(processing={"w": "a"}, leases={"w": 60_000})
+    world.run(ops.settle(KEYS, "w", 60.0, [], [Move(element("a"), destination, "x", "a", element("a2"), 60.0)]))
+    tell_all(world)
+    assert (waiting(world), world.redis.hget(KEYS.config, "flowing")) == ("end", b"3")
+
+
+def fails(world: World, how: str) -> None:
+    """Let message a fail in a way."""
+    world.given(processing={"w": "a"}, leases={"w": 60_000})
+    if how == "cancelled":
+        world.run(ops.settle(KEYS, "w", 60.0, [], [Move(element("a"), Destination.GONE, "cancelled", "a")]))
+        return
+    move = Move(element("a"), Destination.DEAD, "dead:rejected", "a", element("a"))
+    world.run(ops.settle(KEYS, "w", 60.0, [], [move]))
+    if how == "discarded":
+        world.run(ops.discard(KEYS, [(element("a"), "a", b"")], "purged_dead"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "how", "where"),
+    [
+        ("fail", "dead", "waits"), ("fail", "cancelled", "dies"), ("fail", "discarded", "dies"),
+        ("skip", "dead", "goes"), ("skip", "cancelled", "goes"), ("skip", "discarded", "goes"),
+        ("run", "dead", "runs"), ("run", "cancelled", "runs"), ("run", "discarded", "runs"),
+    ],
+)  # fmt: skip
+def test_one_that_fails_is_judged_by_the_rule_of_the_one_that_waits(
+    world: World, flow: Flow, rule: OnFailure, how: str, where: str
+):
+    flow.waits("end", "a", rule=rule)
+    flow.note("end")
+    fails(world, how)
+    tell_all(world)
+    state = world.state()
+    found = {
+        "waits": state.get("waiting") == "end",
+        "dies": state["counters"].get("dead:predecessor") == 1 and state["dead"].startswith("end"),
+        "goes": state["counters"].get("cancelled", 0) - (how == "cancelled") == 1,
+        "runs": state.get("messages") == "end",
+    }
+    assert [name for name, true in found.items() if true] == [where]
+
+
+def test_a_dead_letter_that_waited_says_why_and_runs_after_its_redrive(world: World, flow: Flow):
+    flow.waits("end", "a")
+    flow.note("end")
+    fails(world, "cancelled")
+    tell_all(world)
+    (raw,) = world.redis.zrange(KEYS.dead, 0, -1)
+    assert Message.decode("q", raw).reason == "predecessor"
+    world.run(ops.redrive(KEYS, [ops.Revival(raw, "end", element("end2"))]))
+    assert work_off(world) == ["end"]
+    nothing_is_left(world)
+
+
+def test_failures_go_on_to_those_behind(world: World, flow: Flow):
+    flow.waits("last", "end", rule="run")
+    flow.waits("end", "a", rule="skip")
+    flow.note("end", "last")
+    fails(world, "dead")
+    assert [(one.outcome, one.id) for one in tell_all(world)] == [("dead", "a")]
+    assert work_off(world) == ["last"]
+
+
+def test_a_failure_that_is_told_twice_and_its_redrive_count_once(world: World, flow: Flow):
+    flow.waits("end", "a", "b", rule="run")
+    flow.note("end")
+    fails(world, "dead")
+    for _ in range(2):
+        world.run(own.flow_tell(KEYS, [("end", 0, "dead")]))
+    tell_all(world)
+    world.run(ops.redrive(KEYS, [ops.Revival(element("a"), "a", element("a2"))]))
+    assert work_off(world) == ["a"]
+    assert waiting(world) == "end"
+    send(world, "b")
+    assert work_off(world) == ["b", "end"]
+    nothing_is_left(world)
+
+
+def test_one_that_waits_may_be_cancelled_or_purged(world: World, flow: Flow):
+    for name in ("b", "c"):
+        flow.waits(name, "a")
+    flow.note("b", "c")
+    assert world.run(own.flow_drop(KEYS, "flow", ["b", "a", "x"])) == 1
+    assert waiting(world) == "c"
+    world.run(ops.purge(KEYS, 100))
+    assert [(one.outcome, one.id) for one in tell_all(world)] == [("cancelled", "b"), ("purged", "c")]
+    send(world, "a")
+    assert work_off(world) == ["a"]
+    nothing_is_left(world)
+
+
+def test_a_message_of_a_flow_that_was_given_up_does_not_run_when_it_comes_late(world: World):
+    assert world.run(own.flow_wait(KEYS, "flow", [("late", 1, "fail"), ("never", 1, "fail")])) == []
+    world.run(own.flow_drop(KEYS, "flow", ["late", "never"]))
+    world.run(ops.enqueue(KEYS, [], [Entry("late", element("late"), 0.0, None, 0.0)]))
+    state = world.state()
+    assert ("messages" in state, "waiting" in state, state["counters"]["cancelled"]) == (False, False, 1)
+    world.run(own.flow_drop(KEYS, "flow", ["late", "never"], forever=True))
+    nothing_is_left(world)
+
+
+def test_what_another_home_is_told_releases_there_once(world: World):
+    assert world.run(own.flow_wait(OTHER, "flow", [("end", 2, "fail")])) == []
+    world.run(ops.enqueue(OTHER, [], [Entry("end", element("end"), 0.0, None, 0.0)]))
+    behind = {name: [Behind(place, "end", "other")] for place, name in enumerate("ab")}
+    world.run(own.flow_note(KEYS, [Noted(name, "flow 1", waits=False, behind=some) for name, some in behind.items()]))
+    send(world, "a", "b")
+    assert work_off(world) == ["a", "b"]
+    assert world.redis.llen(OTHER.messages) == 0
+    news = world.run(own.flow_news(KEYS, 100))
+    assert [one.id for one in news.happened] == ["a", "b"]
+    for _ in range(2):
+        world.run(own.flow_tell(OTHER, [("end", 0, "acked")]))
+    assert world.redis.llen(OTHER.messages) == 0
+    tell_all(world)
+    assert world.redis.lrange(OTHER.messages, 0, -1) == [element("end")]
+    nothing_is_left(world)
+
+
+def test_news_are_told_in_parts(world: World):
+    members = [Noted(name, "flow 1", waits=False, behind=()) for name in "abc"]
+    world.run(own.flow_note(KEYS, members))
+    send(world, "a", "b", "c")
+    work_off(world)
+    news = world.run(own.flow_news(KEYS, 2))
+    assert (news.up_to, [one.id for one in news.happened]) == (2, ["a", "b"])
+    assert (world.run(own.flow_told(KEYS, 2)), world.run(own.flow_told(KEYS, 2))) == (2, 0)
+    assert [one.id for one in tell_all(world)] == ["c"]
+    nothing_is_left(world)
+
+
+def test_a_repeated_call_changes_nothing_and_an_id_of_another_flow_is_refused(world: World, flow: Flow):
+    flow.waits("end", "a", "b")
+    flow.note("end")
+    before = world.redis.hgetall(KEYS.followed)
+    assert world.run(own.flow_wait(KEYS, "flow", [("end", 2, "fail")])) == []
+    flow.note("end")
+    assert world.redis.hgetall(KEYS.followed) == before
+    assert world.run(own.flow_wait(KEYS, "another", [("end", 2, "fail")])) == ["end"]
+    assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", waits=False, behind=())])) == ["a"]
+
+
+def test_a_slow_monitor_notes_nothing_of_a_member_that_has_come_home(world: World):
+    member, mark = Noted("a", "flow 1", waits=False, behind=()), KEYS.dedup("@stray a")
+    assert world.run(own.flow_note(KEYS, [member], mark)) == []
+    assert [one.id for one in world.run(own.flow_noted(KEYS, ["a"]))] == ["a"]
+    world.redis.delete(KEYS.followed, KEYS.config)  # it was handled
+    world.redis.set(mark, "a")
+    before = world.state()
+    assert world.run(own.flow_note(KEYS, [member], mark)) == []
+    assert world.state() == before
+
+
+def test_a_member_that_was_cancelled_before_it_was_noted_is_told(world: World, flow: Flow):
+    flow.waits("end", "a")
+    world.run(ops.purge(KEYS, 10))
+    flow.note("end")
+    assert [(one.outcome, one.id) for one in tell_all(world)] == [("cancelled", "end")]
+
+
+def plan(*names: str) -> Plan:
+    made = Plan()
+    made.id, made.nodes = "flow", [Node("q", name) for name in names]
+    return made
+
+
+def test_the_record_of_a_flow_ends_with_its_last_member(world: World):
+    assert world.run(own.flow_open(plan("a", "b"), 0, 1))
+    assert world.run(own.flow_open(plan("a", "b"), 1, 2))
+    assert world.run(own.flow_head("flow")) | {"opened": ""} == {
+        "state": "sending", "opened": "", "size": "2", "left": "2",
+    }  # fmt: skip
+    assert world.run(own.flow_change("flow", "sending", "open")) == "open"
+    assert not world.run(own.flow_open(plan("a", "b"), 1, 2))
+    outcomes = [(0, "dead"), (0, "revived"), (0, "acked"), (0, "acked"), (0, "dead")]
+    assert [world.run(own.flow_ended("flow", [one])) for one in outcomes] == [2, 2, 1, 1, 1]
+    assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow"))) == ([b"flow"], -1)
+    assert world.run(own.flow_ended("flow", [(1, "skipped")])) == 0
+    assert world.run(own.flow_change("flow", "open", "cancelled")) == "ended"
+    assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow")) > 3000) == ([], True)
+    assert world.run(own.flow_ended("gone", [(1, "acked")])) == -1
+
+
+def test_a_queue_without_flows_has_none_of_it(world: World):
+    send(world, "a", "b")
+    assert work_off(world) == ["a", "b"]
+    nothing_is_left(world)
+
+
+def test_a_fan_in_of_ten_thousand(world: World):
+    ids = [new_id() for _ in range(10_000)]
+    assert world.run(own.flow_wait(KEYS, "flow", [("end", 10_000, "fail")])) == []
+    world.run(ops.enqueue(KEYS, [], [Entry("end", element("end"), 0.0, None, 0.0)]))
+    raw = [element("a", id=one) for one in ids]
+    for at in range(0, len(raw), 1000):
+        part = enumerate(ids[at : at + 1000], at)
+        some = [Noted(one, "flow 1", waits=False, behind=[Behind(place, "end", "")]) for place, one in part]
+        world.run(own.flow_note(KEYS, some))
+        world.run(ops.enqueue(KEYS, raw[at : at + 1000]))
+    world.given(leases={"w": 600_000})
+    began, last = time.perf_counter(), 0.0
+    while claimed := world.run(ops.claim(KEYS, "w", 600.0, 100)).elements:
+        if claimed == [element("end")]:
+            print(f"10,000 acked in {last - began:.2f} s, the end claimed {time.perf_counter() - last:.4f} s later")
+        world.run(ops.settle(KEYS, "w", 600.0, claimed, row=len(claimed)))
+        last = time.perf_counter()
+    nothing_is_left(world)
