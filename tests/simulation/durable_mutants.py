@@ -7,10 +7,10 @@ from unittest import mock
 
 from reliq import ops
 from reliq.features.output import steps as output
-from reliq.features.steps import model, moving
+from reliq.features.steps import model
 from reliq.features.steps import ops as own
 from reliq.features.steps import steps as durable
-from reliq.protocol import bringing, resizing
+from reliq.protocol import bringing
 from tests.simulation.changed import Mutant, script
 
 #: Changes of scripts: a pattern, and what takes its place.
@@ -49,9 +49,7 @@ _record = durable.Hand.record
 DURABLE_MUTANTS: dict[str, Mutant] = {
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a step at most once is not noted before": lambda: mock.patch.object(durable.Hand, "record", _without_beginning),
-    "output does not go along": lambda: mock.patch.object(bringing, "ALONG", (moving.ALONG,)),
     "a record does not go along": lambda: mock.patch.object(bringing, "ALONG", (output.ALONG,)),
-    "a new partition has no early signals": lambda: mock.patch.object(resizing, "EARLY", ()),
     "a record is never read": lambda: mock.patch.object(model.Book, "read"),
     "a message that rests has failed": lambda: mock.patch.object(
         durable, "resting", lambda message: message.again(failures=message.failures + 1)
