@@ -42,6 +42,8 @@ class Config:
     EMITTED: Final = "emitted"
     #: How many messages have others that wait for them; see the slice `flows`.
     FLOWING: Final = "flowing"
+    #: How often something has happened to members of flows.
+    FLOWED: Final = "flowed"
     PARTITIONS: Final = "partitions"  #: JSON: the queue's partitions (reliq.model.partitions.Layout); in the first one
     WHOLE: Final = "whole"  #: JSON: settings of the whole queue, of which this field's partition has its share
     CHANGE: Final = "change"  #: in the first partition: a change of the policy that has not reached all others

@@ -69,7 +69,8 @@ def tell_all(world: World, keys: QueueKeys = KEYS) -> list[Happened]:
 
 def nothing_is_left(world: World) -> None:
     tell_all(world)
-    assert not world.redis.exists(KEYS.followed, KEYS.active, KEYS.waiting, KEYS.config, KEYS.flows)
+    assert not world.redis.exists(KEYS.followed, KEYS.active, KEYS.waiting, KEYS.flows)
+    assert {*world.redis.hkeys(KEYS.config)} <= {b"flowed"}
 
 
 def waiting(world: World) -> str:
@@ -267,6 +268,20 @@ def test_news_are_told_in_parts(world: World):
     news = world.run(own.flow_news(KEYS, 2))
     assert (news.up_to, [one.id for one in news.happened]) == (2, ["a", "b"])
     assert (world.run(own.flow_told(KEYS, 2)), world.run(own.flow_told(KEYS, 2))) == (2, 0)
+    assert [one.id for one in tell_all(world)] == ["c"]
+    nothing_is_left(world)
+
+
+def test_a_slow_monitor_forgets_only_what_it_has_told(world: World):
+    world.run(own.flow_note(KEYS, [Noted(name, "flow 1", waits=False, behind=()) for name in "abc"]))
+    for name in ("a", "b"):
+        send(world, name)
+        work_off(world)
+    slow = world.run(own.flow_news(KEYS, 100))
+    assert len(tell_all(world)) == 2  # by another one
+    send(world, "c")
+    work_off(world)
+    world.run(own.flow_told(KEYS, slow.up_to))
     assert [one.id for one in tell_all(world)] == ["c"]
     nothing_is_left(world)
 

@@ -33,5 +33,6 @@ CALLS = {
 def given(world: World) -> None:
     world.run(own.flow_wait(KEYS, "flow", [("flowing", 1, "fail")]))
     world.run(ops.enqueue(KEYS, [], [Entry("flowing", element("flowing"), 0.0, None, 0.0)]))
-    world.redis.hset(KEYS.followed, mapping={"\v\v\v": 1, "\v\v\v\v1": "acked a flow 1\n"})
+    world.redis.hset(KEYS.followed, mapping={"\v\v\v": 1, "\v\v\v\v": 0, "\v\v\v\v1": "acked a flow 1\n"})
+    world.redis.hset(KEYS.config, "flowed", 1)
     world.run(own.flow_open(plan(), 0, 1))

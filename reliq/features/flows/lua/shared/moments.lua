@@ -13,8 +13,10 @@ do
 
   report_flow = function(q, texts)
     if #texts == 0 then return end
-    local number = redis.call('HINCRBY', q.followed, '\v\v\v', 1)
-    redis.call('HSET', q.followed, '\v\v\v\v' .. string.format('%.0f', number), table.concat(texts, '\v'))
+    local number = redis.call('HINCRBY', q.config, 'flowed', 1) -- never again from 1 on: a slow monitor forgets what it has told
+    redis.call('HSETNX', q.followed, '\v\v\v\v', string.format('%.0f', number - 1))
+    number = string.format('%.0f', number)
+    redis.call('HSET', q.followed, '\v\v\v', number, '\v\v\v\v' .. number, table.concat(texts, '\v'))
   end
 
   local function line_of(record)
