@@ -52,8 +52,8 @@ def usual_way(df: DataFrame, port: int) -> None:
     df.foreachPartition(push)
 
 
-def sink(df: DataFrame, queue: str) -> None:
-    df.write.format("reliq").option("queue", queue).mode("append").save()
+def sink(df: DataFrame, queue: str, **options: str) -> None:
+    df.write.format("reliq").options(queue=queue, **options).mode("append").save()
 
 
 class Contestant:
@@ -266,13 +266,9 @@ def memory_of_a_job(spark: SparkSession, server: EmbeddedRedis, rows: int, size:
 
     watcher = threading.Thread(target=look)
     watcher.start()
-    during: list[float] = []
-    sender = threading.Thread(target=lambda: during.extend(send_times(reliq.Reliq(server.url), 1e9, over)))
-    sender.start()
-    sink(df, "sink")
+    during = sends_during(server, lambda: sink(df, "sink"))
     over.set()
     watcher.join()
-    sender.join()
     needed, slow = used_memory(app) - base, app.store.call(ops.command("SLOWLOG", "GET", 1000))
     longest, what = max(((entry[2] / 1000, entry[3]) for entry in slow), default=(0.0, []))
     peak = (max(seen) - base) / needed
@@ -280,6 +276,30 @@ def memory_of_a_job(spark: SparkSession, server: EmbeddedRedis, rows: int, size:
     print(f"  longest command in Redis: {longest:.1f} ms, {b' '.join(what[:2])[:60].decode(errors='replace')}")
     print(f"  p99 of a send into another queue: {p99(before):.2f} ms before, {p99(during):.2f} ms meanwhile")
     app.store.call(ops.command("FLUSHALL"))
+
+
+def backfill(spark: SparkSession, server: EmbeddedRedis, rows: int, rounds: int) -> None:
+    """Compare the sends into another queue without a job, and while one writes with and without a limit of its rate."""
+    df, app = messages(spark, rows, PARTITIONS, 4070), reliq.Reliq(server.url)
+    limited = partial(sink, df, "sink", maxBytesPerSecond="8MiB")
+    ways = {"alone": partial(time.sleep, 10), "without a limit": partial(sink, df, "sink"), "at 8 MiB/s": limited}
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for way, work in [*ways.items()] * rounds:
+        found[way].append(p99(sends_during(server, work)))
+        app.store.call(ops.command("FLUSHALL"))
+    for way, times in found.items():
+        print(f"p99 of a send into another queue, {way}: {median(times):.2f} ms ({min(times):.2f} to {max(times):.2f})")
+
+
+def sends_during(server: EmbeddedRedis, work: Callable[[], object]) -> list[float]:
+    """Return how long each send took while work was done."""
+    found, over = list[float](), threading.Event()
+    sender = threading.Thread(target=lambda: found.extend(send_times(reliq.Reliq(server.url), 1e9, over)))
+    sender.start()
+    work()
+    over.set()
+    sender.join()
+    return found
 
 
 def used_memory(app: reliq.Reliq) -> int:
@@ -326,7 +346,7 @@ def messages(spark: SparkSession, rows: int, partitions: int, size: int) -> Data
     return spark.range(0, rows, 1, partitions).selectExpr("id", note)
 
 
-PARTS = ("write", "read", "4KiB", "64KiB", "small", "partitions", "queues", "memory", "commit")
+PARTS = ("write", "read", "4KiB", "64KiB", "small", "partitions", "queues", "memory", "commit", "backfill")
 
 
 def main() -> None:
@@ -375,6 +395,8 @@ def main() -> None:
             memory_of_a_job(spark, server, rows * 2, 170)
             memory_of_a_job(spark, server, rows // 20, 4070)
             memory_of_a_job(spark, server, rows // 200, 65_510)
+        if "backfill" in options.only:
+            backfill(spark, server, rows // 80, rounds)
         if "commit" in options.only:
             commit_of_many(server.url, 1_000_000)
     spark.stop()
