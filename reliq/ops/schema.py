@@ -40,6 +40,8 @@ class Config:
     RECORDED: Final = "recorded"
     #: How many messages have open streams of output; see the slice `output`.
     EMITTED: Final = "emitted"
+    #: How many messages with output have left their queue unhandled.
+    DROPPED: Final = "dropped"
     #: How many messages have others that wait for them; see the slice `flows`.
     FLOWING: Final = "flowing"
     #: How often something has happened to members of flows.

@@ -144,7 +144,7 @@ def test_a_dead_letter_keeps_its_output_until_it_is_deleted(held: World):
         ops.settle(KEYS, "w", 15.0, [], [Move(element("a3"), Destination.DEAD, "dead:rejected", "a", element("a4"))])
     )
     held.run(ops.discard(KEYS, [(element("a4"), "a", b"")], "purged_dead"))
-    assert notes(held) == {b"\t": b"1", b"\t\t1": b"a"}
+    assert notes(held) == {b"\t": b"1", b"\t\t": b"0", b"\t\t1": b"a"}
     assert held.run(own.gone_outputs(KEYS, 10)) == (1, ["a"])
 
 
@@ -217,3 +217,16 @@ def test_a_full_redis_takes_no_chunk(held: World):
     finally:
         held.redis.config_set("maxmemory", 0)
     assert notes(held) == {}
+
+
+def test_a_slow_monitor_forgets_only_what_it_has_found(world: World):
+    """Numbers never begin again: else what has been noted since, under the same number, would be forgotten."""
+    purged(world, "a")
+    slow = world.run(own.gone_outputs(KEYS, 2))
+    assert world.run(own.drop_outputs(KEYS, *slow)) == 1
+    purged(world, "b")
+    assert world.run(own.drop_outputs(KEYS, *slow)) == 0
+    rest = world.run(own.gone_outputs(KEYS, 2))
+    assert rest[1] == ["b"]
+    assert world.run(own.drop_outputs(KEYS, *rest)) == 1
+    assert notes(world) == {}
