@@ -260,6 +260,7 @@ def test_failures_deliveries_and_expiry_are_counted_apart(app, queue):
         **dict.fromkeys(REASONS, 1),
         "undecided": 0,  # of prepared messages only
         "invalid": 0,  # of rows of a Spark job only
+        "predecessor": 0,  # of members of flows only
     }
     assert counters["dead_lettered"] == 5
 

@@ -141,7 +141,7 @@ APPLICATION = [
         TypeError,
         (
             "unexpected keyword argument 'countdown' (reliq calls it delay); the message options of this call are "
-            "at_most, debounce, dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
+            "at_most, cost, debounce, dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
         ),
     ),
     (

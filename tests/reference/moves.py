@@ -30,6 +30,7 @@ MOVES: Mapping[str, set[Move]] = {
     "receive": {(READY, PROCESSING)}, "return_due": {(PROCESSING, READY)}, "set_visibility": {(PROCESSING, READY)},
     "delete_received": {(PROCESSING, GONE), (READY, GONE)}, "purge_received": {(PROCESSING, GONE)},
     "commit_roll": {(GONE, READY), (GONE, DELAYED), (GONE, DEAD)},
+    "flow_tell": {(READY, GONE)}, "flow_bury": {(READY, DEAD)}, "flow_drop": {(READY, GONE)},
     "cycle_add": {(GONE, READY)}, "cycle_remove": {(READY, GONE), (DELAYED, GONE)},
 }  # fmt: skip
 

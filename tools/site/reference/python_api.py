@@ -67,6 +67,7 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
             "Chunk",
         ],
     ),
+    "flows": ("Flows", "`app.flow` and `app.flow_progress`.", ["Flow", "FlowMember", "FlowMessage", "FlowProgress"]),
     "schedules": ("Schedules", "`app.schedules`.", ["Schedules", "Schedule", "ScheduleOptions"]),
 }
 MODULES = {
