@@ -5,23 +5,22 @@ Shared by the worker, the HTTP leases and the consumers that claim by hand.
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reliq import forks, ops
-from reliq.errors import InvalidSetting, QueueFull, ReliqError
+from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
-from reliq.model.life import DONE, Report
 from reliq.model.message import Message
 from reliq.model.worker import Doing, encoded
 from reliq.ops import Move, Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
 from reliq.protocol.claimant import Claimant
-from reliq.protocol.held import HeldMessages, State, UnderWay
+from reliq.protocol.held import State, UnderWay
+from reliq.protocol.holder import HeldSteps
 from reliq.protocol.limits import Limits
-from reliq.protocol.lives import Lives
 from reliq.protocol.outcomes import released
 from reliq.protocol.oversized import takeable
 from reliq.runtime.moment import Moment
@@ -32,23 +31,17 @@ _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
 _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
 
 
-class ConsumerSteps:
+class ConsumerSteps(HeldSteps):
     """The steps of one consumer. Its callers run them one at a time."""
 
     def __init__(self, keys: QueueKeys, owner: str, lease: float) -> None:
+        super().__init__(keys, Claimant(keys, owner, lease))
         self._mark = forks.mark()
-        self.keys = keys
         self.lease = lease
-        self.claimant = Claimant(keys, owner, lease)
         self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
         self.keeps_marks = False  #: it says which redelivered message it tries
-        self._held = HeldMessages()
         self.limits = Limits(keys, lease)
-        self.lives = Lives(keys)
-        self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
-        self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
-        self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
@@ -57,32 +50,13 @@ class ConsumerSteps:
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
         self._under_way = UnderWay(self._doubt)  #: calls that may move messages
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
-        self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
         self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
-
-    @property
-    def consumer(self) -> str:
-        """Its id in Redis; a new one after each lost lease."""
-        return self.claimant.id
 
     @property
     def is_parents(self) -> bool:
         """Whether this is a forked child, and the consumer that of the process that forked it."""
         return self._mark != forks.mark()
-
-    @property
-    def held(self) -> Mapping[bytes, Message]:
-        """The messages in the processing list by element, oldest first."""
-        return self._held.by_element
-
-    def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
-        """Return elements in the order of the processing list, in which fewer commands settle them."""
-        return self._held.in_order(acks)
-
-    def hold_at_most(self, size: int) -> None:
-        """Claim no further messages while the held ones have this many bytes."""
-        self._held.most_bytes = size
 
     @property
     def alive(self) -> bool:
@@ -109,14 +83,6 @@ class ConsumerSteps:
     def _doubt(self) -> None:
         if self._state is State.REGISTERED:
             self._state = State.UNCERTAIN
-
-    def note_settled(self, elements: Iterable[bytes]) -> None:
-        """Note elements that another thread has settled. Thread-safe."""
-        elements = list(elements)
-        settled = self._settled_elsewhere  # the end of a read-back takes it away at any moment
-        if settled is not None:
-            settled.update(elements)  # first: a read-back looks into `held` first
-        self._held.remove_all(elements)
 
     def renewed(self, sent_at: Moment) -> None:
         """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
@@ -270,44 +236,6 @@ class ConsumerSteps:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it
         self._state = State.NEW
 
-    def tell(self, cancelled: ops.Cancelled) -> list[Message]:
-        """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
-        return self.lives.tell(list(self.held.values()), cancelled)
-
-    def keep_results(self, kept: float) -> None:
-        """Store, for so many seconds, what is given to `answer` for each message that is acked."""
-        self._held.results_kept = kept
-
-    def answer(self, message: Message, result: bytes) -> None:
-        """Note the result of a message that is acked next. Thread-safe."""
-        self._held.results[message.element] = (message.id, result)
-
-    def place_of(self, message: Message) -> int | None:
-        """Return where in the processing list a message should be; None: it is not in the hands of a handler."""
-        element = message.element
-        return self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
-
-    def is_uncounted(self, message: Message) -> bool:
-        """Whether BLMOVE has moved the message here, which moves no counter."""
-        return message.element in self._held.uncounted
-
-    def report(self, message: Message, report: Report) -> Awaitable[None]:
-        """Store what a handler reports about a message that is held here."""
-        return self.run_report(self.lives.report(self.consumer, message, report, self.place_of(message))) or DONE
-
-    def act(self, message: Message, asked: object) -> Any:
-        """Do what a handler asks of a feature."""
-        from reliq.protocol.features import ACTS
-
-        return next(act.begin for act in ACTS if isinstance(asked, act.asked))(self, message, asked)
-
-    def let_go(self, message: Message) -> None:
-        """Note that a script has moved a message elsewhere: the run of its handler is over."""
-        message.lost = True
-        self.note_settled([message.element])
-        self.lives.forget(message.element)
-        self.run_over(message)
-
     def lose(self) -> None:
         """Note that the heartbeat found no lease: the held messages belong to others now. Thread-safe."""
         self._gone = True
@@ -432,7 +360,3 @@ class ConsumerSteps:
     def _hand_out(self) -> list[Message]:
         self._handed, self.arrivals.messages = self.arrivals.messages, []
         return self._handed
-
-
-def _not_running(steps: Steps[Any]) -> Any:
-    raise ReliqError("these steps are not run by a worker or a consumer: there is no connection for the report")

@@ -1,0 +1,96 @@
+"""The messages that a consumer holds, and what their handlers ask of it."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from reliq import ops
+from reliq.errors import ReliqError
+from reliq.model.keys import QueueKeys
+from reliq.model.life import DONE, Report
+from reliq.model.message import Message
+from reliq.ops import Steps
+from reliq.protocol.claimant import Claimant
+from reliq.protocol.held import HeldMessages
+from reliq.protocol.lives import Lives
+
+
+class HeldSteps:
+    """The part of a consumer that messages and their handlers see."""
+
+    def __init__(self, keys: QueueKeys, claimant: Claimant) -> None:
+        self.keys = keys
+        self.claimant = claimant
+        self.lives = Lives(keys)
+        self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
+        self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
+        self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
+        self._held = HeldMessages()
+        self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
+
+    @property
+    def consumer(self) -> str:
+        """Its id in Redis; a new one after each lost lease."""
+        return self.claimant.id
+
+    @property
+    def held(self) -> Mapping[bytes, Message]:
+        """The messages in the processing list by element, oldest first."""
+        return self._held.by_element
+
+    def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
+        """Return elements in the order of the processing list, in which fewer commands settle them."""
+        return self._held.in_order(acks)
+
+    def hold_at_most(self, size: int) -> None:
+        """Claim no further messages while the held ones have this many bytes."""
+        self._held.most_bytes = size
+
+    def note_settled(self, elements: Iterable[bytes]) -> None:
+        """Note elements that another thread has settled. Thread-safe."""
+        elements = list(elements)
+        settled = self._settled_elsewhere  # the end of a read-back takes it away at any moment
+        if settled is not None:
+            settled.update(elements)  # first: a read-back looks into `held` first
+        self._held.remove_all(elements)
+
+    def tell(self, cancelled: ops.Cancelled) -> list[Message]:
+        """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
+        return self.lives.tell(list(self.held.values()), cancelled)
+
+    def keep_results(self, kept: float) -> None:
+        """Store, for so many seconds, what is given to `answer` for each message that is acked."""
+        self._held.results_kept = kept
+
+    def answer(self, message: Message, result: bytes) -> None:
+        """Note the result of a message that is acked next. Thread-safe."""
+        self._held.results[message.element] = (message.id, result)
+
+    def place_of(self, message: Message) -> int | None:
+        """Return where in the processing list a message should be; None: it is not in the hands of a handler."""
+        element = message.element
+        return self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
+
+    def is_uncounted(self, message: Message) -> bool:
+        """Whether BLMOVE has moved the message here, which moves no counter."""
+        return message.element in self._held.uncounted
+
+    def report(self, message: Message, report: Report) -> Awaitable[None]:
+        """Store what a handler reports about a message that is held here."""
+        return self.run_report(self.lives.report(self.consumer, message, report, self.place_of(message))) or DONE
+
+    def act(self, message: Message, asked: object) -> Any:
+        """Do what a handler asks of a feature."""
+        from reliq.protocol.features import ACTS
+
+        return next(act.begin for act in ACTS if isinstance(asked, act.asked))(self, message, asked)
+
+    def let_go(self, message: Message) -> None:
+        """Note that a script has moved a message elsewhere: the run of its handler is over."""
+        message.lost = True
+        self.note_settled([message.element])
+        self.lives.forget(message.element)
+        self.run_over(message)
+
+
+def _not_running(steps: Steps[Any]) -> Any:
+    raise ReliqError("these steps are not run by a worker or a consumer: there is no connection for the report")
