@@ -51,6 +51,11 @@ class Limits:
         if answer.reason == "probe":
             (self.probe,) = answer.elements
 
+    def ask_again(self) -> None:
+        """Note that a handler of this process gave tokens back, which the next messages may take. Thread-safe."""
+        if self._reason == "rate":
+            self._until = 0.0
+
     def pause(self, consumer: str, timeout: float) -> Steps[bool]:
         """Wait at most `timeout` seconds; return whether a claim may bring messages now."""
         left = self._until - time.monotonic()

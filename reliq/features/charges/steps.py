@@ -18,9 +18,14 @@ def _charged(keys: QueueKeys, message: Message, actual: int) -> Steps[None]:
     yield own.charge(keys, message, actual)
 
 
+def _charged_here(consumer: ConsumerSteps, message: Message, actual: int) -> Steps[None]:
+    yield from _charged(consumer.keys, message, actual)
+    consumer.limits.ask_again()
+
+
 def _charge(consumer: ConsumerSteps, message: Message, asked: Charge) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
-    return consumer.run_report(_charged(consumer.keys, message, asked.actual)) or DONE
+    return consumer.run_report(_charged_here(consumer, message, asked.actual)) or DONE
 
 
 CHARGES = Act((Charge,), _charge)
