@@ -39,17 +39,20 @@ def add_to(commands: Any) -> None:
 def size(options: argparse.Namespace) -> int:
     """Compute, and check by a run if asked to."""
     load, table = _load(options), Table(COSTS.read_text(encoding="utf-8"))
-    needed = needs(load, table)
-    if not options.check:
-        print(json.dumps(_members(load, needed, table)) if options.json else _text(load, needed, table))
-        return 0
-    from reliq.cli.trials.sized import compared, run
+    needed, tried = needs(load, table), {}
+    if options.check:
+        from reliq.cli.trials import sized
 
-    compare = compared(load, table, run(load))
+        sized.check(load)
+    if not options.json:
+        print(_text(load, needed, table), flush=True)
+    if options.check:
+        compare = sized.compared(load, table, sized.run(load))
+        tried = {"check": compare.as_dict()}
+        if not options.json:
+            print(f"\n{compare}")
     if options.json:
-        print(json.dumps({**_members(load, needed, table), "check": compare.as_dict()}))
-    else:
-        print(f"{_text(load, needed, table)}\n\n{compare}")
+        print(json.dumps({**_members(load, needed, table), **tried}))
     return 0
 
 
@@ -59,7 +62,9 @@ def _load(options: argparse.Namespace) -> Load:
     except ValueError:
         rate = 0.0
     if not 0 < rate <= _LARGEST_RATE:
-        raise InvalidSetting(f"--messages-per-second is {options.messages_per_second!r}: give a number such as 5000")
+        raise InvalidSetting(
+            f"--messages-per-second is {options.messages_per_second!r}: give a number up to 1e9, such as 5000"
+        )
     if not 1 <= options.busy <= 100:
         raise InvalidSetting(f"--busy is {options.busy:g}: give a percentage from 1 to 100")
     return Load(
@@ -83,16 +88,18 @@ def _members(load: Load, needed: Needs, table: Table) -> dict[str, Any]:
 
 def _text(load: Load, needed: Needs, table: Table) -> str:
     queues = "1 queue" if load.queues == 1 else f"{load.queues:,} queues"
-    handlers = f"handlers of {load.handler * 1000:g} ms"
-    title = f"{load.rate:,.10g} messages/s of {bytes_text(load.body)} in {queues}, {handlers}"
+    time = f"handlers of {load.handler * 1000:g} ms"
+    title = f"{load.rate:,.10g} messages/s of {bytes_text(load.body)} in {queues}, {time}"
     masters = f"for {needed.masters_by}; a core at most {load.busy:.0%} busy, half of {bytes_text(load.memory)} used"
-    workers = f"processes of {load.threads} threads, for {needed.handlers:,} handlers at once"
+    threads, handlers = counted(load.threads, "thread"), counted(needed.handlers, "handler")
+    processes = "process" if needed.workers == 1 else "processes"
+    workers = f"{processes} of {threads}, for {handlers} at once"
     rows = [
         ("masters", f"{needed.masters:,}", masters),
         ("Redis CPU", _short(needed.redis), "cores, of all masters together"),
         ("memory", _bytes(needed.memory), f"messages that wait for {load.backlog:g} s, on all masters"),
         ("file", f"{_bytes(needed.file)}/s", f"{_bytes(needed.file * 86_400)} a day, before Redis rewrites its file"),
-        ("network", f"{needed.network / 1e6:,.3g} Mbit/s", "to and from Redis; each replica adds what the file gets"),
+        ("network", _bits(needed.network), "to and from Redis; each replica adds what the file gets"),
         ("workers", f"{needed.workers:,}", workers),
         ("producers", _short(needed.producers), f"cores; {counted(load.batch, 'message')} a call"),
         ("monitors", f"{needed.monitors:,}", "one of them a spare"),
@@ -104,7 +111,13 @@ def _text(load: Load, needed: Needs, table: Table) -> str:
 
 
 def _short(cores: float) -> str:
+    if cores < 0.01:
+        return "< 0.01"
     return f"{cores:,.2g}" if cores < 10 else f"{cores:,.0f}"
+
+
+def _bits(number: float) -> str:
+    return f"{number / 1e6:,.3g} Mbit/s" if number < 1e9 else f"{number / 1e9:,.1f} Gbit/s"
 
 
 def _bytes(number: float) -> str:

@@ -17,7 +17,7 @@ from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_in
 from reliq.cli.trials.size_app import HANDLER, QUEUES, queue_name
 from reliq.client.app import Reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.errors import ReliqError
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.outgoing import NewMessage
 
 _TENTH = 10
@@ -25,6 +25,8 @@ SECONDS = 10.0
 _MOST_RATE, _MOST_BYTES = 5_000.0, 20e6  #: a second: more than that is for several machines
 _MOST_QUEUES, _MOST_WORKERS = 50, 8
 _KEYS = 1_000
+_LONGEST = 5.0  #: seconds of a handler
+_REACHED = 0.9  #: of the rate that was asked for
 _PATIENCE = 30.0  #: seconds after the last message is sent
 
 
@@ -39,6 +41,7 @@ class Tried:
     redis_cpu: float  #: cores
     file: float  #: bytes/s
     waiting: float
+    asked: float  #: messages/s: a tenth of the load
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,9 @@ class Comparison:
             ("memory", f"{self.waiting:,.0f}", f"{tried.waiting:,.0f}", "bytes of a message that waits"),
         ]
         handled = f"{tried.handled:,} of {tried.sent:,} handled"
-        title = f"{tried.load.rate:,.4g} messages/s for {tried.seconds:.0f} s here: {handled}"
+        less = f" (a tenth is {tried.asked:,.10g}: more than this machine carries)"
+        missed = less if tried.load.rate < _REACHED * tried.asked else ""
+        title = f"{tried.load.rate:,.0f} messages/s for {tried.seconds:.0f} s here{missed}: {handled}"
         return "\n".join([title, "", *columns(rows, -11, 11, 11)])
 
 
@@ -70,8 +75,15 @@ def compared(load: Load, table: Table, tried: Tried) -> Comparison:
     return Comparison(tried, needs(tried.load, table), table.waiting(load))
 
 
+def check(load: Load) -> None:
+    """Refuse a load that a run of some seconds cannot try; raises InvalidSetting."""
+    if load.handler > _LONGEST:
+        raise InvalidSetting(f"--check runs for {SECONDS:g} s: it can try handlers of at most {_LONGEST:g} s")
+
+
 def run(load: Load) -> Tried:
     """Run a tenth of the load, or what one machine can carry of it; everything is stopped and removed in any case."""
+    check(load)
     rate = min(load.rate / _TENTH, _MOST_RATE, _MOST_BYTES / load.body)
     part = dataclasses.replace(load, rate=rate, queues=min(load.queues, _MOST_QUEUES))
     with contextlib.ExitStack() as everything:
@@ -81,7 +93,7 @@ def run(load: Load) -> Tried:
         app = everything.enter_context(contextlib.closing(Reliq(server.url)))
         trial = _Trial(app, part, folder)
         everything.callback(trial.stop)
-        return trial.run()
+        return dataclasses.replace(trial.run(), asked=load.rate / _TENTH)
 
 
 class _Trial:
@@ -94,15 +106,16 @@ class _Trial:
 
     def run(self) -> Tried:
         waiting = self._memory_of_a_message()
+        self._queues[0].purge()
         self._start_workers()
-        self._wait(0)
         cpu, file = self._spent()
         began, sent = time.monotonic(), self._send()
         taken = time.monotonic() - began
         left = self._wait(sent)
         cpu_later, file_later = self._spent()
         load = dataclasses.replace(self._load, rate=sent / taken)  # a busy machine may not reach what was asked
-        return Tried(load, taken, sent, sent - left, (cpu_later - cpu) / taken, (file_later - file) / taken, waiting)
+        redis_cpu, written = (cpu_later - cpu) / taken, (file_later - file) / taken
+        return Tried(load, taken, sent, sent - left, redis_cpu, written, waiting, self._load.rate)
 
     def stop(self) -> None:
         stop_all(self._workers)
@@ -123,6 +136,12 @@ class _Trial:
         for _ in range(min(max(wanted, 1), _MOST_WORKERS)):
             one = WorkerProcess(self._app.url, "reliq.cli.trials.size_app:app", self._log, *options, **environment)
             self._workers.append(one)
+        until = time.monotonic() + _PATIENCE
+        while self._queues[0].stats().consumers < len(self._workers):
+            self._check_workers()
+            if time.monotonic() > until:
+                raise ReliqError(f"the workers did not start within {_PATIENCE:g} s")
+            time.sleep(0.05)
 
     def _send(self) -> int:
         """Send at the rate of the load; return how many messages were sent."""

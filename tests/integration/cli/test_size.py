@@ -31,15 +31,26 @@ def test_a_tenth_of_it_runs_and_costs_what_was_computed(capsys, monkeypatch):
     assert tried["redis_cpu"] > 0
 
 
+def test_a_machine_that_is_too_small_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(sized, "SECONDS", 1.0)
+    assert main(["size", "--messages-per-second", "1_000_000", "--batch", "100", "--handler", "0", "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "(a tenth is 100,000: more than this machine carries)" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--messages-per-second", "many"], "--messages-per-second is 'many': give a number such as 5000"),
-        (["--messages-per-second", "0"], "--messages-per-second is '0': give a number such as 5000"),
+        (["--messages-per-second", "many"], "--messages-per-second is 'many': give a number up to 1e9, such as 5000"),
+        (["--messages-per-second", "0"], "--messages-per-second is '0': give a number up to 1e9, such as 5000"),
         (["--messages-per-second", "1", "--busy", "0"], "--busy is 0: give a percentage from 1 to 100"),
         (["--messages-per-second", "1", "--body", "0"], "--body is '0': it must be from 1 byte to 64 MiB"),
         (["--messages-per-second", "1", "--queues", "0"], "--queues is 0: it must be a whole number from 1 to 1000000"),
         (["--messages-per-second", "1", "--handler", "soon"], "--handler is 'soon'"),
+        (
+            ["--messages-per-second", "1", "--handler", "1m", "--check"],
+            "--check runs for 10 s: it can try handlers of at most 5 s",
+        ),
     ],
 )  # fmt: skip
 def test_a_load_that_makes_no_sense(capsys, arguments, says):
