@@ -49,17 +49,20 @@ class Flow:
     ) -> FlowMessage:
         """Add a message, which waits for those of `after`, also of other queues.
 
-        `on_failure`: what it does when one of these fails: "fail", "skip" or "run". Raises InvalidSetting and
-        InvalidMessage.
+        `on_failure`: what it does when one of these fails: "fail", "skip" or "run". Raises InvalidSetting, also
+        outside of the block, and InvalidMessage.
         """
+        self._plan.check_open()
         return self._plan.add(queue, self._queue(queue).prepared(body, options), after, on_failure)
 
     def __enter__(self) -> Self:
+        self._plan.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is None and self._plan.nodes:
-            self._store.run(Sending(self._plan, self._queue).steps())
+        with self._plan.ending(given_up=error is not None):
+            if error is None and self._plan.nodes:
+                self._store.run(Sending(self._plan, self._queue).steps())
 
 
 class FlowCalls(Application):

@@ -74,14 +74,13 @@ async def send_flow(request: BoundedRequest) -> Response:
     head = Head.of(Form.ENTRY, fields(request), state.settings)
     flow: Flow = state.reliq.flow()
     sent: list[FlowMessage] = []
-    for place, one in enumerate(members):
-        if any(before >= place for before in one.after):
-            raise Problem("invalid_request", f"message {place} of the flow is after {one.after}: name earlier ones")
-        after = [sent[before] for before in one.after]
-        message = read_message(head, bytes(one.message))
-        sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
     async with flow:
-        pass
+        for place, one in enumerate(members):
+            if any(before >= place for before in one.after):
+                raise Problem("invalid_request", f"message {place} of the flow is after {one.after}: name earlier ones")
+            after = [sent[before] for before in one.after]
+            message = read_message(head, bytes(one.message))
+            sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
     answer = {"id": flow.id, "messages": [one._asdict() for one in sent]}
     return Response(encode(answer), 201, media_type=JSON)
 

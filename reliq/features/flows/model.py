@@ -3,7 +3,9 @@
 import copy
 import secrets
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -47,15 +49,52 @@ class Asked(NamedTuple):
     """What a handler asks for: the results of the messages that its own has waited for."""
 
 
+class Stage(StrEnum):
+    """Where a flow is between its call and the end of its block, as an error says it."""
+
+    NEW = "is not open yet"
+    OPEN = "is already open"
+    ENDING = "is being sent"
+    SENT = "is already sent"
+    GIVEN_UP = "was given up, and nothing of it was sent"
+
+
 class Plan:
     """The messages of a flow, before they are sent."""
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
+        self._stage = Stage.NEW
         self.nodes: list[Node] = []
         self.messages: list[NewMessage] = []  #: by number
         self.behind: list[list[tuple[int, int]]] = []  #: by number: who waits for the member, and at which place
         self._numbers: dict[FlowMessage, int] = {}
+
+    def begin(self) -> None:
+        """Open the block; raises InvalidSetting the second time."""
+        if self._stage is not Stage.NEW:
+            raise InvalidSetting(f"flow {self.id} {self._stage}: open a new one with app.flow()")
+        self._stage = Stage.OPEN
+
+    def check_open(self) -> None:
+        """Raise InvalidSetting outside of the block, where a message would never be sent."""
+        if self._stage is not Stage.OPEN:
+            raise InvalidSetting(
+                f"flow {self.id} {self._stage}: call its send in the block of `with app.flow() as flow` "
+                "(in asyncio `async with`)"
+            )
+
+    @contextmanager
+    def ending(self, *, given_up: bool) -> Iterator[None]:
+        """End the block: what is in this context sends the flow, unless it is given up."""
+        self._stage = Stage.ENDING
+        try:
+            yield
+        except BaseException:
+            given_up = True
+            raise
+        finally:
+            self._stage = Stage.GIVEN_UP if given_up else Stage.SENT
 
     def add(self, queue: str, message: NewMessage, after: Iterable[FlowMessage], on_failure: OnFailure) -> FlowMessage:
         """Add a message; raises InvalidSetting. What it waits for was added before, so there is no cycle."""

@@ -243,11 +243,9 @@ def test_a_producer_that_died_half_way_has_run_nothing(app, client):
 
 def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     app.queue("q").configure(max_length=3)
-    flow = app.flow()
-    for number in range(5):
-        flow.send("q", number, after=[flow.send("other", number)])
-    with pytest.raises(reliq.QueueFull), flow:
-        pass
+    with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
+        for number in range(5):
+            flow.send("q", number, after=[flow.send("other", number)])
     Monitor(app.store).tell_flows()
     assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
     assert app.flow_progress(flow.id).state == "abandoned"
@@ -276,25 +274,56 @@ def test_nothing_is_mended_that_is_there(app, client):
 
 
 def test_what_a_flow_cannot_do_is_said(app):
-    other = app.flow().send("q", "x")
+    with app.flow() as flow:
+        other = flow.send("q", "x")
+    with app.flow() as flow:
+        first = flow.send("q", "first", id="one")
+        for wrong in (
+            {"after": [other]},
+            {"after": ["one"]},
+            {"dedup_key": "k"},
+            {"on_failure": "wait"},
+            {"id": "one"},
+        ):
+            with pytest.raises(reliq.InvalidSetting):
+                flow.send("q", "x", **wrong)
+        for _ in range(1000):
+            flow.send("q", "x", after=[first])
+        with pytest.raises(reliq.InvalidSetting, match="1,000"):
+            flow.send("q", "x", after=[first])
+
+
+def test_what_is_sent_outside_of_the_block_is_refused(app, client):
     flow = app.flow()
-    first = flow.send("q", "first", id="one")
-    for wrong in ({"after": [other]}, {"after": ["one"]}, {"dedup_key": "k"}, {"on_failure": "wait"}, {"id": "one"}):
-        with pytest.raises(reliq.InvalidSetting):
-            flow.send("q", "x", **wrong)
-    for _ in range(1000):
-        flow.send("q", "x", after=[first])
-    with pytest.raises(reliq.InvalidSetting, match="1,000"):
-        flow.send("q", "x", after=[first])
+    with pytest.raises(reliq.InvalidSetting, match="not open yet"):
+        flow.send("q", "early")
+    with flow:
+        flow.send("q", "x")
+        with pytest.raises(reliq.InvalidSetting, match="already open"), flow:
+            pass
+    with pytest.raises(reliq.InvalidSetting, match="already sent"):
+        flow.send("q", "late")
+    with pytest.raises(reliq.InvalidSetting, match="already sent: open a new one"), flow:
+        pass
+    assert (app.queue("q").stats().ready, states(app, flow)) == (1, ["open"])
+    app.queue("q").configure(max_length=1)
+    for error in (ZeroDivisionError, reliq.QueueFull):
+        with pytest.raises(error), app.flow() as given_up:  # noqa: PT012
+            given_up.send("q", "x")
+            if error is ZeroDivisionError:
+                raise error
+        with pytest.raises(reliq.InvalidSetting, match="was given up"):
+            given_up.send("q", "late")
+        with pytest.raises(reliq.InvalidSetting, match="was given up"), given_up:
+            pass
+    assert app.queue("q").stats().ready == 1
 
 
 def test_an_id_of_another_flow_is_refused(app):
     with app.flow() as flow:
         flow.send("q", "x", after=[flow.send("q", "first")], id="one")
-    second = app.flow()
-    second.send("q", "x", after=[second.send("q", "first")], id="one")
-    with pytest.raises(reliq.InvalidSetting, match="another flow"), second:
-        pass
+    with pytest.raises(reliq.InvalidSetting, match="another flow"), app.flow() as second:
+        second.send("q", "x", after=[second.send("q", "first")], id="one")
     assert (app.queue("q").stats().waiting, states(app, flow)) == (1, ["open", "waiting"])
 
 
@@ -308,6 +337,12 @@ def test_asyncio(client, url):
         assert [one.state for one in progress.members] == ["open", "waiting"]
         assert [one.id for one in await app.flows()] == [flow.id]
         assert await app.cancel_flow(flow.id)
+        for one, why in ((app.flow(), "not open yet"), (flow, "already sent")):
+            with pytest.raises(reliq.InvalidSetting, match=why):
+                one.send("q", "outside")
+        with pytest.raises(reliq.InvalidSetting, match="already sent"):
+            async with flow:
+                pass
         await app.close()
 
     asyncio.run(main())
