@@ -278,16 +278,24 @@ def test_what_a_flow_cannot_do_is_said(app):
         other = flow.send("q", "x")
     with app.flow() as flow:
         first = flow.send("q", "first", id="one")
-        for wrong in (
-            {"after": [other]},
-            {"after": ["one"]},
-            {"dedup_key": "k"},
-            {"on_failure": "wait"},
-            {"id": "one"},
-        ):
+        for wrong in ({"on_failure": "wait"}, {"id": "one"}):
             with pytest.raises(reliq.InvalidSetting):
                 flow.send("q", "x", **wrong)
-        for _ in range(1000):
+        for after, why in (([other], "not of this flow"), (["one"], "not of this flow"), ([[1]], "not of this flow"),
+                           ("abc", "give a list"), (5, "give a list"), (None, "give a list")):  # fmt: skip
+            with pytest.raises(reliq.InvalidMessage, match=why):
+                flow.send("q", "x", after=after)
+        refused = {"dedup_key": "k", "window": "1h", "replace": True, "debounce": 1, "at_most": 2}
+        for name, value in refused.items():
+            with pytest.raises(reliq.InvalidSetting, match=f"has no {name}: flows do not take dedup_key, window"):
+                flow.send("q", "x", **{name: value})
+        with pytest.raises(reliq.InvalidSetting, match="has no dedup_key"):
+            flow.send("q", reliq.NewMessage(b"x", dedup_key="k"))
+        flow.send("q", "x", after=first, dedup_key=None, replace=False)
+        with pytest.raises(TypeError, match="'nope'") as unknown:
+            flow.send("q", "x", nope=1)
+        assert "dedup_key" not in str(unknown.value)
+        for _ in range(999):
             flow.send("q", "x", after=[first])
         with pytest.raises(reliq.InvalidSetting, match="1,000"):
             flow.send("q", "x", after=[first])
