@@ -56,6 +56,8 @@ def test_a_chain(app, client, kind, ran):
         for number in range(5):
             before = [flow.send("q", number, after=before)]
     assert (app.queue("q").stats().ready, app.queue("q").stats().waiting) == (5, 4)
+    last = app.queue("q").find(before[0].id)
+    assert (last.waiting_for, last.why) == ("", f"it waits for messages of its flow {flow.id}")
     assert states(app, flow) == ["open", *["waiting"] * 4]
     with working_as(kind, app):
         eventually(lambda: settled(app))
