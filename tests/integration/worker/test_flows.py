@@ -248,6 +248,16 @@ def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
         for number in range(5):
             flow.send("q", number, after=[flow.send("other", number)])
+    assert (app.flow_progress(flow.id), app.flows(), client.exists(flow_record(flow.id))) == (None, [], 0)
+    assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
+    nothing_is_left(app, client, "q", "other")
+
+
+def test_a_flow_that_was_sent_half_way_is_abandoned(app, client):
+    app.queue("other").configure(max_length=3)
+    with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
+        for number in range(5):
+            flow.send("q", number, after=[flow.send("other", number)])
     Monitor(app.store).tell_flows()
     assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
     assert app.flow_progress(flow.id).state == "abandoned"
