@@ -16,7 +16,7 @@ _GAUGES: dict[str, tuple[str, Callable[[Stats], float]]] = {
         "Since the next message was first sent, of the priority where that is longest; 0 when none is ready.",
         lambda one: one.oldest_ready_age),
     "reliq_queue_waiting_messages": (
-        "Of the ready messages, those that wait because another message of their key is not done.",
+        "Of the ready messages, those that wait for another message of their key, or for others of their flow.",
         lambda one: one.waiting),
     "reliq_queue_cycle_members": ("Members of the queue's cycle.", lambda one: one.members),
     "reliq_queue_overdue_seconds": (

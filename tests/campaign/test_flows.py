@@ -31,21 +31,21 @@ class Graph:
     def __init__(self, app: reliq.Reliq, chance: random.Random) -> None:
         self.after: list[list[int]] = []
         self.fate: list[str] = []
-        flow = app.flow()
-        self.id = flow.id
-        sent: list[reliq.FlowMessage] = []
-        for number in range(SIZE):
-            before = sorted(chance.sample(range(number), min(number, chance.choice((0, 1, 1, 2, 3)))))
-            before = [*range(number)] if number == SIZE - 1 else before
-            dies, rule = chance.random() < 0.08, chance.choice(RULES)
-            failed = any(self.fate[one] != "handled" for one in before)
-            self.fate.append("skipped" if failed and rule == "skip" else "dead" if dies else "handled")
-            self.after.append(before)
-            key = chance.choice(("", "", f"k{chance.randrange(5)}"))
-            message = reliq.NewMessage("dies" if dies else "x", key=key) if key else "dies" if dies else "x"
-            sent.append(flow.send(chance.choice(QUEUES), message, after=[sent[one] for one in before], on_failure=rule))
-        with flow:
-            pass
+        with app.flow() as flow:
+            self.id = flow.id
+            sent: list[reliq.FlowMessage] = []
+            for number in range(SIZE):
+                before = sorted(chance.sample(range(number), min(number, chance.choice((0, 1, 1, 2, 3)))))
+                before = [*range(number)] if number == SIZE - 1 else before
+                dies, rule = chance.random() < 0.08, chance.choice(RULES)
+                failed = any(self.fate[one] != "handled" for one in before)
+                self.fate.append("skipped" if failed and rule == "skip" else "dead" if dies else "handled")
+                self.after.append(before)
+                key = chance.choice(("", "", f"k{chance.randrange(5)}"))
+                message = reliq.NewMessage("dies" if dies else "x", key=key) if key else "dies" if dies else "x"
+                sent.append(
+                    flow.send(chance.choice(QUEUES), message, after=[sent[one] for one in before], on_failure=rule)
+                )
 
     def fates(self, app: reliq.Reliq) -> list[str]:
         progress = app.flow_progress(self.id)

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq.client.queue import Queue
-from reliq.contract.keywords import MessageOptions
+from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import check_id
-from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan
+from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan, options_of
 from reliq.features.flows.sending import Sending
 from reliq.features.flows.steps import cancelled_queues, open_flows, progress
 from reliq.model.outgoing import Body, NewMessage
@@ -43,23 +43,26 @@ class Flow:
         queue: str,
         body: Body | NewMessage,
         *,
-        after: Iterable[FlowMessage] = (),
+        after: Iterable[FlowMessage] | FlowMessage = (),
         on_failure: OnFailure = "fail",
-        **options: Unpack[MessageOptions],
+        **options: Unpack[PublishOptions],
     ) -> FlowMessage:
         """Add a message, which waits for those of `after`, also of other queues.
 
-        `on_failure`: what it does when one of these fails: "fail", "skip" or "run". Raises InvalidSetting and
-        InvalidMessage.
+        `on_failure`: what it does when one of these fails: "fail", "skip" or "run". Raises InvalidSetting, also
+        outside of the block, and InvalidMessage.
         """
-        return self._plan.add(queue, self._queue(queue).prepared(body, options), after, on_failure)
+        self._plan.check_open()
+        return self._plan.add(queue, self._queue(queue).prepared(body, options_of(options)), after, on_failure)
 
     def __enter__(self) -> Self:
+        self._plan.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is None and self._plan.nodes:
-            self._store.run(Sending(self._plan, self._queue).steps())
+        with self._plan.ending(given_up=error is not None):
+            if error is None and self._plan.nodes:
+                self._store.run(Sending(self._plan, self._queue).steps())
 
 
 class FlowCalls(Application):

@@ -33,7 +33,7 @@ def flows(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([one.summary() for one in found]))
         return 0
-    say_none(found, "no flow is open")
+    say_none(found, "no open flows")
     for one in found:
         print(_line(one))
     return 0
@@ -84,5 +84,5 @@ def _line(one: FlowProgress) -> str:
 def _member(one: FlowMember) -> str:
     few = " ".join(f"#{number}" for number in one.after[:5])
     more = f" and {len(one.after) - 5:,} more" if len(one.after) > 5 else ""
-    after = f"  after {few}{more}, on failure {one.on_failure}" if one.after else ""
+    after = f"  after {few}{more} (on failure: {one.on_failure})" if one.after else ""
     return f"#{one.number:<4} {one.state:9}  {one.queue}  {one.id}{after}"

@@ -1,5 +1,7 @@
 """Flows over HTTP: sent as one body, looked at, and cancelled."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -7,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import Meta, Raw
 
 from reliq import aio
+from reliq.errors import ReliqError
 from reliq.features.flows import schemas
 from reliq.features.flows.aio import Flow
 from reliq.features.flows.model import FlowMessage, OnFailure
@@ -14,7 +17,7 @@ from reliq_api.access.auth import Access
 from reliq_api.enqueue.bodies import encode
 from reliq_api.enqueue.inbound import JSON, Form, Head, read_message
 from reliq_api.http.docs import body_of, failures
-from reliq_api.http.problems import Problem
+from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 from reliq_api.http.strict_json import check_json_text
@@ -74,16 +77,28 @@ async def send_flow(request: BoundedRequest) -> Response:
     head = Head.of(Form.ENTRY, fields(request), state.settings)
     flow: Flow = state.reliq.flow()
     sent: list[FlowMessage] = []
-    for place, one in enumerate(members):
-        if any(before >= place for before in one.after):
-            raise Problem("invalid_request", f"message {place} of the flow is after {one.after}: name earlier ones")
-        after = [sent[before] for before in one.after]
-        message = read_message(head, bytes(one.message))
-        sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
     async with flow:
-        pass
+        for place, one in enumerate(members):
+            if any(before >= place for before in one.after):
+                raise Problem("invalid_request", f"message {place} of the flow is after {one.after}: name earlier ones")
+            after = [sent[before] for before in one.after]
+            with _named(place):
+                message = read_message(head, bytes(one.message))
+                sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
     answer = {"id": flow.id, "messages": [one._asdict() for one in sent]}
     return Response(encode(answer), 201, media_type=JSON)
+
+
+@contextmanager
+def _named(place: int) -> Iterator[None]:
+    """Say of an error which message of the flow has it, in its text and as `index`."""
+    try:
+        yield
+    except (Problem, ReliqError) as error:
+        problem = error if isinstance(error, Problem) else of_error(error)
+        problem.detail = f"message {place} of the flow: {problem.detail}"
+        problem.extra["index"] = place
+        raise problem from None
 
 
 @looking.get(

@@ -3,13 +3,16 @@
 import copy
 import secrets
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
-from reliq.errors import InvalidSetting
-from reliq.model.outgoing import NewMessage
+from reliq.contract.keywords import MessageOptions, PublishOptions
+from reliq.errors import InvalidMessage, InvalidSetting
+from reliq.model.outgoing import NewMessage, check_option_names
 
 MOST_BEHIND = 1000  #: messages that may wait for one: its ack releases all of them
 MOST_MEMBERS = 100_000
@@ -47,24 +50,84 @@ class Asked(NamedTuple):
     """What a handler asks for: the results of the messages that its own has waited for."""
 
 
+_REFUSED = ("dedup_key", "window", "replace", "debounce", "at_most")
+
+
+def options_of(options: PublishOptions) -> MessageOptions:
+    """Return the options of a message; raises InvalidSetting for those that flows do not take."""
+    given = {name: value for name, value in options.items() if name not in _REFUSED or value}
+    for name in _REFUSED:
+        _check_not_refused(name, given.get(name))
+    taken = cast(MessageOptions, given)
+    check_option_names(taken, PublishOptions)
+    return taken
+
+
+def _check_not_refused(name: str, value: object) -> None:
+    if value is not None:
+        raise InvalidSetting(
+            f"a message of a flow has no {name}: flows do not take {', '.join(_REFUSED)}, "
+            "as others would wait for a message that is not sent"
+        )
+
+
+class Stage(StrEnum):
+    """Where a flow is between its call and the end of its block, as an error says it."""
+
+    NEW = "is not open yet"
+    OPEN = "is already open"
+    ENDING = "is being sent"
+    SENT = "is already sent"
+    GIVEN_UP = "was given up, and nothing of it was sent"
+
+
 class Plan:
     """The messages of a flow, before they are sent."""
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
+        self._stage = Stage.NEW
         self.nodes: list[Node] = []
         self.messages: list[NewMessage] = []  #: by number
         self.behind: list[list[tuple[int, int]]] = []  #: by number: who waits for the member, and at which place
         self._numbers: dict[FlowMessage, int] = {}
 
-    def add(self, queue: str, message: NewMessage, after: Iterable[FlowMessage], on_failure: OnFailure) -> FlowMessage:
-        """Add a message; raises InvalidSetting. What it waits for was added before, so there is no cycle."""
-        number, before = len(self.nodes), [self._number_of(one) for one in dict.fromkeys(after)]
+    def begin(self) -> None:
+        """Open the block; raises InvalidSetting the second time."""
+        if self._stage is not Stage.NEW:
+            raise InvalidSetting(f"flow {self.id} {self._stage}: open a new one with app.flow()")
+        self._stage = Stage.OPEN
+
+    def check_open(self) -> None:
+        """Raise InvalidSetting outside of the block, where a message would never be sent."""
+        if self._stage is not Stage.OPEN:
+            raise InvalidSetting(
+                f"flow {self.id} {self._stage}: call its send in the block of `with app.flow() as flow` "
+                "(in asyncio `async with`)"
+            )
+
+    @contextmanager
+    def ending(self, *, given_up: bool) -> Iterator[None]:
+        """End the block: what is in this context sends the flow, unless it is given up."""
+        self._stage = Stage.ENDING
+        try:
+            yield
+        except BaseException:
+            given_up = True
+            raise
+        finally:
+            self._stage = Stage.GIVEN_UP if given_up else Stage.SENT
+
+    def add(self, queue: str, message: NewMessage, after: object, on_failure: OnFailure) -> FlowMessage:
+        """Add a message; raises InvalidSetting and InvalidMessage.
+
+        What it waits for was added before, so there is no cycle.
+        """
+        number, before = len(self.nodes), self._numbers_of(after)
         one = FlowMessage(queue, message.id)
         if on_failure not in RULES:
             raise InvalidSetting(f"on_failure is {on_failure!r}: use one of {', '.join(RULES)}")
-        if message.dedup_key is not None:
-            raise InvalidSetting("a message of a flow has no dedup_key: others would wait for one that is not sent")
+        _check_not_refused("dedup_key", message.dedup_key)
         if one in self._numbers or number == MOST_MEMBERS:
             why = f"has message {one.id} twice" if one in self._numbers else f"has more than {MOST_MEMBERS:,} messages"
             raise InvalidSetting(f"the flow {why}")
@@ -81,10 +144,16 @@ class Plan:
         self._numbers[one] = number
         return one
 
+    def _numbers_of(self, after: object) -> list[int]:
+        some: object = [after] if isinstance(after, FlowMessage) else after
+        if isinstance(some, str | bytes) or not isinstance(some, Iterable):
+            raise InvalidMessage(f"after is {after!r}: give a list of what `send` of this flow returned")
+        return [*dict.fromkeys(map(self._number_of, some))]
+
     def _number_of(self, one: object) -> int:
         number = self._numbers.get(one) if isinstance(one, FlowMessage) else None
         if number is None:
-            raise InvalidSetting(f"after names {one!r}, which is not of this flow: give what its `send` returned")
+            raise InvalidMessage(f"after names {one!r}, which is not of this flow: give what its `send` returned")
         return number
 
     def by_queue(self, *, waits: bool) -> dict[str, list[int]]:

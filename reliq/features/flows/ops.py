@@ -108,8 +108,8 @@ def flow_members(flow: str, numbers: Sequence[int]) -> Op[list[bytes | None]]:
 
 
 def flow_forget(flow: str) -> list[Op[Any]]:
-    """Delete a flow from the open ones, with its record."""
-    return [Op(("ZREM", FLOWS, flow)), Op(("DEL", flow_record(flow)))]
+    """Delete a flow from the open ones, with its record: by its expiry, as a producer has no right to DEL."""
+    return [Op(("ZREM", FLOWS, flow)), Op(("PEXPIRE", flow_record(flow), 0))]
 
 
 # --- members in their homes ---

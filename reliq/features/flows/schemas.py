@@ -42,7 +42,7 @@ class SentFlow(BaseModel):
 class Flow(BaseModel):
     id: str
     state: Literal["sending", "open", "ended", "cancelled", "abandoned"] = Field(
-        description="abandoned: its producer died while it sent the flow."
+        description="abandoned: its producer died while it sent the flow, or failed to send all of it."
     )
     opened_at: int = Field(description="Ms since the epoch.")
     size: int

@@ -7,7 +7,7 @@ wait for none. If the producer ends half way, none of them has run, and a monito
 from collections.abc import Callable, Iterator, Sequence
 
 from reliq import ops
-from reliq.errors import InvalidSetting, ReliqError
+from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan
 from reliq.features.flows.steps import ALIVE, AT_ONCE, drop
@@ -33,6 +33,7 @@ class Sending:
         self._plan = plan
         self._queue = queue
         self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
+        self._entered = False  #: whether a message may be enqueued
 
     def steps(self) -> Steps[None]:
         """Send it, with the middleware around each queue's messages. Where that fails, it is given up as a whole."""
@@ -69,10 +70,13 @@ class Sending:
             raise ReliqError(f"flow {self._plan.id} was given up while it was sent: its producer paused for too long")
 
     def _give_up(self) -> Steps[None]:
-        """Cancel what is there, as far as Redis answers; monitors do the rest."""
+        """Cancel what is there, as far as Redis answers; monitors do the rest. Where nothing is, forget the flow."""
+        flow = self._plan.id
         try:
-            yield own.flow_change(self._plan.id, ALIVE, "abandoned")
-            yield from drop(self._plan.id, self._plan.nodes)
+            yield own.flow_change(flow, ALIVE, "abandoned")
+            yield from drop(flow, self._plan.nodes, forever=not self._entered)
+            if not self._entered:
+                yield own.flow_forget(flow)
         except ReliqError:
             return
 
@@ -114,9 +118,13 @@ class Sending:
                     messages = [self._plan.messages[number] for number in part]
                     in_line = homes.layout.moving and before is None  # those that wait for others are asked for later
                     keyed = [one.id for one in messages if in_line and bucket_of(one) is not None]
+                    before_it, self._entered = self._entered, True
                     try:
                         yield from home.send(messages, ANY, Route(homes.layout.version, waiting=frozenset(keyed)))
-                    except Moved as error:
+                    except (Moved, QueueFull) as error:
+                        self._entered = before_it or bool(error.enqueued)
+                        if isinstance(error, QueueFull):
+                            raise
                         refused += part[len(error.enqueued) :]
             if not refused:
                 return

@@ -93,7 +93,7 @@ async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, requ
     openapi_extra=needs("enqueue"),
 )
 async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, request: Request) -> schemas.Signalled:
-    """One that comes early is kept, up to a day. Twice is once. 409: the message has ended, or waits no more."""
+    """One that comes early is kept, up to a day. The first one counts. 409: the message has ended, or waits no more."""
     steps = SignalSteps(request.app.state.homes(queue)).give(id, wanted.name, wanted.value)
     return await _given(request, steps)
 

@@ -47,6 +47,7 @@ class Found:
     reason: str = ""  #: of a dead letter
     progress: Progress | None = None  #: what its handler has reported
     history: tuple[Event, ...] = ()  #: oldest first, where the queue keeps a history
+    waiting_for_flow: str = ""  #: of a waiting message: the id of its flow, if it waits for messages of that
 
     @property
     def why(self) -> str:
@@ -56,6 +57,10 @@ class Found:
                 ahead = "next to run" if not self.position else f"after about {self.position:,} others"
                 return f"{ahead}; none starts now: {self.limited_by}" if self.limited_by else ahead
             case Place.WAITING:
+                if self.waiting_for_flow:
+                    return f"it waits for messages of its flow {self.waiting_for_flow}"
+                if not self.waiting_for:
+                    return "an earlier message of its dedup_key is before it"
                 return f"another message of its key {self.waiting_for!r} is before it"
             case Place.PROCESSING:
                 return f"held by consumer {self.consumer}"
@@ -81,6 +86,7 @@ class Found:
             "position": self.position,
             "limited_by": self.limited_by,
             "waiting_for": self.waiting_for,
+            "waiting_for_flow": self.waiting_for_flow,
             "consumer": self.consumer,
             "since": self.since,
             "due_at": self.due_at,

@@ -94,6 +94,16 @@ def tracked(keys: QueueKeys, identity: str) -> Op[bytes | None]:
     return Op(("HGET", keys.followed, identity))
 
 
+def flow_waited_for(keys: QueueKeys, identity: str) -> Op[str]:
+    """Read for which flow a message waits; empty if it waits for none."""
+    return Op(("HGET", keys.followed, f"\v{identity}"), _flow_of)
+
+
+def _flow_of(record: bytes | None) -> str:
+    _, *rest = (record or b"x").decode().split()  # it begins with x if the message was given up
+    return rest[2] if len(rest) > 2 else ""
+
+
 def tracks(keys: QueueKeys) -> Op[bool]:
     """Read whether the queue has an index of its messages."""
     return Op(("HEXISTS", keys.config, schema.Config.TRACK), bool)

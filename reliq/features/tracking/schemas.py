@@ -48,6 +48,7 @@ class Found(BaseModel):
         description="ready: why none starts now: paused, held, breaker, rate, concurrency; else empty."
     )
     waiting_for: str = Field(description="waiting: the key that another message holds.")
+    waiting_for_flow: str = Field(description="waiting: the id of its flow, if it waits for messages of that.")
     consumer: str = Field(description="processing: who holds it.")
     since: int | None
     due_at: int | None

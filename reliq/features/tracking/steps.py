@@ -255,7 +255,9 @@ class Search:
     def _describe(self, place: str, match: Match) -> Steps[Found]:
         message = ListedMessage.read(self.keys.logical, match.glimpse)
         if place == self.keys.waiting:
-            return self._found(message, Place.WAITING, waiting_for=message.limit_key)
+            flow = yield own.flow_waited_for(self.keys, message.id)
+            key = "" if flow else message.limit_key
+            return self._found(message, Place.WAITING, waiting_for=key, waiting_for_flow=flow)
         counts = yield ops.stats(self.keys, ())
         limited_by = "paused" if counts.paused else counts.limited_by
         return self._found(message, Place.READY, position=match.behind, limited_by=limited_by)

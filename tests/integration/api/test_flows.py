@@ -62,7 +62,10 @@ def test_a_flow_is_sent_shown_and_cancelled(service, app, orders):
 )
 def test_what_is_no_flow_is_refused_and_sends_nothing(service, orders, messages, answer):
     before = [] if "after" in str(messages) or not messages else [{"queue": "orders", "message": {"body": 1}}]
-    assert problem(service.post("/v1/flows", json={"messages": [*before, *messages]})) == answer
+    refused = service.post("/v1/flows", json={"messages": [*before, *messages]})
+    assert problem(refused) == answer
+    if answer[1] in ("invalid_name", "invalid_message") or "dedup_key" in str(messages):
+        assert (refused.json()["index"], refused.json()["detail"][:22]) == (1, "message 1 of the flow:")
     assert orders.stats().ready == 0
     assert problem(service.post("/v1/flows", content=b"{")) == (400, "invalid_json")
 

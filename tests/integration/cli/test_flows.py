@@ -20,7 +20,7 @@ def say(app, capsys):
 
 
 def test_flows_are_listed_shown_and_cancelled(say, app):
-    assert say("flow", "list") == (0, "", "no flow is open\n")
+    assert say("flow", "list") == (0, "", "no open flows\n")
     with app.flow() as flow:
         parts = [flow.send("parts", number) for number in range(60)]
         end = flow.send("orders", "end", after=parts, on_failure="run")
@@ -31,7 +31,7 @@ def test_flows_are_listed_shown_and_cancelled(say, app):
     lines = out.splitlines()
     assert (status, lines[2], lines[-3:]) == (0, "layer 0: 60 open", [
         "", "layer 1: 1 waiting",
-        f"  #60   waiting    orders  {end.id}  after #0 #1 #2 #3 #4 and 55 more, on failure run",
+        f"  #60   waiting    orders  {end.id}  after #0 #1 #2 #3 #4 and 55 more (on failure: run)",
     ])  # fmt: skip
     assert "  and 10 more" in lines
     assert len(json.loads(say("flow", "show", flow.id, "--json")[1])["members"]) == 61

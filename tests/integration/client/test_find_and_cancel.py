@@ -15,6 +15,12 @@ def where(queue, identity):
     return found and found.place
 
 
+def test_the_latest_of_a_dedup_key_says_what_it_waits_for(queue):
+    queue.send("x", dedup_key="k", replace=True)
+    latest = queue.find(queue.send("y", dedup_key="k", replace=True))
+    assert (latest.place, latest.why) == (Place.WAITING, "an earlier message of its dedup_key is before it")
+
+
 def test_a_message_is_found_in_each_of_its_places(queue):
     ready = queue.send("x", headers={"tenant": "a"})
     first, waiting = queue.send("x", key="k"), queue.send("x", key="k", priority="high")

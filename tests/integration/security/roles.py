@@ -68,6 +68,8 @@ def producer(url: str, admin: reliq.Reliq) -> None:
             limited.send("later", delay="1h")
             with contextlib.suppress(reliq.QueueFull):
                 limited.send(LARGE)
+            with contextlib.suppress(reliq.QueueFull), app.flow() as flow:
+                flow.send(limited.name, LARGE)
         for durability in ("replicas=1", "fsync"):
             with contextlib.suppress(reliq.ReliqError):  # there is no replica; old servers have no WAITAOF
                 queue.send("durable", durability=durability)

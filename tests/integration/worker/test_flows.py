@@ -56,6 +56,8 @@ def test_a_chain(app, client, kind, ran):
         for number in range(5):
             before = [flow.send("q", number, after=before)]
     assert (app.queue("q").stats().ready, app.queue("q").stats().waiting) == (5, 4)
+    last = app.queue("q").find(before[0].id)
+    assert (last.waiting_for, last.why) == ("", f"it waits for messages of its flow {flow.id}")
     assert states(app, flow) == ["open", *["waiting"] * 4]
     with working_as(kind, app):
         eventually(lambda: settled(app))
@@ -165,6 +167,7 @@ def test_a_dead_letter_is_judged(app, client, kind, ran, rule):
         eventually(lambda: "open" not in states(app, flow))
     assert ran == (["dies", "last"] if rule == "skip" else ["dies", "middle", "last"])
     assert states(app, flow) == ["dead", "skipped" if rule == "skip" else "handled", "handled"]
+    assert [one.id for one in app.flows()] == [flow.id]  # the dead letter may be redriven
     app.queue("q").dead.purge(all=True)
     nothing_is_left(app, client)
 
@@ -243,11 +246,19 @@ def test_a_producer_that_died_half_way_has_run_nothing(app, client):
 
 def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     app.queue("q").configure(max_length=3)
-    flow = app.flow()
-    for number in range(5):
-        flow.send("q", number, after=[flow.send("other", number)])
-    with pytest.raises(reliq.QueueFull), flow:
-        pass
+    with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
+        for number in range(5):
+            flow.send("q", number, after=[flow.send("other", number)])
+    assert (app.flow_progress(flow.id), app.flows(), client.exists(flow_record(flow.id))) == (None, [], 0)
+    assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
+    nothing_is_left(app, client, "q", "other")
+
+
+def test_a_flow_that_was_sent_half_way_is_abandoned(app, client):
+    app.queue("other").configure(max_length=3)
+    with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
+        for number in range(5):
+            flow.send("q", number, after=[flow.send("other", number)])
     Monitor(app.store).tell_flows()
     assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
     assert app.flow_progress(flow.id).state == "abandoned"
@@ -276,25 +287,64 @@ def test_nothing_is_mended_that_is_there(app, client):
 
 
 def test_what_a_flow_cannot_do_is_said(app):
-    other = app.flow().send("q", "x")
+    with app.flow() as flow:
+        other = flow.send("q", "x")
+    with app.flow() as flow:
+        first = flow.send("q", "first", id="one")
+        for wrong in ({"on_failure": "wait"}, {"id": "one"}):
+            with pytest.raises(reliq.InvalidSetting):
+                flow.send("q", "x", **wrong)
+        for after, why in (([other], "not of this flow"), (["one"], "not of this flow"), ([[1]], "not of this flow"),
+                           ("abc", "give a list"), (5, "give a list"), (None, "give a list")):  # fmt: skip
+            with pytest.raises(reliq.InvalidMessage, match=why):
+                flow.send("q", "x", after=after)
+        refused = {"dedup_key": "k", "window": "1h", "replace": True, "debounce": 1, "at_most": 2}
+        for name, value in refused.items():
+            with pytest.raises(reliq.InvalidSetting, match=f"has no {name}: flows do not take dedup_key, window"):
+                flow.send("q", "x", **{name: value})
+        with pytest.raises(reliq.InvalidSetting, match="has no dedup_key"):
+            flow.send("q", reliq.NewMessage(b"x", dedup_key="k"))
+        flow.send("q", "x", after=first, dedup_key=None, replace=False)
+        with pytest.raises(TypeError, match="'nope'") as unknown:
+            flow.send("q", "x", nope=1)
+        assert "dedup_key" not in str(unknown.value)
+        for _ in range(999):
+            flow.send("q", "x", after=[first])
+        with pytest.raises(reliq.InvalidSetting, match="1,000"):
+            flow.send("q", "x", after=[first])
+
+
+def test_what_is_sent_outside_of_the_block_is_refused(app, client):
     flow = app.flow()
-    first = flow.send("q", "first", id="one")
-    for wrong in ({"after": [other]}, {"after": ["one"]}, {"dedup_key": "k"}, {"on_failure": "wait"}, {"id": "one"}):
-        with pytest.raises(reliq.InvalidSetting):
-            flow.send("q", "x", **wrong)
-    for _ in range(1000):
-        flow.send("q", "x", after=[first])
-    with pytest.raises(reliq.InvalidSetting, match="1,000"):
-        flow.send("q", "x", after=[first])
+    with pytest.raises(reliq.InvalidSetting, match="not open yet"):
+        flow.send("q", "early")
+    with flow:
+        flow.send("q", "x")
+        with pytest.raises(reliq.InvalidSetting, match="already open"), flow:
+            pass
+    with pytest.raises(reliq.InvalidSetting, match="already sent"):
+        flow.send("q", "late")
+    with pytest.raises(reliq.InvalidSetting, match="already sent: open a new one"), flow:
+        pass
+    assert (app.queue("q").stats().ready, states(app, flow)) == (1, ["open"])
+    app.queue("q").configure(max_length=1)
+    for error in (ZeroDivisionError, reliq.QueueFull):
+        with pytest.raises(error), app.flow() as given_up:  # noqa: PT012
+            given_up.send("q", "x")
+            if error is ZeroDivisionError:
+                raise error
+        with pytest.raises(reliq.InvalidSetting, match="was given up"):
+            given_up.send("q", "late")
+        with pytest.raises(reliq.InvalidSetting, match="was given up"), given_up:
+            pass
+    assert app.queue("q").stats().ready == 1
 
 
 def test_an_id_of_another_flow_is_refused(app):
     with app.flow() as flow:
         flow.send("q", "x", after=[flow.send("q", "first")], id="one")
-    second = app.flow()
-    second.send("q", "x", after=[second.send("q", "first")], id="one")
-    with pytest.raises(reliq.InvalidSetting, match="another flow"), second:
-        pass
+    with pytest.raises(reliq.InvalidSetting, match="another flow"), app.flow() as second:
+        second.send("q", "x", after=[second.send("q", "first")], id="one")
     assert (app.queue("q").stats().waiting, states(app, flow)) == (1, ["open", "waiting"])
 
 
@@ -308,6 +358,12 @@ def test_asyncio(client, url):
         assert [one.state for one in progress.members] == ["open", "waiting"]
         assert [one.id for one in await app.flows()] == [flow.id]
         assert await app.cancel_flow(flow.id)
+        for one, why in ((app.flow(), "not open yet"), (flow, "already sent")):
+            with pytest.raises(reliq.InvalidSetting, match=why):
+                one.send("q", "outside")
+        with pytest.raises(reliq.InvalidSetting, match="already sent"):
+            async with flow:
+                pass
         await app.close()
 
     asyncio.run(main())
