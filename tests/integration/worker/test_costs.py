@@ -96,7 +96,7 @@ def test_a_message_without_a_cost_takes_one_token_and_sets_no_flag(app, client):
         assert [message.cost for message in consumer.claim(5)] == [1, 1]
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "many", 10**10])
+@pytest.mark.parametrize("wrong", [-1, 1.5, "many", "5", True, 10**10])
 def test_a_wrong_cost_is_refused(app, wrong):
     with pytest.raises(InvalidMessage, match="cost is"):
         app.queue("q").send("x", cost=wrong)
