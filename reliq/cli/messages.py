@@ -27,7 +27,7 @@ from reliq.cli.options import (
 from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import broken_json, read_batches, read_body
-from reliq.contract import kinds, values
+from reliq.contract import values
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
@@ -190,8 +190,7 @@ def _shown(setting: Setting, value: Any) -> str:
 
 def _setting(name: str, text: str) -> int | str | None:
     """Return a whole number, or the text for the library to read: a duration, a durability."""
-    whole = name in BY_SETTING and isinstance(BY_SETTING[name].kind, kinds.Whole)
-    return int(text) if whole and text.isascii() and text.isdigit() else text or None
+    return (BY_SETTING[name].kind.typed(text) if name in BY_SETTING else text) if text else None
 
 
 def pause(options: argparse.Namespace) -> int:

@@ -79,7 +79,10 @@ def _help(option: Option) -> str:
 def given_options(options: argparse.Namespace, call: str) -> Any:
     """Return the options of messages that the command line sets, as keywords of the call."""
     values = {**vars(options), "headers": dict(pair(one) for one in options.header)}
-    return given({name: value for name, value in values.items() if value is not False}, call)
+    typed = {
+        one.name: one.kind.typed(values[one.name]) for one in options_of(call) if isinstance(values.get(one.name), str)
+    }
+    return given({name: value for name, value in (values | typed).items() if value is not False}, call)
 
 
 def logging_options(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,10 @@ class Kind:
         """Write a checked value as a person types it."""
         return str(value)
 
+    def typed(self, text: str) -> int | str:
+        """Return what a person has typed, or a header says, as `check` takes it."""
+        return text
+
     def stored(self, value: Any) -> int | float | str:
         """Return a checked value as it is kept in Redis."""
         return value  # type: ignore[no-any-return]
@@ -72,19 +76,17 @@ class Whole(Kind):
     def check(self, value: Any, what: str) -> int:
         return values.whole(value, what, self.smallest, self.largest)
 
+    def typed(self, text: str) -> int | str:
+        digits = text.strip()
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else text
+
     def loaded(self, text: str) -> int:
         return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens(Whole):
-    """A whole number of tokens of a rate, also as a text."""
-
-    def check(self, value: Any, what: str) -> int:
-        digits = value.strip() if isinstance(value, str) else ""
-        if digits.isascii() and digits.isdigit() and len(digits) < 20:
-            value = int(digits)
-        return values.whole(value, what, self.smallest, self.largest)
+    """A whole number of tokens of a rate."""
 
 
 @dataclass(frozen=True, slots=True)

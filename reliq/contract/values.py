@@ -47,9 +47,9 @@ MAX_BATCH = 1000  #: messages in one call of a script
 MAX_DELIVERIES = 5  #: consumers that may die with a message before it becomes a dead letter
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
+_DURATION = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 
-_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)(?:in)?", re.ASCII)
+_RATE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)(?:(?<=m)in)?", re.ASCII)
 
 _SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
@@ -125,7 +125,9 @@ def rate(value: object, what: str) -> str:
     """
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise InvalidSetting(f'{what} is {value!r}: write a number, a slash, and one of s m h d, such as "100/s"')
+        raise InvalidSetting(
+            f'{what} is {value!r}: write a number, a slash, and one of s, m or min, h, d, such as "100/s"'
+        )
     number, unit = float(match[1]), match[2]
     if not 1 / 86_400 <= number / _UNITS[unit] <= 1_000_000:
         raise InvalidSetting(f"{what} is {value!r}: it must be from 1/d to 1000000/s")

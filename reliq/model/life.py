@@ -52,7 +52,7 @@ class Holder(Protocol):
     def lives(self) -> Lives: ...
 
     def report(self, message: Any, report: Report) -> Awaitable[None]:
-        """Store a report; raises LeaseLost if the message is not this consumer's any more."""
+        """Store a report; raises LeaseLost if the message is not this consumer's any more. None in sync handlers."""
 
     def act(self, message: Any, asked: Any) -> Any:
         """Do what a handler asks of a feature; to be awaited in async handlers."""
@@ -87,13 +87,3 @@ def checked_state(state: object) -> Report:
 def read_state(state: bytes | None) -> Any:
     """Return what was given to checkpoint; None without one."""
     return None if state is None else _decode(state)
-
-
-class Done:
-    """A report that has been stored. It may be awaited, as that of an async handler must be."""
-
-    def __await__(self) -> Any:
-        return iter(())
-
-
-DONE: Awaitable[None] = Done()

@@ -84,7 +84,9 @@ class NewMessage:
                 if name not in BY_NAME:
                     check_option_names(options, MessageOptions)
                 option = BY_NAME[name]
-                if value is not None and value is not option.default and value != option.default:
+                if value is None or value is option.default:
+                    continue
+                if value != option.default or isinstance(value, bool):  # True is equal to 1
                     setattr(self, name, option.kind.check(value, name))
         except InvalidSetting as error:
             raise InvalidMessage(str(error)) from None

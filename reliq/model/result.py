@@ -25,22 +25,27 @@ class Answer:
 
 def answer(value: object) -> Answer:
     """Return the answer for a handler's return value; raises InvalidMessage."""
+    return Answer(stored(value, "the handler returned", "result"))
+
+
+def stored(value: object, begins: str, noun: str) -> bytes:
+    """Return JSON or bytes as they are stored; raises InvalidMessage: `begins` its text, `noun`: what the value is."""
     if isinstance(value, (bytes, bytearray, memoryview)):
-        stored = _BYTES + bytes(value)
+        kept: bytes = _BYTES + bytes(value)
     else:
         try:
-            stored = _JSON + _encode(value)
+            kept = _JSON + _encode(value)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidMessage(
-                f"the handler returned {type(value).__name__}, which cannot be stored as its result: {error}; return "
-                "JSON (dicts, lists, texts, numbers, dataclasses) or bytes"
+                f"{begins} {type(value).__name__}, which cannot be stored as a {noun}: {error}; give JSON (dicts, "
+                "lists, texts, numbers, dataclasses) or bytes"
             ) from None
-    if len(stored) > MAX_RESULT_BYTES:
+    if len(kept) - 1 > MAX_RESULT_BYTES:
         raise InvalidMessage(
-            f"the handler returned {len(stored) - 1:,} bytes, the limit of a result is {bytes_text(MAX_RESULT_BYTES)}: "
-            "store it elsewhere, and return a reference to it"
+            f"{begins} {len(kept) - 1:,} bytes, the limit of a {noun} is {bytes_text(MAX_RESULT_BYTES)}: store it "
+            "elsewhere, and give a reference to it"
         )
-    return Answer(stored)
+    return kept
 
 
 def _encode(value: Any) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.model.life import DONE, Report
+from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.protocol.claimant import Claimant
@@ -24,6 +24,7 @@ class HeldSteps:
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
         self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
+        self.runs: Callable[[Message], bool] = self._is_in_hand  #: whether its handler runs, though it may be lost
         self._held = HeldMessages()
         self._settled_elsewhere: set[bytes] | None = None  #: settled by the watchdog while a read-back is under way
 
@@ -70,13 +71,17 @@ class HeldSteps:
         element = message.element
         return self._held.places([element]).get(element) if self.handles is None or self.handles(element) else None
 
+    def _is_in_hand(self, message: Message) -> bool:
+        return message.lost or message.element in self.held
+
     def is_uncounted(self, message: Message) -> bool:
         """Whether BLMOVE has moved the message here, which moves no counter."""
         return message.element in self._held.uncounted
 
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         """Store what a handler reports about a message that is held here."""
-        return self.run_report(self.lives.report(self.consumer, message, report, self.place_of(message))) or DONE
+        stored = self.lives.report(self.consumer, message, report, self.place_of(message))
+        return self.run_report(stored)  # type: ignore[no-any-return]
 
     def act(self, message: Message, asked: object) -> Any:
         """Do what a handler asks of a feature."""

@@ -44,6 +44,7 @@ class Runner:
     def __init__(self, store: Store, handler: Handler, exchange: Exchange, owner: str) -> None:
         self.handler = handler
         self.running: dict[bytes, Run] = {}  #: by element
+        self._outliving: set[bytes] = set()  #: elements of runs that go on though their messages are settled
         self._news = News(exchange.steps.lease)
         self.paused = False  #: set by the worker: hand back messages that have not started, and claim none
         self.handled = 0  #: runs that have ended; with several threads nearly
@@ -52,6 +53,7 @@ class Runner:
         self._steps = exchange.steps
         self._steps.handles = self.running.__contains__
         self._steps.run_over = self._run_over
+        self._steps.runs = self._runs
         self._owner = owner
         self._process = _process()
 
@@ -120,7 +122,18 @@ class Runner:
 
     def _run_over(self, message: Message) -> None:
         """Note that a script has moved a message whose handler runs: nothing of what that does now is settled."""
-        self.handled += self.running.pop(message.element, None) is not None
+        self.handled += self._take_out(message) is not None
+
+    def _take_out(self, message: Message) -> Run | None:
+        """Take out the run of a message, which goes on; None if it has ended."""
+        self._outliving.add(message.element)
+        run = self.running.pop(message.element, None)
+        if run is None:
+            self._outliving.discard(message.element)
+        return run
+
+    def _runs(self, message: Message) -> bool:
+        return message.element in self.running or message.element in self._outliving
 
     def _after_error(self, message: Message, error: BaseException) -> Move | None:
         if message.element not in self.running:
@@ -134,6 +147,7 @@ class Runner:
     def _end(self, message: Message, move: Move | None) -> None:
         """Note the outcome, unless the message was settled meanwhile."""
         if self.running.pop(message.element, None) is None:
+            self._outliving.discard(message.element)
             return
         self.handled += 1
         if move is None:
@@ -195,7 +209,7 @@ class Runner:
         now = _monotonic()
         for run in list(self.running.values()):
             overdue = now - began(run.message, run.started) > limit
-            if overdue and self.running.pop(run.message.element, None) is not None:
+            if overdue and self._take_out(run.message) is not None:
                 self._expire(run, limit)
 
     def _expire(self, run: Run, limit: float) -> None:
@@ -233,7 +247,7 @@ class Runner:
     def abandon(self) -> None:
         """Discard the results of all running handlers, because their messages are handed back."""
         for run in list(self.running.values()):
-            if self.running.pop(run.message.element, None) is not None:
+            if self._take_out(run.message) is not None:
                 _abandon(run)
 
 

@@ -66,7 +66,7 @@ def read_headers(headers: Mapping[str, str]) -> dict[str, Any]:
 
 def _value(option: Option, text: str) -> str | float:
     """Return the value of an option, as NewMessage takes it."""
-    return _number(text) if isinstance(option.kind, kinds.Duration) else text
+    return _number(text) if isinstance(option.kind, kinds.Duration) else option.kind.typed(text)
 
 
 def _number(text: str) -> float | str:

@@ -54,7 +54,7 @@ def _send_page(request: Request, queue: Queue, given: Mapping[str, str], faults:
 @router.post("/queues/{name}/send")
 async def send(request: Request, queue: Sendable, fields: Form) -> Response:
     given = {name: value for name, value in fields if value.strip()}
-    options: Any = {one.name: given[one.name].strip() for one in OPTIONS if one.name in given}
+    options: Any = {one.name: one.kind.typed(given[one.name].strip()) for one in OPTIONS if one.name in given}
     try:
         sent = await queue.send(_text(given.get("body", "")), headers=_headers(given.get("headers", "")), **options)
     except (InvalidMessage, InvalidSetting) as error:

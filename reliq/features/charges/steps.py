@@ -6,12 +6,11 @@ from reliq.contract import values
 from reliq.features.charges import ops as own
 from reliq.features.charges.model import Charge
 from reliq.model.keys import QueueKeys
-from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.holding import of_lease
+from reliq.protocol.holding import not_held, of_lease
 
 
 def _charged(keys: QueueKeys, message: Message, actual: int) -> Steps[None]:
@@ -24,8 +23,10 @@ def _charged_here(consumer: ConsumerSteps, message: Message, actual: int) -> Ste
 
 
 def _charge(consumer: ConsumerSteps, message: Message, asked: Charge) -> Any:
-    """Do what a handler asks for; an async handler gets what it is to await."""
-    return consumer.run_report(_charged_here(consumer, message, asked.actual)) or DONE
+    """Do what a handler asks for, though its lease may be lost; an async handler gets what it is to await."""
+    if not consumer.runs(message):
+        raise not_held(message)
+    return consumer.run_report(_charged_here(consumer, message, asked.actual))
 
 
 CHARGES = Act((Charge,), _charge)

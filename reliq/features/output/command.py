@@ -22,11 +22,12 @@ def add_to(commands: Any) -> None:
 
 
 def output(options: argparse.Namespace) -> int:
-    """Print the chunks as they come; texts as they are, other values as JSON lines."""
+    """Print the chunks as they come; texts as they are, other values as JSON lines. Exit 1 if none came in time."""
     follow = not options.no_follow
     run = 0
     for chunk in queue_of(options).output(options.id, after=options.after, follow=follow, wait=options.wait):
         if options.json:
+            run = chunk.run
             print(json.dumps(chunk.members()), flush=True)
             continue
         if run and chunk.run != run:
@@ -34,4 +35,7 @@ def output(options: argparse.Namespace) -> int:
         run = chunk.run
         sys.stdout.write(printable(chunk.text, lines=True))
         sys.stdout.flush()
-    return 0
+    if run or not follow or options.after:
+        return 0
+    print(f"reliq: no output of message {options.id} came within {options.wait}", file=sys.stderr)
+    return 1

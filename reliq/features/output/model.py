@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from reliq.errors import InvalidMessage
-from reliq.model.result import answer, read_result
+from reliq.model.result import read_result, stored
 
 MAX_CHUNKS = 10_000  #: of a message
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024  #: of all chunks of a message
@@ -58,7 +58,7 @@ class Chunk:
 
 def stored_chunk(value: object) -> bytes:
     """Return a chunk as it is stored; raises InvalidMessage."""
-    return answer(value).stored
+    return stored(value, "emit got", "chunk")
 
 
 def check_after(after: object) -> str:

@@ -14,7 +14,6 @@ from reliq.features.output import ops as own
 from reliq.features.output.model import MAX_CHUNKS, MAX_OUTPUT_BYTES, Chunk, Emit, check_after, stored_chunk
 from reliq.features.output.ops import Emitted
 from reliq.model.keys import QueueKeys
-from reliq.model.life import DONE
 from reliq.model.message import Message
 from reliq.ops import Steps, Together
 from reliq.ops.held import Hold
@@ -45,7 +44,7 @@ def append(hold: Hold, token: str, chunk: bytes) -> Steps[None]:
 def _emit(consumer: ConsumerSteps, message: Message, asked: Emit) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
     hold = of_handler(consumer, message)
-    return consumer.run_report(append(hold, next_token(consumer, message), asked.chunk)) or DONE
+    return consumer.run_report(append(hold, next_token(consumer, message), asked.chunk))
 
 
 def next_token(consumer: ConsumerSteps, message: Message) -> str:

@@ -10,7 +10,7 @@ from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidMessage, InvalidSetting, ReliqError, StepsChanged
 from reliq.model.backoff import Backoff
 from reliq.model.policy import Dead
-from reliq.model.result import answer
+from reliq.model.result import stored
 
 MAX_STEPS = 1000  #: entries of the record of a message
 MAX_RECORD_BYTES = 8 * 1024 * 1024  #: of all entries of a message
@@ -203,7 +203,7 @@ def json_or_text(text: str) -> object:
 
 def stored_signal(value: object) -> bytes:
     """Return the value of a signal as it is stored; raises InvalidMessage."""
-    return answer(value).stored
+    return stored(value, "the signal has", "value of a signal")
 
 
 #: Why a signal is refused, by the answer of the script.

@@ -36,7 +36,7 @@ from reliq.model.body_types import Reader, reader_of
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
 from reliq.model.message import Message
 from reliq.model.policy import Policy, RunOver
-from reliq.model.result import answer, read_result
+from reliq.model.result import read_result, stored
 from reliq.model.token import as_token
 from reliq.ops import Op, Steps
 from reliq.ops.held import Hold
@@ -154,7 +154,7 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
         yield from hand.check_lease()
     try:
         value = yield Call(asked.function, asked.arguments)
-        entry = entry._replace(kind="s", value=answer(value).stored)
+        entry = entry._replace(kind="s", value=stored(value, f"step {asked.name!r} returned", "result"))
     except LeaseLost:
         raise
     except Exception as error:  # noqa: BLE001  a step may raise anything

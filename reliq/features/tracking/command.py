@@ -13,7 +13,7 @@ from reliq.cli.options import app_of, command, error_line, header, pair, queue_o
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
 from reliq.features.tracking.hits import Hit
-from reliq.features.tracking.model import Found
+from reliq.features.tracking.model import Cancellation, Found
 from reliq.features.tracking.text_search import MOST, PLACES
 from reliq.runtime.logging import printable
 
@@ -50,11 +50,15 @@ def find(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found and found.summary()))
     elif found is None:
-        where = f"queue {options.queue}" if options.queue else "any queue"
-        print(f"reliq: message {options.id} is not in {where}: it was handled, removed, or never sent", file=sys.stderr)
+        print(f"reliq: {_nowhere(options)}", file=sys.stderr)
     else:
         print("\n".join(f"{name:12}{printable(text)}" for name, text in _facts(found)))
     return 0 if found else 1
+
+
+def _nowhere(options: argparse.Namespace) -> str:
+    where = f"queue {options.queue}" if options.queue else "any queue"
+    return f"message {options.id} is not in {where}: it was handled, removed, or never sent"
 
 
 def _facts(found: Found) -> Iterator[tuple[str, str]]:
@@ -134,7 +138,8 @@ def cancel(options: argparse.Namespace) -> int:
             "--dry-run is for --key and --header; `reliq message find ID` says where one message is"
         )
     answer = queue_of(options).cancel(options.id)
-    say(options, answer.value, cancelled=bool(answer), answer=answer.value)
+    text = _nowhere(options) if answer is Cancellation.UNKNOWN else answer.value
+    say(options, text, cancelled=bool(answer), answer=answer.value)
     return 0 if answer else 1
 
 

@@ -30,3 +30,12 @@ def test_a_lease_says_what_its_messages_cost(service, post, orders):
 def test_a_wrong_cost_is_refused(service, post):
     answer = post("messages", {"body": "x", "cost": -3})
     assert problem(answer) == (422, "invalid_message")
+
+
+def test_a_header_gives_the_cost_as_a_text(service, orders):
+    sent = service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers={"reliq-cost": "30"})
+    assert sent.status_code == 201, sent.text
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert message.cost == 30
+        consumer.ack(message)

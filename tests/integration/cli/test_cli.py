@@ -266,7 +266,7 @@ def test_limits_and_breaker_from_the_command_line(url):
     assert {"fair             true", "weights          gold:4,free:1"} <= set(done.stdout.splitlines())
     done = run("config", "q", "rate=10/parsec", url=url)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "rate is '10/parsec': write a number, a slash, and one of s m h d" in done.stderr
+    assert "rate is '10/parsec': write a number, a slash, and one of s, m or min, h, d" in done.stderr
     assert "is open for 1h" in run("breaker", "q", "open", url=url).stdout
     assert "limited by breaker" in run("stats", "q", url=url).stdout
     assert "it was open" in run("breaker", "q", "close", url=url).stdout

@@ -69,7 +69,10 @@ def test_find_shows_progress_and_deaths(say, orders):
 def test_cancel_by_id_key_and_headers(say, orders):
     one = orders.send("x")
     assert say("cancel", "orders", one)[:2] == (0, "cancelled\n")
-    assert say("cancel", "orders", one)[:2] == (1, "unknown\n")
+    assert say("cancel", "orders", one)[:2] == (
+        1,
+        f"message {one} is not in queue orders: it was handled, removed, or never sent\n",
+    )
     orders.send_many(["a", "b"], key="k")
     orders.send_many(["c", "d", "e"], headers={"tenant": "acme", "kind": "x"})
     many = ("cancel", "orders", "--header", "tenant=acme", "--header", "kind=x")

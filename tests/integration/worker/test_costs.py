@@ -1,14 +1,15 @@
 """A budget of tokens: messages take their cost when they start, and handlers say what they have cost."""
 
+import threading
 import time
 
 import pytest
 
 import reliq
-from reliq.errors import InvalidMessage, InvalidSetting, ReliqError
+from reliq.errors import InvalidMessage, InvalidSetting, LeaseLost, ReliqError
 from reliq.model.keys import QueueKeys
-from tests.support.handlers import settled, working_as
-from tests.support.workers import eventually
+from tests.support.handlers import bind, settled, working_as
+from tests.support.workers import eventually, working
 
 KEYS = QueueKeys("q")
 
@@ -95,7 +96,7 @@ def test_a_message_without_a_cost_takes_one_token_and_sets_no_flag(app, client):
         assert [message.cost for message in consumer.claim(5)] == [1, 1]
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "many", 10**10])
+@pytest.mark.parametrize("wrong", [-1, 1.5, "many", "5", True, 10**10])
 def test_a_wrong_cost_is_refused(app, wrong):
     with pytest.raises(InvalidMessage, match="cost is"):
         app.queue("q").send("x", cost=wrong)
@@ -114,6 +115,66 @@ def test_only_a_message_that_was_claimed_is_charged(app):
     assert delayed.cost == 3
     with pytest.raises(ReliqError, match="not in processing here"):
         delayed.charge(5)
+
+
+def test_a_run_that_has_ended_is_not_charged(app, client, kind):
+    queue = app.queue("q")
+    queue.configure(rate="60/min", burst=100)
+    kept, answered = [], []
+
+    def handle(message):
+        kept.append(message)
+
+    bind(app, kind, handle)
+    queue.send("a", cost=2)
+    queue.send("b" * 5000, cost=2)
+    with working_as(kind, app):
+        eventually(lambda: len(kept) == 2 and settled(app))
+        for message in kept:
+            with pytest.raises(LeaseLost, match="handler has ended"):
+                answered.append(message.charge(90))
+    queue.send("c")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim(1)
+        assert message.charge(5) is message.progress(0.5) is message.emit("x") is None
+        consumer.ack(message)
+        with pytest.raises(LeaseLost, match="handler has ended"):
+            message.charge(90)
+    assert not answered
+    assert lacks(client) <= 9
+
+
+@pytest.mark.parametrize("how", ["time limit", "lost lease"])
+def test_a_run_that_goes_on_without_its_message_is_charged_until_it_ends(app, client, how):
+    queue = app.queue("q")
+    queue.configure(rate="60/min", burst=100)
+    kept, gate, charged = [], threading.Event(), threading.Event()
+
+    @app.handler("q", time_limit=0.2 if how == "time limit" else None, retry=reliq.fixed("1h"))
+    def handle(message):
+        kept.append(message)
+        if how == "lost lease":
+            client.delete(*client.keys(KEYS.lease("*")))
+        eventually(lambda: message.lost, timeout=30)
+        message.charge(50)
+        charged.set()
+        assert gate.wait(30)
+
+    queue.send("a", cost=1)
+    with working(app, threads=2, lease=1.0):
+        assert charged.wait(30)
+        assert 30 < lacks(client) <= 50
+        (message,) = kept[:1]
+        gate.set()
+
+        def refused():
+            try:
+                message.charge(50)
+            except LeaseLost:
+                return True
+            return False
+
+        eventually(refused)
 
 
 def test_delays_partitions_and_topics_keep_the_cost(app, client):

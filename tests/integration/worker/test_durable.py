@@ -733,3 +733,15 @@ def test_a_step_at_most_once_a_try_succeeds_with_the_second_try(app):
         assert message.step("risky", lambda: "done", **options) == "done"
         assert [one.error_class for one in message.errors] == ["InterruptedError"]
         consumer.ack(message)
+
+
+def test_a_step_whose_result_cannot_be_stored_is_named(app):
+    queue = app.queue("q")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(
+            reliq.InvalidMessage, match=r"^step .pay. returned object, which cannot be stored as a resu"
+        ):
+            message.step("pay", object)
+        consumer.ack(message)

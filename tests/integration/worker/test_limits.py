@@ -264,3 +264,18 @@ def test_a_wrong_breaker_says_what_is_wrong(wrong, text):
 def test_a_handler_refuses_what_is_no_breaker(app):
     with pytest.raises(reliq.InvalidHandler, match=r"breaker of .q. is 0\.5"):
         app.handler("q", breaker=0.5)(lambda message: None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"rate": "5/sin"}, "one of s, m or min, h, d"),
+        ({"rate": "99999999999999/min"}, "from 1/d to 1000000/s"),
+        ({"keep_output": "-1"}, "it must be between 1 second and "),
+        ({"burst": "5"}, "whole number"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_names_its_form_or_its_range(app, wrong, text):
+    with pytest.raises(reliq.InvalidSetting, match=text):
+        app.queue("q").configure(**wrong)

@@ -16,6 +16,7 @@ from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")
+LARGEST = 1024 * 1024
 
 
 def bound(app: reliq.Reliq, kind: str, chunks: Any, **options: Any) -> None:
@@ -176,14 +177,28 @@ def test_a_deleted_queue_leaves_no_output(app, client):
     assert client.keys("reliq:{q}:*") == []
 
 
+def test_the_largest_chunk_has_a_mebibyte(app):
+    queue = app.queue("q")
+    one = queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        message.emit(b"x" * LARGEST)
+        message.emit("x" * (LARGEST - 2))  # and two quotation marks
+        consumer.ack(message)
+    assert [len(chunk.value) for chunk in queue.output(one)] == [LARGEST, LARGEST - 2]
+
+
 def test_what_is_no_chunk_is_refused(app):
     queue = app.queue("q")
     one = queue.send("x")
     with queue.consumer() as consumer:
         (message,) = consumer.claim()
-        for wrong in (float("nan"), object(), b"x" * 1024 * 1024):
-            with pytest.raises(reliq.InvalidMessage):
+        for wrong in (float("nan"), object()):
+            with pytest.raises(reliq.InvalidMessage, match=r"^emit got \w+, which cannot be stored as a chunk: "):
                 message.emit(wrong)
+        for large in (b"x" * (LARGEST + 1), "x" * (LARGEST - 1)):
+            with pytest.raises(reliq.InvalidMessage, match=r"^emit got 1,048,577 bytes, the limit of a chunk is 1 MiB"):
+                message.emit(large)
         with pytest.raises(reliq.InvalidMessage, match="id of a chunk"):
             list(queue.output(one, after="yesterday"))
     with pytest.raises(reliq.ReliqError):

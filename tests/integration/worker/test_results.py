@@ -196,7 +196,7 @@ def test_what_cannot_be_stored_is_a_failure_of_the_handler(app):
     handler(app, "inline", lambda message: object(), retry=reliq.fixed("1ms", limit=0))
     queue = app.queue("q")
     one = queue.send("x")
-    with working(app), pytest.raises(reliq.HandlerFailed, match="cannot be stored as its result"):
+    with working(app), pytest.raises(reliq.HandlerFailed, match=r"the handler returned .*cannot be stored as a result"):
         queue.result(one, wait=20)
 
 
