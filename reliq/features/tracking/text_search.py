@@ -95,7 +95,8 @@ class TextSearch:
                 found = Found(keys.logical, message.id, place, message, died_at=message.died_at, reason=message.reason)
             case _:
                 waiting_for = message.key or message.limit_key if place is Place.WAITING else ""
-                found = Found(keys.logical, message.id, place, message, waiting_for=waiting_for)
+                flow = message.headers.get("flow", "") if place is Place.WAITING and not waiting_for else ""
+                found = Found(keys.logical, message.id, place, message, waiting_for=waiting_for, waiting_for_flow=flow)
         return Hit(found, *where)
 
 

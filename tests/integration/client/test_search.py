@@ -29,6 +29,13 @@ def _in_small_parts(monkeypatch):
     monkeypatch.setattr(op, "SEARCH", 3)
 
 
+def test_a_hit_that_waits_for_its_flow_says_so(app, queue):
+    with app.flow() as flow:
+        flow.send(queue.name, "Höpper", after=flow.send(queue.name, "x"))
+    (hit,) = queue.search("Höpper")
+    assert hit.found.why == f"it waits for messages of its flow {flow.id}"
+
+
 def test_a_text_is_found_in_each_place_and_in_each_part_of_a_message(queue):
     others = queue.send_many([{"other": place} for place in range(10)])
     ready = queue.send({"name": "Grace Höpper"})
