@@ -19,10 +19,7 @@ class ChargeCalls:
     __slots__ = ()
 
     def charge(self, actual: int) -> Awaitable[None]:
-        """Take from `rate` and `key_rate` what the run has cost, in place of `cost`; await it in async handlers.
-
-        Raises LeaseLost once the run has ended.
-        """
+        """Take what the run has cost, not `cost`, from the rates; to be awaited. Raises LeaseLost once it has ended."""
         asked = Charge(values.whole(actual, "actual", 0, values.MAX_COST))
         done: Awaitable[None] = self._holder().act(self, asked)  # type: ignore[attr-defined]
         return done
