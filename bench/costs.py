@@ -25,7 +25,7 @@ from bench.suite.flat import consumers, monitor_shares, queues, state
 from bench.suite.harness import Setting
 from bench.suite.weighing import KIB, SIZES, persistent_redis, volume
 from reliq.cli.progress import Progress
-from reliq.cli.sizing import COSTS, Cost, Way
+from reliq.cli.sizing import COSTS, Cost, Way, spent
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 
@@ -74,13 +74,13 @@ def counted(client: redis.Redis, messages: int, found: list[Cost]) -> Iterator[N
 
     def read() -> Cost:
         info = client.info("everything")
-        cpu = [info.get(f"used_cpu_{kind}_main_thread", info[f"used_cpu_{kind}"]) for kind in ("user", "sys")]
+        cpu, appended = spent(info)
         return Cost(
-            redis_us=sum(cpu) * 1e6,
+            redis_us=cpu * 1e6,
             client_us=time.process_time() * 1e6,
             received=info["total_net_input_bytes"],
             answered=info["total_net_output_bytes"],
-            appended=info["aof_current_size"] + info["aof_buffer_length"],
+            appended=appended,
         )
 
     before = read()

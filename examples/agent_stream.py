@@ -1,9 +1,8 @@
-"""An agent that streams its answer, word by word, to whoever follows it; its worker is killed half way.
+"""An agent streams its answer word by word to its readers; its worker is killed half way.
 
-All agents share a budget of tokens: a question takes what it may cost when it starts, and is charged what it did.
-
-The next run does not search again, because that was a step. It answers anew, and a reader sees that by the number of
-the run. What a former run would still write is refused.
+All agents share a budget of tokens: a question reserves its highest cost when it starts, and is then charged its actual
+cost. The second run does not search again, because the search was a step. It begins the answer anew, under a higher run
+number, and Redis refuses what the first run may still write.
 
     python examples/agent_stream.py
 """

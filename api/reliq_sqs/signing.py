@@ -59,7 +59,7 @@ def read(headers: Mapping[str, str], query: str) -> Signature | None:
 
 
 def region_of(headers: Mapping[str, str], query: str) -> str:
-    """Return the region that a signature names, which nobody has verified; empty if there is none."""
+    """Return the region that an unverified signature names; empty if it names none."""
     _, _, credential = headers.get("authorization", "").partition("Credential=")
     if not credential and _SIGNATURE in query:
         credential = dict(parse_qsl(query)).get("X-Amz-Credential", "")

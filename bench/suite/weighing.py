@@ -13,6 +13,7 @@ import redis
 
 from bench.suite.contestants import Contestant, Failed
 from bench.suite.harness import Setting
+from reliq.cli.sizing import spent
 from reliq.embedded import EmbeddedRedis
 
 KIB = 1024
@@ -33,11 +34,11 @@ class Weight:
     @classmethod
     def read(cls, client: redis.Redis) -> Self:
         info = client.info("everything")
-        cpu = [info.get(f"used_cpu_{kind}_main_thread", info[f"used_cpu_{kind}"]) for kind in ("user", "sys")]
+        cpu, appended = spent(info)
         return cls(
-            cpu_us=sum(cpu) * 1e6,
+            cpu_us=cpu * 1e6,
             received=info["total_net_input_bytes"],
-            appended=info["aof_current_size"] + info["aof_buffer_length"],
+            appended=appended,
             replicated=info["master_repl_offset"],
         )
 

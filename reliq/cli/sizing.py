@@ -3,7 +3,7 @@
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -47,6 +47,12 @@ class Cost:
 
     def __truediv__(self, divisor: float) -> "Cost":
         return self * (1 / divisor)
+
+
+def spent(info: Mapping[str, Any]) -> tuple[float, float]:
+    """Return, from INFO, seconds of CPU of Redis' main thread, and bytes of its append-only file; since its start."""
+    cpu = (info.get(f"used_cpu_{kind}_main_thread", info[f"used_cpu_{kind}"]) for kind in ("user", "sys"))
+    return sum(map(float, cpu)), float(info["aof_current_size"]) + float(info["aof_buffer_length"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ local now = now_ms()
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. string.format('%.0f', now + 1), 'LIMIT', 0, limit)
 if #due > 0 then
-  local ids, plain = {}, {}
-  for at, element in ipairs(due) do ids[at] = id_of(element) end
+  local ids, plain = ids_of(due), {}
   redis.call('ZREM', delayed, unpack(due))
   for at, element in ipairs(due) do
     local group = group_of(element)

@@ -27,7 +27,7 @@ _ONE_VALUE = frozenset(
 _ONE_VALUE_EACH = (b"reliq-", b"ce-")  #: how the options and headers of a message, and attributes of an event, begin
 
 
-WHOLE = "reliq.whole"  #: in the scope of a request whose body has arrived: nobody waits for it
+WHOLE = "reliq.whole"  #: in the scope of a request whose whole body has arrived: reading it does not wait
 
 #: Makes the refusal of a body: its bytes, as a number or as "more than", and the limit.
 TooLarge = Callable[[int | str, int], Problem]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from reliq.cli.progress import Progress
 from reliq.cli.trials.bench_app import HOLD, MARK, NOTES, NOTHING, QUEUE
 from reliq.cli.trials.own_queue import remove_queue
-from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.cli.trials.processes import WorkerProcess, check_running, stop_all, terminated_as_interrupted
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.errors import ReliqError
@@ -181,15 +181,10 @@ class _Bench:
     def _wait(self, condition: Callable[[], T]) -> T:
         while not (answer := condition()):
             self._in_time()
-            self._check_that_they_run()
+            check_running(self._workers, self._log)
             time.sleep(_LOOK)
         return answer
 
     def _in_time(self) -> None:
         if time.monotonic() > self._until:
             raise ReliqError(f"not done within {self._plan.time_limit:g} s: reduce the work, or raise --time")
-
-    def _check_that_they_run(self) -> None:
-        if any(worker.ended for worker in self._workers):
-            said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")

@@ -14,11 +14,10 @@ from reliq.cli.progress import Progress
 from reliq.cli.trials.chaos_app import HISTORY, QUEUE, WORK
 from reliq.cli.trials.chaos_report import Fault, Report, lost_and_runs
 from reliq.cli.trials.own_queue import remove_queue
-from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.cli.trials.processes import WorkerProcess, check_running, stop_all, terminated_as_interrupted
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
-from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, belongs_to, owner_of
 from reliq.model.message import Message
 from reliq.ops.schema import Counter
@@ -110,16 +109,11 @@ class _Chaos:
             self._look_for_returned()
             if stats.ready == stats.processing == stats.delayed == 0:
                 break
-            self._check_that_they_run()
+            check_running(self._workers, self._log)
             if self._due and acked >= total * self._due[0][0]:
                 self._do_harm()
             time.sleep(_TICK)
         bar.update(self._queue.stats().counters.get(Counter.ACKED, 0), final=True)
-
-    def _check_that_they_run(self) -> None:
-        if any(worker.ended for worker in self._workers):
-            said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")
 
     # --- faults ---
 

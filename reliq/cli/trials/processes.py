@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reliq.cli.child_settings import ChildSettings
+from reliq.errors import ReliqError
 from reliq.model.keys import new_owner
 
 
@@ -61,6 +62,13 @@ class WorkerProcess:
     def _close(self) -> None:
         if self.process.stdin is not None:
             self.process.stdin.close()
+
+
+def check_running(workers: list[WorkerProcess], log: Path) -> None:
+    """Raise ReliqError, with the last line of their log, if one of the workers has ended."""
+    if any(worker.ended for worker in workers):
+        said = log.read_text(errors="replace").strip().rpartition("\n")[2]
+        raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")
 
 
 def stop_all(workers: list[WorkerProcess]) -> None:

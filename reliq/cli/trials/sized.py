@@ -12,8 +12,8 @@ from typing import Any
 from reliq import ops
 from reliq.cli.columns import columns
 from reliq.cli.progress import Progress
-from reliq.cli.sizing import Load, Needs, Table, needs
-from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.cli.sizing import Load, Needs, Table, needs, spent
+from reliq.cli.trials.processes import WorkerProcess, check_running, stop_all, terminated_as_interrupted
 from reliq.cli.trials.size_app import HANDLER, QUEUES, queue_name
 from reliq.client.app import Reliq
 from reliq.embedded import EmbeddedRedis
@@ -138,7 +138,7 @@ class _Trial:
             self._workers.append(one)
         until = time.monotonic() + _PATIENCE
         while self._queues[0].stats().consumers < len(self._workers):
-            self._check_workers()
+            check_running(self._workers, self._log)
             if time.monotonic() > until:
                 raise ReliqError(f"the workers did not start within {_PATIENCE:g} s")
             time.sleep(0.05)
@@ -174,13 +174,8 @@ class _Trial:
             bar.update(sent - left, final=not left and sent > 0)
             if not left or time.monotonic() > until:
                 return left
-            self._check_workers()
+            check_running(self._workers, self._log)
             time.sleep(0.1)
-
-    def _check_workers(self) -> None:
-        if any(worker.ended for worker in self._workers):
-            said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")
 
     def _info(self) -> dict[str, str]:
         sections = ops.server_info("cpu", "memory", "persistence")
@@ -192,6 +187,4 @@ class _Trial:
 
     def _spent(self) -> tuple[float, float]:
         """Return seconds of Redis' CPU, and bytes of its file."""
-        info = self._info()
-        cpu = sum(float(info.get(f"used_cpu_{one}_main_thread", info[f"used_cpu_{one}"])) for one in ("user", "sys"))
-        return cpu, float(info["aof_current_size"]) + float(info["aof_buffer_length"])
+        return spent(self._info())

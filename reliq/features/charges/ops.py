@@ -9,7 +9,7 @@ KEPT = 86_400.0  #: seconds for which it is known what a run was charged, after 
 
 
 def charge(keys: QueueKeys, message: Message, actual: int) -> Op[int]:
-    """Let this run of a message take `actual` of the limits, in place of what it has taken."""
+    """Replace what this run of a message has taken of the limits by `actual`."""
     call = signatures.charge(
         config=keys.config, flow=keys.flow, buckets=keys.buckets, charged=keys.charged(message.tag.replace(" ", ":")),
         reserved=message.cost, actual=actual, group=message.group, kept_ms=milliseconds(KEPT),

@@ -77,7 +77,7 @@ class FlowCalls(Application):
         return Flow(self.store, self._queue_steps)
 
     async def flow_progress(self, id: str) -> FlowProgress | None:
-        """Return how far a flow is, with its messages; None: there is none, or it ended more than an hour ago."""
+        """Return the progress of a flow, with its messages; None if it does not exist, or ended over an hour ago."""
         return await self.store.run(progress(check_id(id)))
 
     async def flows(self, limit: int = 100) -> list[FlowProgress]:

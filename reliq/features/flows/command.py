@@ -40,7 +40,7 @@ def flows(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print one flow; exit 1 if there is none of that id."""
+    """Print one flow; exit 1 if no flow has that id."""
     found = app_of(options).flow_progress(options.id)
     if options.json:
         print(json.dumps(found and found.graph()))

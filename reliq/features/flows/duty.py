@@ -1,4 +1,4 @@
-"""Flows: those who wait are told of what happened in other queues, and of failures; flows without producer end."""
+"""Flows: tell waiting messages of failures and of what happened in other queues; end flows whose producer died."""
 
 import time
 

@@ -24,7 +24,7 @@ ALIVE = "sending open"
 
 
 def progress(flow: str) -> Steps[FlowProgress | None]:
-    """Return how far a flow is, with its members; None if there is none, or it has ended some time ago."""
+    """Return the progress of a flow, with its members; None if it does not exist, or ended over an hour ago."""
     fields = yield own.flow_fields(flow)
     if "state" not in fields:
         return None

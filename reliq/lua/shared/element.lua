@@ -22,6 +22,12 @@ local function id_of(element)
   return string.sub(element, 4, 3 + head % 32)
 end
 
+local function ids_of(elements)
+  local ids = {}
+  for at, element in ipairs(elements) do ids[at] = id_of(element) end
+  return ids
+end
+
 -- The field of `bodies` with the element's body, or nil if the body is in the element.
 local function body_of(element)
   if string.byte(element, 2) == VERSION_APART then return string.sub(element, -BODY_REFERENCE) end

@@ -1,4 +1,4 @@
--- charge: let a run take what it has cost of the rate of its queue, and of its key, in place of what was taken at the claim.
+-- charge: replace what a run has taken of the rates of its queue and its key by what it has cost.
 --
 -- KEYS  config, flow, buckets, charged
 -- ARGV  reserved, actual, group, kept_ms

@@ -4,7 +4,7 @@
 -- ARGV  id, before, state, kept: number
 --       before: the states in which it may be, with blanks between
 --       kept: ms for which the record stays once all members have ended
--- Returns the state of the flow; '' = there is none
+-- Returns the state of the flow; '' = it does not exist
 -- uses: endings
 -- names of the keys and arguments (tools/generate_scripts.py)
 local graph, every = KEYS[1], KEYS[2]

@@ -97,12 +97,6 @@ do
     for _, id in ipairs(here) do let_go(q, id, here[id]) end
   end
 
-  local function ids_of(elements)
-    local ids = {}
-    for at, element in ipairs(elements) do ids[at] = id_of(element) end
-    return ids
-  end
-
   -- Tell a monitor of a member that stays.
   local function tell(q, element, event)
     local record = q.flowing and redis.call('HGET', q.followed, '\v\v' .. id_of(element))

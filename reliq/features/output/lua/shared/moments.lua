@@ -24,12 +24,6 @@ do
     if gone > 0 and redis.call('HINCRBY', q.config, 'emitted', -gone) <= 0 then redis.call('HDEL', q.config, 'emitted') end
   end
 
-  local function ids_of(elements)
-    local ids = {}
-    for at, element in ipairs(elements) do ids[at] = id_of(element) end
-    return ids
-  end
-
   local function now_is(q, element, state)
     local field = '\t' .. id_of(element)
     local head = q.emitted and redis.call('HGET', q.followed, field)

@@ -45,8 +45,7 @@ do
 
   local function forget(q, elements, event)
     if q.track then
-      local ids = {}
-      for place, element in ipairs(elements) do ids[place] = id_of(element) end
+      local ids = ids_of(elements)
       for from = 1, #ids, 1000 do
         redis.call('HDEL', q.followed, unpack(ids, from, math.min(from + 999, #ids)))
       end
