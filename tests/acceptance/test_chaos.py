@@ -12,7 +12,7 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.cli.trials.processes import WorkerProcess, stop_all
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, process_of
 from tests.support.workers import ROOT, eventually
 
 pytestmark = pytest.mark.campaign
@@ -47,6 +47,11 @@ class Workers:
         worker.pause()
         self._count(worker.owner)
         return worker
+
+    def only_these_are_known(self) -> bool:
+        """Tell whether the victims have been forgotten; an idle one is, after its lease."""
+        known = self._app.store.call([ops.command("SMEMBERS", KEYS.consumers)])[0]
+        return {process_of(life.decode()) for life in known} <= {process_of(worker.owner) for worker in self.running}
 
     def _count(self, owner: str) -> None:
         lists = [KEYS.processing(life) for life in (owner, *(f"{owner}.{number}" for number in range(1, 5)))]
@@ -83,6 +88,7 @@ def test_messages_survive_kills_and_a_pause(app, workers, tmp_path, size, count)
             time.sleep(LEASE + 1)
             paused.go_on()
     eventually(lambda: queue.stats().counters.get("acked", 0) == len(ids), timeout=120)
+    eventually(workers.only_these_are_known, timeout=30)
     workers.stop()
 
     stats = queue.stats()
