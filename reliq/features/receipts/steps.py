@@ -364,4 +364,10 @@ def _purge_nothing(keys: QueueKeys) -> Steps[int]:
     yield
 
 
-IN_FLIGHT = Hidden(Place.PROCESSING, own.flying, _cancel, _purge_nothing)
+IN_FLIGHT = Hidden(
+    Place.PROCESSING,
+    own.flying,
+    _cancel,
+    _purge_nothing,
+    (lambda keys: keys.receipts, lambda record: record[own.TURN :]),
+)
