@@ -109,5 +109,5 @@ def sleep(
     )
 
 
-def unpark_due(*, places: Sequence[str], parked: str, waits: str, limit: Argument) -> Call:
+def unpark_due(*, places: Sequence[str], parked: str, waits: str, limit: float) -> Call:
     return "steps/unpark_due", (*places, parked, waits), (limit,)

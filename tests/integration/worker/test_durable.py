@@ -16,6 +16,7 @@ from reliq.model.partitions import read_layout
 from reliq.model.policy import RunOver
 from reliq.runtime.moment import Moment
 from tests.support.handlers import settled, working_as
+from tests.support.timeouts import end_timeouts
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
@@ -186,8 +187,7 @@ def test_a_wait_ends_after_its_time_and_a_late_signal_is_refused(app, client, ki
     queue = app.queue("q")
     one = queue.send("x")
     with working_as(kind, app, monitor=True):
-        eventually(lambda: client.zcard(KEYS.waits))
-        client.zadd(KEYS.waits, {one: 1})
+        eventually(lambda: end_timeouts(client, KEYS.waits))
         eventually(lambda: [two.signal for two in queue.parked()] == ["close"])
         with pytest.raises(reliq.SignalRefused, match="its time to wait for this signal is over"):
             queue.signal(one, "never")

@@ -7,7 +7,7 @@
 --       timeout: ms for which it waits at most; '' = for ever
 --       again: the new element
 -- Returns {'ok'}; {'lost'} and {'other'} as record; {'given', value}: the signal is there, and the message stays
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, held, records, arriving, parting
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, held, records, entries, signals, arriving, timeouts, parting
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits, lease, processing = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local id, name, position, sent, signal, timeout, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
@@ -30,10 +30,10 @@ if value then
   return {'given', value}
 end
 part_from(q, slots, processing, element, frees, uncounted)
-local at = timeout ~= '' and string.format('%.0f', now + timeout)
-redis.call('HSET', parked, id, (at or '0') .. ' ' .. string.format('%.0f', now) .. ' ' .. signal .. '\n' .. again)
+local at = timeout ~= '' and now + timeout or 0
+redis.call('HSET', parked, id, string.format('%.0f %.0f', at, now) .. ' ' .. signal .. '\n' .. again)
 redis.call('ZREM', waits, record_of(id), arriving(id))
-if at then redis.call('ZADD', waits, at, id) end
+if at > 0 then add_timeout(waits, at, id) end
 note(q, 'parked', element, signal)
 redis.call('HINCRBY', q.counters, 'parked', 1)
 return {'ok'}

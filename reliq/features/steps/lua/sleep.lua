@@ -10,7 +10,7 @@
 --       frees: other messages of its key go on meanwhile
 --       uncounted: it was moved by BLMOVE, and is not yet counted as claimed
 -- Returns as record does
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, holders, held, records, parting
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, holders, held, records, entries, parting
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, lease, processing = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local id, name, position, sent, nonce, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -31,7 +31,7 @@ local count, owner, _, names, head = read_head(q.followed, id)
 if number > count + 1 or is_others(owner, sent) then return 'other' end
 part_from(q, slots, processing, element, frees, uncounted)
 entry = entry .. string.format('%.0f', now + delay)
-write_entry(q.followed, q.config, id, number, entry, sent, nonce, count, names, head)
+write_entry(q.followed, q.config, record_of(id), number, entry, sent, nonce, count, names, head)
 index_add(delayed, index, now + delay, id, again)
 note(q, counter, element, string.format('%.0f', delay))
 redis.call('HINCRBY', q.counters, counter, 1)
