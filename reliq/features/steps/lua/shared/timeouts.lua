@@ -6,17 +6,25 @@ local add_timeout, remove_timeout, take_timeouts
 do
   local MOST, FEW, FROM = 32, 8, 2
 
+  -- `struct` would do it too, but reliq.testing has none.
   local function packed(at, id)
+    local a, b, c, d, e = string.match(id, '^(%x+)%-(%x+)%-(%x+)%-(%x+)%-(%x+)$')
+    local digits = a and #a == 8 and #b == 4 and #c == 4 and #d == 4 and #e == 12 and a .. b .. c .. d .. e
     local text = string.char(#id) .. id
-    if #id == 36 then
-      local a, b, c, d, e = string.match(id, '^(%x+)%-(%x+)%-(%x+)%-(%x+)%-(%x+)$')
-      local digits = a and a .. b .. c .. d .. e or ''
-      if #digits == 32 and #a == 8 and #b + #c + #d == 12 and #c == 4 and #d == 4 and not string.find(digits, '%u') then
-        text = '\0' .. struct.pack('>I4I4I4I4', tonumber(string.sub(digits, 1, 8), 16), tonumber(string.sub(digits, 9, 16), 16),
-          tonumber(string.sub(digits, 17, 24), 16), tonumber(string.sub(digits, 25, 32), 16))
-      end
+    if digits and not string.find(digits, '%u') then
+      text = '\0' .. string.gsub(digits, '%x%x', function(pair) return string.char(tonumber(pair, 16)) end)
     end
-    return struct.pack('>I6', at) .. text
+    for _ = 1, 6 do
+      text = string.char(at % 256) .. text
+      at = math.floor(at / 256)
+    end
+    return text
+  end
+
+  local function ms_in(entry, from)
+    local ms = 0
+    for place = from, from + 5 do ms = ms * 256 + string.byte(entry, place) end
+    return ms
   end
 
   -- Returns where the item behind this one begins.
@@ -27,8 +35,8 @@ do
 
   local function id_in(item)
     if string.byte(item, 7) > 0 then return string.sub(item, 8) end
-    local digits = string.format('%08x%08x%08x%08x', struct.unpack('>I4I4I4I4', item, 8))
-    return (string.gsub(digits, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-'))
+    local digits = string.gsub(string.sub(item, 8), '.', function(one) return string.format('%02x', string.byte(one)) end)
+    return (string.gsub(digits, '^(........)(....)(....)(....)', '%1-%2-%3-%4-'))
   end
 
   -- Returns {at, item} of each message of an entry, the earliest first.
@@ -36,7 +44,7 @@ do
     local items, from = {}, FROM
     while from <= #entry do
       local next = behind(entry, from)
-      items[#items + 1] = {struct.unpack('>I6', entry, from), string.sub(entry, from, next - 1)}
+      items[#items + 1] = {ms_in(entry, from), string.sub(entry, from, next - 1)}
       from = next
     end
     table.sort(items, function(one, other) return one[1] < other[1] end)
