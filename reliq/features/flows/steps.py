@@ -17,7 +17,7 @@ from reliq.protocol.act import Act
 from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
 
-AT_ONCE = 1000  #: members that one call is about
+AT_ONCE = 120  #: members that one call is about
 _STORED_NOT = (DEAD, CANCELLED)
 #: The states in which a flow may still be changed.
 ALIVE = "sending open"
