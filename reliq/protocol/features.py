@@ -6,7 +6,7 @@ from reliq.features.batches.deletion import COUNTS
 from reliq.features.batches.steps import JOB_END
 from reliq.features.charges.steps import CHARGES
 from reliq.features.flows.steps import ALONG as MEMBERS
-from reliq.features.flows.steps import RESULTS
+from reliq.features.flows.steps import OF_FLOWS
 from reliq.features.output.steps import ALONG as OUTPUT
 from reliq.features.output.steps import EMITS
 from reliq.features.prepared.steps import UNDECIDED
@@ -32,7 +32,7 @@ HANDLED: tuple[Callable[[QueueKeys, str], Steps[bool]], ...] = (has_result,)
 #: Delete what is kept for settings of a queue that were reset.
 FORGETS: tuple[Callable[[QueueKeys, Collection[str]], Steps[None]], ...] = (forget,)
 JOB_ENDS: tuple[JobEnd, ...] = (JOB_END,)
-ACTS: tuple[Act, ...] = (DURABLE, EMITS, RESULTS, CHARGES)
+ACTS: tuple[Act, ...] = (DURABLE, EMITS, OF_FLOWS, CHARGES)
 #: The push of a message about which a handler has stored something: one that gets on is no poison.
 TAGS: tuple[Callable[[QueueKeys, str], Op[str | None]], ...] = (recorded_tag,)
 #: What belongs to messages that a monitor takes to another partition.
