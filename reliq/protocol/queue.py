@@ -12,6 +12,7 @@ from reliq.model.stats import Stats, whole
 from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
+from reliq.protocol import spread
 from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
 from reliq.protocol.durability import Terms, check_possible, durability
@@ -48,7 +49,7 @@ class QueueSteps:
         terms = Terms.of(sure, retries)
         if terms.wanted is not None or not self._pool.clock.known:
             yield from ready(self._pool, terms, messages)
-        return (yield from around_send(self._pool, self.keys.queue, messages, self.homes.send(messages, terms)))
+        return (yield from around_send(self._pool, self.keys.queue, messages, spread.send(self.homes, messages, terms)))
 
     @property
     def version(self) -> int:
