@@ -195,8 +195,8 @@ class Producer(Caller):
             yield Sleep(cancel)
             graph.given_up = True
             self._observer.cancels |= {one for one, _, _ in known}
-            for at in (yield from cancelled_queues(plan.id)):
-                yield from Tracking(self._queue(at).homes).cancel_many(None, {FLOW: plan.id}, dry_run=False)
+            for flow, home in (yield from cancelled_queues(plan.id)):
+                yield from Tracking(self._queue(home).homes).cancel_many(None, {FLOW: flow}, dry_run=False)
 
     def _schedule(self, queue: str, name: str, when: str, ends: float, catch_up: str) -> Steps[None]:
         end = datetime.fromtimestamp(EPOCH + ends, UTC)

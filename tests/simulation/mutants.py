@@ -94,7 +94,10 @@ SCRIPTS = {
     "a commit forgets the delay": (r"if tonumber\(delay\) > 0 then", "if false then"),
     "a rollback commits": (r"if decision ~= 'committed' then", "if false then"),
     "a rate is fifty times as high": (r"return \{each = each,", "return {each = each / 50,"),
-    "a retry is pushed without being removed": (r"if not element or redis.call\('LREM', .*? == 0", "if not element"),
+    "a retry is pushed without being removed": (
+        r"elseif element and redis.call\('LREM', .*? == 0 then",
+        "elseif false then",
+    ),
 }
 
 
@@ -182,7 +185,7 @@ DURABLE_SCRIPTS = {
     "the latest value of a signal counts": (r"if had then return .*? end\n", ""),
     "a parked message does not hear its signal": (r"if waited == signal then", "if false then"),
     "a wait does not look for its signal": (r"if value then\n.*?\n.*?\nend", ""),
-    "a wait ends too early": (r"waits, '-inf', (.*?), now\)", r"waits, '-inf', \1, now + 1000)"),
+    "a wait ends too early": (r"take_timeouts\(waits, now,", "take_timeouts(waits, now + 1000,"),
     "a wait that has timed out is not noted": (r"write_signal\(q.followed, q.config, id, signal, 't'\)", ""),
     "a record stays when its message has left": (r"have_left = function\(q, elements\) all_leave.*? end,", ""),
     "the record of a dead letter stays when that is deleted": (r"are_discarded = function", "unused = function"),
