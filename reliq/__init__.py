@@ -15,6 +15,7 @@ from reliq.runtime import startup  # noqa: F401  the first import: signals are h
 
 # isort: split
 
+from reliq import slices  # noqa: F401  the core's steps know the features from here on
 from reliq._version import __version__
 from reliq.client.app import Reliq
 from reliq.client.consumer import Consumer

@@ -22,6 +22,7 @@ from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 log = logging.getLogger("reliq.partitions")
@@ -30,7 +31,7 @@ _WAIT = 0.2  #: seconds of waiting for a message of one of several places before
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
-class Consumer:
+class Consumer(AsyncBlock):
     """Claims and settles by hand. A context: leaving it releases what was not settled.
 
         async with app.queue("orders").consumer(lease=30) as consumer:

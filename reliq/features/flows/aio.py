@@ -13,10 +13,11 @@ from reliq.features.flows.steps import cancelled_queues, open_flows, progress
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 
-class Flow:
+class Flow(AsyncBlock):
     """A flow of messages: what `Reliq.flow` returns.
 
         async with app.flow() as flow:
@@ -61,8 +62,8 @@ class Flow:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        with self._plan.ending(given_up=error is not None):
-            if error is None and self._plan.nodes:
+        with self._plan.ending(given_up=error is not None) as to_be_sent:
+            if to_be_sent:
                 await self._store.run(Sending(self._plan, self._queue).steps())
 
 

@@ -60,8 +60,8 @@ class Flow:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with self._plan.ending(given_up=error is not None):
-            if error is None and self._plan.nodes:
+        with self._plan.ending(given_up=error is not None) as to_be_sent:
+            if to_be_sent:
                 self._store.run(Sending(self._plan, self._queue).steps())
 
 

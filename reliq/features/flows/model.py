@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
+from reliq import forks
 from reliq.contract.keywords import MessageOptions, PublishOptions
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.outgoing import NewMessage, check_option_names
@@ -86,7 +87,7 @@ class Plan:
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
-        self._stage = Stage.NEW
+        self._stage, self._mark = Stage.NEW, forks.mark()
         self.nodes: list[Node] = []
         self.messages: list[NewMessage] = []  #: by number
         self.behind: list[list[tuple[int, int]]] = []  #: by number: who waits for the member, and at which place
@@ -96,10 +97,12 @@ class Plan:
         """Open the block; raises InvalidSetting the second time."""
         if self._stage is not Stage.NEW:
             raise InvalidSetting(f"flow {self.id} {self._stage}: open a new one with app.flow()")
-        self._stage = Stage.OPEN
+        self._stage, self._mark = Stage.OPEN, forks.mark()
 
     def check_open(self) -> None:
-        """Raise InvalidSetting outside of the block, where a message would never be sent."""
+        """Raise InvalidSetting outside of the block and in a forked child, where a message would never be sent."""
+        if self._mark != forks.mark():
+            raise InvalidSetting(f"flow {self.id} belongs to the process that forked this one: open a new one here")
         if self._stage is not Stage.OPEN:
             raise InvalidSetting(
                 f"flow {self.id} {self._stage}: call its send in the block of `with app.flow() as flow` "
@@ -107,11 +110,11 @@ class Plan:
             )
 
     @contextmanager
-    def ending(self, *, given_up: bool) -> Iterator[None]:
-        """End the block: what is in this context sends the flow, unless it is given up."""
+    def ending(self, *, given_up: bool) -> Iterator[bool]:
+        """End the block; yield whether to send the flow in this context: a forked child leaves that to its parent."""
         self._stage = Stage.ENDING
         try:
-            yield
+            yield not given_up and bool(self.nodes) and self._mark == forks.mark()
         except BaseException:
             given_up = True
             raise

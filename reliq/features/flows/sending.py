@@ -6,7 +6,6 @@ wait for none. If the producer ends half way, none of them has run, and a monito
 
 from collections.abc import Callable, Iterator, Sequence
 
-from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan
@@ -20,7 +19,6 @@ from reliq.protocol.home import Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
-from reliq.protocol.spread import SETTLING
 
 _TRIES = 200  #: how often a message is offered, while the number of partitions changes
 _LINES = 20_000  #: messages that wait for those that one call notes
@@ -130,8 +128,7 @@ class Sending:
                 return
             numbers = refused
             former = self._by_home(numbers)
-            yield ops.Sleep(SETTLING)
-            yield from homes.read()
+            yield from homes.read_again()
             yield from self._choose(homes, numbers)
             for name, some in former.items():
                 yield from moved(homes.named(name).keys, some)

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from reliq.cli import main
-from reliq.embedded import free_port
 from reliq.observability.histograms import HTTP, LATENESS, PROCESS, RECOVERY, WAIT
 from reliq.observability.partition_metrics import PartitionCollector
 from reliq.observability.prometheus import Exporter
 from reliq.observability.worker_metrics import WorkerCollector
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
+from tests.support.ports import free_port
 from tests.support.workers import eventually, process
 from tools.site.reference import PAGES
 

@@ -2,7 +2,7 @@
 --   under a vertical tab and the id of a message that waits: its line, for how many it waits, its rule, its flow, and the places of those whose
 --   end may be told again; `x` and its flow if it is not to be enqueued any more;
 --   under two and the id of a member: flow, number, and a line for each message behind it: place, id, and its home if that is another one;
---   under four and a number what has happened to members, for a monitor; under three the latest number, under four the one done.
+--   from three on the ring (`ring`) of what has happened to members, for a monitor.
 -- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
 -- and a number. Requires `follow`, `element` and `bodies`.
 local count_flowing, report_flow, take_from_flow, let_go, have_ended
@@ -12,11 +12,7 @@ do
   end
 
   report_flow = function(q, texts)
-    if #texts == 0 then return end
-    local number = redis.call('HINCRBY', q.config, 'flowed', 1) -- never again from 1 on: a slow monitor forgets what it has told
-    redis.call('HSETNX', q.followed, '\v\v\v\v', string.format('%.0f', number - 1))
-    number = string.format('%.0f', number)
-    redis.call('HSET', q.followed, '\v\v\v', number, '\v\v\v\v' .. number, table.concat(texts, '\v'))
+    if #texts > 0 then add_note(q.followed, q.config, '\v\v\v', 'flowed', table.concat(texts, '\v')) end
   end
 
   local function line_of(record)
