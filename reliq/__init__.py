@@ -7,7 +7,7 @@
     def ship(message): ...
 
 Here are the classes that act. Not repeated here, and imported from `reliq` as well: errors (`pydoc reliq.errors`), and
-what calls return and accept: Stats, Found, Progress, DeadLetter, DelayedMessage, Schedule, Config, MessageOptions ...
+what calls return and accept: Stats, Cycle, Found, Progress, DeadLetter, DelayedMessage, Schedule, Config ...
 (`pydoc reliq.Stats`). With asyncio: `pydoc reliq.aio`.
 """
 
@@ -164,7 +164,7 @@ __all__ = [
 
 #: What `help(reliq)` shows and a prompt completes: errors and records would fill six times as many lines.
 _SHOWN = (
-    "Again", "Batch", "Consumer", "Cycle", "DeadLetters", "Delayed", "Flow", "Message", "NewMessage",
+    "Again", "Batch", "Consumer", "DeadLetters", "Delayed", "Flow", "Message", "NewMessage",
     "Prepared", "Queue", "Reliq", "Retry", "Schedules", "Topics", "breaker", "exponential", "fixed",
     "rocketmq_levels", "step", "steps",
 )  # fmt: skip

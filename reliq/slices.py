@@ -7,7 +7,7 @@ from reliq.features.batches.deletion import COUNTS
 from reliq.features.batches.steps import JOB_END
 from reliq.features.charges.steps import CHARGES
 from reliq.features.flows.steps import ALONG as MEMBERS
-from reliq.features.flows.steps import RESULTS
+from reliq.features.flows.steps import OF_FLOWS
 from reliq.features.output.steps import ALONG as OUTPUT
 from reliq.features.output.steps import EMITS
 from reliq.features.prepared.steps import UNDECIDED
@@ -28,7 +28,7 @@ core.NOTES += (BINDINGS, SCHEDULES, ALTERNATE)
 core.HANDLED += (has_result,)
 core.FORGETS += (forget,)
 core.JOB_ENDS += (JOB_END,)
-core.ACTS += (DURABLE, EMITS, RESULTS, CHARGES)
+core.ACTS += (DURABLE, EMITS, OF_FLOWS, CHARGES)
 core.TAGS += (recorded_tag,)
 core.ALONG += (RECORDS, MEMBERS, OUTPUT)
 core.EARLY += (copy_early,)

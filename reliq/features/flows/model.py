@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -87,6 +87,8 @@ class Plan:
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
+        self.producer = secrets.token_hex(8)
+        self.sent: Sequence[Node] = ()  #: of a flow that an earlier run of the handler has sent
         self._stage, self._mark = Stage.NEW, forks.mark()
         self.nodes: list[Node] = []
         self.messages: list[NewMessage] = []  #: by number
@@ -114,7 +116,7 @@ class Plan:
         """End the block; yield whether to send the flow in this context: a forked child leaves that to its parent."""
         self._stage = Stage.ENDING
         try:
-            yield not given_up and bool(self.nodes) and self._mark == forks.mark()
+            yield not given_up and bool(self.nodes) and not self.sent and self._mark == forks.mark()
         except BaseException:
             given_up = True
             raise
@@ -127,7 +129,7 @@ class Plan:
         What it waits for was added before, so there is no cycle.
         """
         number, before = len(self.nodes), self._numbers_of(after)
-        one = FlowMessage(queue, message.id)
+        one = FlowMessage(queue, self._sent_id(number, queue) if self.sent else message.id)
         if on_failure not in RULES:
             raise InvalidSetting(f"on_failure is {on_failure!r}: use one of {', '.join(RULES)}")
         _check_not_refused("dedup_key", message.dedup_key)
@@ -141,11 +143,22 @@ class Plan:
         message = copy.copy(message)
         message.headers = {**message.headers, FLOW: self.id, NUMBER: str(number)}
         message.waits = bool(before)
-        self.nodes.append(Node(queue, message.id, tuple(before), on_failure))
+        self.nodes.append(Node(queue, one.id, tuple(before), on_failure))
         self.messages.append(message)
         self.behind.append([])
         self._numbers[one] = number
         return one
+
+    def _sent_id(self, number: int, queue: str) -> str:
+        """Return the id of a message that an earlier run of the handler has sent; raises InvalidSetting."""
+        former = self.sent[number].queue if number < len(self.sent) else ""
+        if former != queue:
+            raise InvalidSetting(
+                f"an earlier run of this handler has sent flow {self.id}, whose message {number} is "
+                f"{f'of queue {former!r}' if former else 'not there'}: let each run send the same messages, or give "
+                "the flow another name"
+            )
+        return self.sent[number].id
 
     def _numbers_of(self, after: object) -> list[int]:
         some: object = [after] if isinstance(after, FlowMessage) else after
@@ -178,12 +191,13 @@ class FlowMember:
     state: str
     after: tuple[int, ...]
     on_failure: OnFailure
+    flows: tuple[str, ...] = ()  #: ids of those that its handler has opened; behind it others wait for these too
 
     def summary(self) -> dict[str, Any]:
         """Return it as a dict for JSON."""
         return {
             "number": self.number, "queue": self.queue, "id": self.id, "state": self.state, "after": [*self.after],
-            "on_failure": self.on_failure,
+            "on_failure": self.on_failure, "flows": [*self.flows],
         }  # fmt: skip
 
 
@@ -220,7 +234,9 @@ class FlowProgress:
         return layers
 
 
-def members_of(nodes: Sequence[Node], outcomes: dict[int, str]) -> Iterator[FlowMember]:
+def members_of(
+    nodes: Sequence[Node], outcomes: Mapping[int, str], opened: Mapping[int, Sequence[str]]
+) -> Iterator[FlowMember]:
     """Yield the members of a flow with their states."""
     for number, node in enumerate(nodes):
         outcome = outcomes.get(number, "")
@@ -228,7 +244,8 @@ def members_of(nodes: Sequence[Node], outcomes: dict[int, str]) -> Iterator[Flow
         if outcome in ("", REVIVED):
             held = any(_holds(outcomes.get(one, ""), node.on_failure) for one in node.after)
             state = "waiting" if held else "open"
-        yield FlowMember(number, node.queue, node.id, state, node.after, node.on_failure)
+        flows = tuple(opened.get(number, ()))
+        yield FlowMember(number, node.queue, node.id, state, node.after, node.on_failure, flows)
 
 
 def _holds(outcome: str, rule: OnFailure) -> bool:
