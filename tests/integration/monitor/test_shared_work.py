@@ -132,13 +132,13 @@ def test_the_share_of_one_that_is_killed_or_paused_is_led_by_the_others(app, cli
     victim = processes.kill(0) if end == "killed" else processes.pause(0)
     for keys in queues:
         abandon(app, keys)
-    eventually(lambda: all(client.llen(keys.messages) == 1 for keys in queues), timeout=20)
+    eventually(lambda: all(client.llen(keys.messages) == 1 for keys in queues))
     if end == "paused":
         processes.resume(victim)
-        eventually(lambda: processes.led() == len(QUEUES) and min(processes.shares()) > 8, timeout=20)
+        eventually(lambda: processes.led() == len(QUEUES) and min(processes.shares()) > 8)
         for keys in queues:
             abandon(app, keys)
-        eventually(lambda: all(client.llen(keys.messages) == 2 for keys in queues), timeout=20)
+        eventually(lambda: all(client.llen(keys.messages) == 2 for keys in queues))
         for keys in queues:
             assert app.queue(keys.queue).stats().counters["reclaimed"] == 2
 

@@ -113,7 +113,8 @@ def test_a_node_that_hangs_delays_no_duty_of_the_others(app, monitors, nodes, pl
         app.store.call(ops.claim(keys[name], consumers[name], 600.0, 1))
     with hanging(nodes, place):
         stores = {number: redis.Redis(port=nodes[number].port) for number in range(3) if number != place}
-        until, took = time.monotonic() + 5, []
+        until = time.monotonic() + 5
+        took: list[float] = []
         eventually(lambda: all(clients[name].llen(keys[name].messages) == 1 for name in others), what="they are back")
         while time.monotonic() < until:
             for name in others:
