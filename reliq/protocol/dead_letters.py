@@ -26,6 +26,7 @@ from reliq.runtime.moment import earlier
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
 _DISCARDED = 100  #: letters that one call deletes
+_REDRIVEN = 40  #: the same of letters that come back, each into the line of its key
 _SAMPLE = 20  #: letters to redrive before the share that died again is meaningful
 
 
@@ -176,7 +177,7 @@ class DeadLetterSteps:
         """
         rate, started, before = options.rate, time.monotonic(), result.redriven
         relapses = Relapses(self.keys, options.stop_above)
-        at_once = STEP if rate is None else max(1, min(STEP, int(rate / _BATCHES_PER_SECOND)))
+        at_once = _REDRIVEN if rate is None else max(1, min(_REDRIVEN, int(rate / _BATCHES_PER_SECOND)))
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             if options.limit is not None:

@@ -21,7 +21,7 @@ SCRIPTS = {
     "the latest value of a signal counts": (r"if had then return .*? end\n", ""),
     "a parked message does not hear its signal": (r"if waited == signal then", "if false then"),
     "a wait does not look for its signal": (r"if value then\n.*?\n.*?\nend", ""),
-    "a wait ends too early": (r"waits, '-inf', (.*?), now\)", r"waits, '-inf', \1, now + 1000)"),
+    "a wait ends too early": (r"take_timeouts\(waits, now,", "take_timeouts(waits, now + 1000,"),
     "a wait that has timed out is not noted": (r"write_signal\(q.followed, q.config, id, signal, 't'\)", ""),
     "a record stays when its message has left": (r"have_left = function\(q, elements\) all_leave.*? end,", ""),
     "the record of a dead letter stays when that is deleted": (r"are_discarded = function", "unused = function"),

@@ -150,6 +150,8 @@ class SimulatedRedis:
                 replies[place] = clients
             elif command[0] == "SMEMBERS" and isinstance(replies[place], list):
                 replies[place].sort()
+            elif command[0] == "SSCAN" and isinstance(replies[place], list):
+                replies[place][1].sort()
         if unknown_in_transaction(request, replies):
             raise to_repeat(request, replies)
         return read(request, replies)

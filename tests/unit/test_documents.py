@@ -126,13 +126,6 @@ def test_a_record_of_a_decision_is_listed_and_short():
         assert len(text.splitlines()) <= 40
 
 
-def test_the_page_of_states_has_every_edge_of_the_chart_and_no_other():
-    chart = re.findall(r"^    (\S+) --> (\S+): (.+)$", (LUA / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    page = (ROOT / "docs" / "concepts" / "states.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\S+) \| (\S+) \| .+ \| `(.+)` \|$", page, re.MULTILINE)
-    assert sorted(tuple("[*]" if one in ("new", "gone") else one for one in row) for row in rows) == sorted(chart)
-
-
 _TABLE = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
 
 

@@ -7,6 +7,7 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import FLOW, NUMBER, Asked, FlowProgress, Node, decode_node, members_of
+from reliq.features.flows.opened import ALIVE, Opened
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.partitions import read_layout
@@ -16,11 +17,10 @@ from reliq.ops.partitions import Coming
 from reliq.protocol.act import Act
 from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.holding import of_handler
 
-AT_ONCE = 1000  #: members that one call is about
+AT_ONCE = 120  #: members that one call is about
 _STORED_NOT = (DEAD, CANCELLED)
-#: The states in which a flow may still be changed.
-ALIVE = "sending open"
 
 
 def progress(flow: str) -> Steps[FlowProgress | None]:
@@ -30,7 +30,7 @@ def progress(flow: str) -> Steps[FlowProgress | None]:
         return None
     raw, outcomes = own.nodes_in(fields)
     head = {name: fields[name].decode() for name in ("state", "opened", "size", "left")}
-    return _of(flow, head, [*members_of([decode_node(one) for one in raw], outcomes)])
+    return _of(flow, head, [*members_of([decode_node(one) for one in raw], outcomes, own.opened_in(fields))])
 
 
 def open_flows(limit: int) -> Steps[list[FlowProgress]]:
@@ -63,15 +63,23 @@ def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False) -> Steps[in
     return dropped
 
 
-def cancelled_queues(flow: str) -> Steps[list[str]]:
-    """Cancel a flow: the members that wait. Return the queues of the others; none: the flow is not open."""
+def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
+    """Cancel a flow, and those that its handlers have opened: the members that wait.
+
+    Return the queues of the others, each with its flow; none: the flow is not open.
+    """
     state = yield own.flow_change(flow, ALIVE, "cancelled")
     head = yield own.flow_head(flow)
     if state != "cancelled" or head.get("left") == "0":
         return []
-    nodes = yield from nodes_of(flow)
+    fields = yield own.flow_fields(flow)
+    nodes = [decode_node(one) for one in own.nodes_in(fields)[0]]
     yield from drop(flow, nodes)
-    return [*dict.fromkeys(node.queue for node in nodes)]
+    queues = [(flow, queue) for queue in dict.fromkeys(node.queue for node in nodes)]
+    for opened in own.opened_in(fields).values():
+        for one in opened:
+            queues += yield from cancelled_queues(one)
+    return queues
 
 
 def nodes_of(flow: str) -> Steps[list[Node]]:
@@ -113,11 +121,13 @@ def _stored(keys: QueueKeys, queue: str, ids: Sequence[str], found: dict[tuple[s
             found[queue, identity] = result
 
 
-def _ask(consumer: ConsumerSteps, message: Message, _: Asked) -> Any:
+def _ask(consumer: ConsumerSteps, message: Message, asked: Asked | Opened) -> Any:
+    if isinstance(asked, Opened):
+        return of_handler(consumer, message)
     return consumer.run_report(_results(message))
 
 
-RESULTS = Act((Asked,), _ask)
+OF_FLOWS = Act((Asked, Opened), _ask)
 
 
 # --- other partitions ---

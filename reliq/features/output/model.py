@@ -24,7 +24,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk of output. `id`: grows; `run`: of the handler, from 1 on: a retry begins a new one."""
+    """A chunk of output. `id` grows; `run` counts the runs of the handler that emitted, from 1."""
 
     id: str
     run: int

@@ -5,7 +5,7 @@ script moves what was claimed from the processing list into flight, where each m
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from reliq import ops
 from reliq.contract import values
@@ -15,6 +15,7 @@ from reliq.features.receipts.model import (
     CODES,
     DONE,
     FIRST_RECEIVED,
+    LATEST_RECEIVED,
     UNKNOWN,
     Handle,
     Receipt,
@@ -308,9 +309,8 @@ def _receives(message: Message) -> int:
 
 
 def _flight(message: Message, now: int, line: bytes = b"") -> Flight:
-    headers: Mapping[str, str] = message.headers
-    if FIRST_RECEIVED not in headers:
-        headers = {**headers, FIRST_RECEIVED: str(now)}
+    time = LATEST_RECEIVED if FIRST_RECEIVED in message.headers else FIRST_RECEIVED
+    headers = {**message.headers, time: str(now)}
     deliveries = min(message.deliveries + 1, values.MAX_COUNT)
     return Flight(message.element, message.again(deliveries=deliveries, headers=headers), line)
 
@@ -323,8 +323,9 @@ def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
     """Return a message in flight; its body was read as that of the message `before`."""
     receipt = Receipt.of(keys.queue, message)
     first = number(message.headers.pop(FIRST_RECEIVED, ""))
+    latest = number(message.headers.pop(LATEST_RECEIVED, "")) or first
     elsewhere = number(message.headers.get(RECEIVED_ELSEWHERE, ""))
-    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first)
+    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first, latest)
 
 
 def _return_due(keys: QueueKeys) -> Steps[int]:
@@ -363,4 +364,10 @@ def _purge_nothing(keys: QueueKeys) -> Steps[int]:
     yield
 
 
-IN_FLIGHT = Hidden(Place.PROCESSING, own.flying, _cancel, _purge_nothing)
+IN_FLIGHT = Hidden(
+    Place.PROCESSING,
+    own.flying,
+    _cancel,
+    _purge_nothing,
+    (lambda keys: keys.receipts, lambda record: record[own.TURN :]),
+)

@@ -1,8 +1,12 @@
 """Steps, sleeps, waits and signals over HTTP, for workers in other languages."""
 
+from typing import get_args
+
 import pytest
 
 import reliq
+from reliq.features.tracking.schemas import Found
+from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
 from reliq_api.access import keyring
@@ -67,6 +71,9 @@ def test_a_message_waits_for_its_signal(service, post, orders):
     lease, _ = leased(post)
     assert post(f"leases/{lease}/wait", {"id": one, "signal": "approval"}).json()["state"] == "waiting"
     (parked,) = service.get(f"/v1/queues/{orders.name}/parked").json()["messages"]
+    found = service.get(f"/v1/queues/{orders.name}/messages/{parked['id']}").json()
+    assert found["place"] == "parked"
+    assert {*get_args(Found.model_fields["place"].annotation)} == {*map(str, Place)}
     assert (parked["id"], parked["signal"], parked["until"], parked["headers"]) == (
         one,
         "approval",
@@ -125,3 +132,14 @@ def test_the_page_of_the_parked_messages_gives_a_signal(service, orders):
     answer = service.post(f"/queues/{orders.name}/parked/signal", data=form, headers=origin)
     assert answer.headers["location"].endswith("notice=signal-refused")
     assert isinstance(orders.stats(), reliq.Stats)
+
+
+def test_a_message_that_was_cancelled_meanwhile_does_not_rest(post, orders):
+    one = orders.send("x")
+    lease, _ = leased(post)
+    assert orders.cancel(one).value == "told"
+    assert post(f"leases/{lease}/wait", {"id": one, "signal": "s"}).json()["state"] == "cancelled"
+    assert post(f"leases/{lease}/sleep", {"id": one, "name": "s", "seconds": 9}).json()["state"] == "cancelled"
+    post(f"leases/{lease}/settle", {"ack": [one]})
+    stats = orders.stats()
+    assert (stats.parked, stats.delayed, stats.processing, stats.missing) == (0, 0, 0, 0)

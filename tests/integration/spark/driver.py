@@ -11,9 +11,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from reliq.spark import register
 
 
-def session(url: str) -> SparkSession:
+def session(url: str, master: str = "local[2]") -> SparkSession:
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         # A driver that is killed soon: compiling costs more than it gains.

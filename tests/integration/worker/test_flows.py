@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 
@@ -385,3 +387,51 @@ def test_a_large_body_and_a_batch(app, client):
         eventually(lambda: len(done) == 4)
     assert (sorted(done), done[-1]) == ([3, 3, 5, 100_000], 3)
     nothing_is_left(app, client)
+
+
+FORKING = """
+import os, sys, reliq
+app = reliq.Reliq(sys.argv[1])
+child = None
+try:
+    with app.flow() as flow:
+        first = flow.send("q", "first")
+        child = os.fork()
+        if not child:
+            flow.send("q", "of the child", after=first)
+        assert os.waitpid(child, 0)[1] == 0
+        flow.send("q", "last", after=first)
+except reliq.InvalidSetting as error:
+    print(error, flush=True)
+    os._exit(1 if child else 0)
+"""
+LEAVING = """
+import os, sys, reliq
+app = reliq.Reliq(sys.argv[1])
+with app.flow() as flow:
+    flow.send("q", "first")
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+"""
+
+
+def test_a_child_that_is_forked_in_a_block_does_not_send_the_flow(app, client, url):
+    subprocess.run([sys.executable, "-c", LEAVING, url], check=True, timeout=60)
+    assert app.queue("q").stats().ready == 1
+
+
+def test_a_forked_child_is_told_that_the_flow_is_its_parents(app, client, url):
+    said = subprocess.run([sys.executable, "-c", FORKING, url], check=True, timeout=60, capture_output=True, text=True)
+    assert "belongs to the process that forked this one" in said.stdout
+    assert app.queue("q").stats().ready == 2
+
+
+def test_a_plain_with_in_asyncio_says_what_to_write(url):
+    async def main():
+        async with aio.Reliq(url) as app:
+            for block in (app.flow(), app.batch(), app.queue("q").consumer(), app):
+                with pytest.raises(reliq.InvalidSetting, match="open it with `async with`"), block:
+                    pytest.fail("it is opened")
+
+    asyncio.run(main())
