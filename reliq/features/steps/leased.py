@@ -49,7 +49,7 @@ class Leased:
         op = own.sleep(hold, book.number(entry), entry.encoded(), seconds, parting, Counter.SLEPT)
         said = yield op
         if said == "cancelled":
-            return said
+            return "cancelled"
         check_said(hold.message, said)
         return "sleeping"
 
