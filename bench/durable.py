@@ -5,48 +5,63 @@ python -m bench.durable
 
 import statistics
 import time
-from collections.abc import Callable
-from functools import partial
+from typing import Any
 
+import msgspec
 import redis
 
 import reliq
+from reliq import ops
 from reliq.embedded import EmbeddedRedis
+from reliq.features.steps import ops as own
+from reliq.features.steps.model import Entry
 from reliq.model.element import encode_envelope
 from reliq.model.keys import QueueKeys
+from reliq.model.life import Report
 from reliq.model.policy import RunOver
+from reliq.ops import Op, Steps
+from reliq.ops.held import Hold
 
-STEPS, ROUNDS, PARKED, SIGNALS = 1000, 9, 100_000, 5000
+TURNS, SLICE, PARKED, SIGNALS = 100, 50, 100_000, 5000
 
 
-def cpu_of(client: redis.Redis, act: Callable[[], object]) -> float:
-    """Return the microseconds that Redis' scripts took for it."""
+def cpu_of(app: reliq.Reliq, client: redis.Redis, calls: list[Op[Any]]) -> float:
+    """Return the microseconds of Redis' CPU that a call took, of those that were sent together."""
+
+    def act() -> Steps[None]:
+        yield calls
+
     client.config_resetstat()
-    act()
-    return float(client.info("commandstats")["cmdstat_evalsha"]["usec"])
+    app.store.run(act())
+    return float(client.info("commandstats")["cmdstat_evalsha"]["usec"]) / len(calls)
 
 
-def checkpoints(message: reliq.Message) -> None:
-    for at in range(STEPS):
-        message.checkpoint({"at": at})
-
-
-def steps_of(message: reliq.Message) -> None:
-    for at in range(STEPS):
-        message.step(f"s{at}", dict, [("at", at)])
+def naming(message: reliq.Message) -> tuple[str, str, bytes]:
+    return message.id, message.tag, message.element
 
 
 def step_beside_checkpoint(app: reliq.Reliq, client: redis.Redis) -> None:
-    queue, ratios = app.queue("steps"), []
-    for _ in range(ROUNDS):
-        queue.send("x")
+    """Let them take turns, as both are slower where the machine is busy; the calls of a turn are sent at once."""
+    state = Report(state=msgspec.msgpack.encode({"at": 12}))
+    for steps in (10, 1000):
+        queue, ratios, keys = app.queue(f"steps-{steps}"), [], QueueKeys(f"steps-{steps}")
+        count = TURNS * SLICE // steps
+        queue.send_many(["x"] * count)
         with queue.consumer() as consumer:
-            (message,) = consumer.claim()
-            before, steps = cpu_of(client, partial(checkpoints, message)), cpu_of(client, partial(steps_of, message))
-            consumer.ack(message)
-        ratios.append(steps / before)
-        print(f"checkpoint {before / STEPS:.1f} us, step {steps / STEPS:.1f} us, ratio {steps / before:.2f}")
-    print(f"median ratio {statistics.median(ratios):.2f}")
+            held = [Hold(keys, consumer.id, one, place) for place, one in enumerate(consumer.claim(count))]
+            todo = [(one, number) for one in held for number in range(1, steps + 1)]
+            for at in range(0, len(todo), SLICE):
+                some = todo[at : at + SLICE]
+                reports = [ops.report(keys, one.consumer, *naming(one.message), state, one.place) for one, _ in some]
+                entries = [Entry("s", number, f"s{number}", b'j{"at":12}').encoded() for _, number in some]
+                records = [own.record(one, number, entry) for (one, number), entry in zip(some, entries, strict=True)]
+                ratios.append((cpu_of(app, client, records), cpu_of(app, client, reports)))
+        step, checkpoint = (statistics.median(one) for one in zip(*ratios, strict=True))
+        each = statistics.median(one / two for one, two in ratios)
+        print(
+            f"{count} messages of {steps} steps: a step {step:.1f} us, a checkpoint {checkpoint:.1f} us; "
+            f"median ratio of {len(ratios)} turns {each:.2f}"
+        )
 
 
 def parked(app: reliq.Reliq, client: redis.Redis, timeout: str | None) -> None:

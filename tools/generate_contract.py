@@ -124,7 +124,7 @@ def _class(name: str, base: str, title: str, entries: Iterable[Option | Setting]
 
 def _described(one: Option | Setting) -> str:
     """Return an entry as an item of a docstring."""
-    such = f", such as {one.example!r}" if one.example else ""
+    such = f" (e.g. {one.example!r})" if one.example else ""
     unless = f"; {one.default!r} by default" if isinstance(one, Option) and isinstance(one.default, str) else ""
     text = f"- `{one.name}`: {one.text}{such}{unless}."
     return textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)

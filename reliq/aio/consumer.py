@@ -32,7 +32,7 @@ _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
 class Consumer(AsyncBlock):
-    """Claims and settles by hand. A context: leaving it hands back what was not settled.
+    """Claims and settles by hand. A context: leaving it releases what was not settled.
 
         async with app.queue("orders").consumer(lease=30) as consumer:
             for message in await consumer.claim(limit=10, wait=5):
@@ -86,7 +86,7 @@ class Consumer(AsyncBlock):
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
-        With several homes: one that fails stops no other; raises its error only if all of them fail.
+        With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")

@@ -142,9 +142,9 @@ QUEUE_KEYS: Final = (
     ),
     Key("parked", "hash", "id -> the message that waits for a signal, behind until when, since when, and for which"),
     Key(
-        "waits", "zset", "ids of parked messages by the ms at which they stop waiting; behind one, two or three line "
-        "feeds those of early signals, of records that a monitor brings from another partition, and takes to one, by "
-        "the ms at which they are forgotten"
+        "waits", "zset", "when parked messages stop waiting, up to 32 in an entry, by the ms of the first one, below "
+        "zero; behind one, two or three line feeds the ids of early signals, of records that a monitor brings from "
+        "another partition, and takes to one, by the ms at which they are forgotten"
     ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),
     Key(

@@ -26,7 +26,7 @@ from reliq.protocol.sharing import configure, switch
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 
-_PURGE_STEP = 200  #: messages in one call, also where each of them lets another one of its key go
+_PURGE_STEP = 60  #: messages in one call, also where each of them lets another one of its key go
 _PURGE = "the purge"
 
 
@@ -42,7 +42,7 @@ class QueueSteps:
     def send_many(
         self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
     ) -> Steps[list[str]]:
-        """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
+        """Enqueue messages, up to 1,000 in one step; return the ids, for a duplicate that of the first message.
 
         `sure`: the requested durability; None = that of the queue.
         """

@@ -1,4 +1,4 @@
-"""The application of the row of durable handlers: ten steps each, a sleep, and a wait for a signal.
+"""The application of the row of durable handlers: ten steps each, a sleep, a wait for a signal, and one in vain.
 
 Each line of the log is one write at its end, so the lines of all processes are in the order in which they happened.
 """
@@ -30,6 +30,8 @@ def handle(message: reliq.Message) -> None:
             message.sleep("short", seconds=0.05)
         if number == STEPS // 2:
             note("signal", message.id, message.wait("go"))
+        if number == STEPS - 1:
+            note("vain", message.id, message.wait("never", timeout=0.05, default="over"))
         assert message.step(f"step {number}", work, message.id, number) == number * number
         note("done", message.id, number)
     note("end", message.id)

@@ -10,6 +10,7 @@ from reliq.model.message import Message
 from reliq.ops import Destination, Move
 from reliq.ops.held import Hold
 from tests.support.state import KEYS, World, element
+from tests.support.timeouts import end_timeouts, read_timeouts
 
 ENTRY = Entry("s", 1, "charge", b"j5").encoded()
 
@@ -94,7 +95,7 @@ def test_a_message_is_parked_once_and_its_signal_makes_it_ready(held: World):
     call = own.park(hold("a"), "go", 60.0, Parting(element("a2")))
     assert [held.run(call), held.run(call)] == [("ok", None), ("ok", None)]
     assert parked(held) == {"a": "go"}
-    assert held.redis.zscore(KEYS.waits, "a") > held.now
+    assert read_timeouts(held.redis, KEYS.waits)["a"] > held.now
     assert held.run(own.signal(KEYS, "a", "other", b"j1", None)) == "kept"
     assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == "given"
     assert held.run(own.signal(KEYS, "a", "go", b"j3", None)) == "before"
@@ -128,10 +129,25 @@ def test_an_early_signal_that_was_asked_for_goes_with_its_message(held: World):
 def test_a_wait_ends_when_its_time_is_over(held: World):
     held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
     assert held.run(own.unpark_due(KEYS, 10)) == (0, 0)
-    held.redis.zadd(KEYS.waits, {"a": 1})
+    assert end_timeouts(held.redis, KEYS.waits) == 1
+    held.fill()
     assert held.run(own.unpark_due(KEYS, 10)) == (1, 1)
+    held.redis.config_set("maxmemory", 0)
     assert places(held)["messages"] == "a2"
     assert held.run(own.signal(KEYS, "a", "go", b"j1", None)) == "late"
+
+
+def test_waits_end_in_parts_also_when_memory_is_full(held: World):
+    names = [f"m{chr(97 + number)}" for number in range(20)]
+    held.redis.lpush(KEYS.processing("w"), *[element(name) for name in names])
+    for name in names:
+        held.run(own.park(hold(name), "go", 60.0, Parting(element(f"{name}2"))))
+    assert end_timeouts(held.redis, KEYS.waits) == 20
+    held.fill()
+    assert [held.run(own.unpark_due(KEYS, 8)) for _ in range(4)] == [(8, 8), (8, 8), (4, 4), (0, 0)]
+    held.redis.config_set("maxmemory", 0)
+    assert places(held)["messages"].split()[::-1] == [f"{name}2" for name in names]  # type: ignore[attr-defined]
+    assert not held.redis.exists(KEYS.waits, KEYS.parked)
 
 
 def test_an_early_signal_that_no_message_came_for_is_forgotten(held: World):
@@ -192,11 +208,12 @@ def test_a_record_goes_with_a_dead_letter_that_is_discarded(held: World):
     assert fields(held) == {}
 
 
-def test_parked_messages_are_removed_with_their_records(held: World):
+def test_parked_messages_are_removed_with_their_records_but_for_their_end(held: World):
     held.run(own.record(hold("a"), 1, ENTRY))
     held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
     assert held.run(own.remove_parked(KEYS, "purged", ["a", "unknown"])) == 1
-    assert fields(held) == {}
+    assert fields(held) == {b"\na": b"ended", b"\n": b"1", b"\n\n1": b"\na"}
+    assert held.run(own.signal(KEYS, "a", "go", b"j1", 60.0)) == "ended"
     assert (parked(held), held.redis.exists(KEYS.waits)) == ({}, 0)
     assert places(held)["counters"] == {"parked": 1, "purged": 1}
 

@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "list the flows that have not ended, oldest first, with how many of their messages have ended; an abandoned "
         "one was not sent as a whole", json_too=True,
     )  # fmt: skip
-    every.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+    every.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
     one = command(
         commands, "flow show", show,
         "print the messages of a flow by layers: number, state, queue, id, the numbers of those that it waits for, and "

@@ -196,7 +196,7 @@ class FlowMember:
     flows: tuple[str, ...] = ()  #: ids of those that its handler has opened; behind it others wait for these too
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it."""
+        """Return it as a dict for JSON."""
         return {
             "number": self.number, "queue": self.queue, "id": self.id, "state": self.state, "after": [*self.after],
             "on_failure": self.on_failure, "flows": [*self.flows],
@@ -205,7 +205,7 @@ class FlowMember:
 
 @dataclass(frozen=True, slots=True)
 class FlowProgress:
-    """How far a flow is."""
+    """How far a flow is. `size`: its messages; `open`: those that have not ended; `opened_at`: ms since the epoch."""
 
     id: str
     state: str  #: sending, open, ended, cancelled or abandoned
@@ -215,13 +215,13 @@ class FlowProgress:
     members: Sequence[FlowMember] = field(default=(), repr=False)
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it, without its members."""
+        """Return id, state, times (ms) and counts as a dict for JSON."""
         return {
             "id": self.id, "state": self.state, "opened_at": self.opened_at, "size": self.size, "open": self.open,
         }  # fmt: skip
 
     def graph(self) -> dict[str, Any]:
-        """Return what a program shows of it, with its members."""
+        """Return the same with `members`, the summaries of all."""
         return {**self.summary(), "members": [one.summary() for one in self.members]}
 
     def layers(self) -> list[list[FlowMember]]:

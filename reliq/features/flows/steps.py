@@ -21,7 +21,7 @@ from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.holding import of_handler
 
-AT_ONCE = 1000  #: members that one call is about
+AT_ONCE = 120  #: members that one call is about
 _STORED_NOT = (DEAD, CANCELLED)
 
 

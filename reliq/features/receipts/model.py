@@ -48,7 +48,7 @@ class Receipt(str):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message in flight."""
+    """A message in flight. `receives`: how often it was received, this time included; `first_received_at`: ms."""
 
     message: Message
     receipt: Receipt

@@ -65,10 +65,13 @@ async def step(queue: QueueName, lease: Lease, wanted: schemas.StepRequest, requ
     openapi_extra=needs("consume"),
 )
 async def sleep(queue: QueueName, lease: Lease, wanted: schemas.SleepRequest, request: Request) -> schemas.Slept:
-    """`sleeping`: the message has left the lease, and comes back later. `over`: it has slept, so go on."""
+    """`sleeping`: the message has left the lease, and comes back later. `over`: it has slept, so go on.
+
+    `cancelled`: it is still in the lease; acknowledge it.
+    """
     leased = Leased(*holder(queue, lease), wanted.id)
-    over = await request.app.state.reliq.store.run(leased.sleep(wanted.name, wanted.seconds))
-    return schemas.Slept(id=wanted.id, state="over" if over else "sleeping")
+    state = await request.app.state.reliq.store.run(leased.sleep(wanted.name, wanted.seconds))
+    return schemas.Slept(id=wanted.id, state=state)
 
 
 @router.post(
@@ -79,7 +82,10 @@ async def sleep(queue: QueueName, lease: Lease, wanted: schemas.SleepRequest, re
     openapi_extra=needs("consume"),
 )
 async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, request: Request) -> Response:
-    """`waiting`: the message has left the lease, and comes back with the signal. `given`: it is there, so go on."""
+    """`waiting`: the message has left the lease, and comes back with the signal. `given`: it is there, so go on.
+
+    `cancelled`: it is still in the lease; acknowledge it.
+    """
     leased = Leased(*holder(queue, lease), wanted.id)
     state, stored = await request.app.state.reliq.store.run(leased.wait(wanted.signal, wanted.timeout))
     return _json({"id": wanted.id, "state": state, "value": None if stored is None else _plain(stored)})

@@ -39,23 +39,27 @@ class Leased:
         check_said(hold.message, (yield own.record(hold, book.number(entry), entry.encoded())))
         return entry.value, False
 
-    def sleep(self, name: str, seconds: float) -> Steps[bool]:
-        """Return whether the message has slept; else it sleeps from now on."""
+    def sleep(self, name: str, seconds: float) -> Steps[str]:
+        """Return "over" if the message has slept, "cancelled", or "sleeping": it sleeps from now on."""
         hold = yield from self._hold()
         book, found = yield from self._entry(hold, check_step_name(name))
         if found.kind == "z":
-            return True
+            return "over"
         entry, parting = found._replace(kind="z", value=b""), Parting(resting(hold.message))
         op = own.sleep(hold, book.number(entry), entry.encoded(), seconds, parting, Counter.SLEPT)
-        check_said(hold.message, (yield op))
-        return False
+        if (said := (yield op)) == "cancelled":
+            return "cancelled"
+        check_said(hold.message, said)
+        return "sleeping"
 
     def wait(self, signal: str, timeout: float | None) -> Steps[tuple[str, bytes | None]]:
-        """Return "given" with the stored signal, "timed_out", or "waiting": it waits from now on."""
+        """Return "given" with the stored signal, "timed_out", "cancelled", or "waiting": it waits from now on."""
         hold = yield from self._hold()
         said, stored = yield own.park(hold, check_step_name(signal, "signal"), timeout, Parting(resting(hold.message)))
         if said == "given":
             return ("timed_out", None) if stored == TIMED_OUT else ("given", stored)
+        if said == "cancelled":
+            return said, None
         check_said(hold.message, said)
         return "waiting", None
 

@@ -35,7 +35,7 @@ class Parked:
         return self.message.id
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of it."""
+        """Return it as a dict for JSON; times are ms since the epoch."""
         return {
             "id": self.id, "signal": self.signal, "since": self.since, "until": self.until or None,
             "key": self.message.key or None, "headers": self.message.headers,
@@ -116,20 +116,21 @@ def early_records(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list
 
 
 def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Parting, counter: str) -> Op[str]:
-    """Store an entry and delay the message; answers as `record`."""
+    """Store an entry and delay the message; answers as `record`, or "cancelled"."""
     call = signatures.sleep(
-        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, slots=hold.keys.slots,
-        nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds), again=parting.again, counter=counter,
-        frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
+        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, told=hold.keys.told,
+        slots=hold.keys.slots, nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds),
+        again=parting.again, counter=counter, frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
     )  # fmt: skip
     return scripted(call, as_text)
 
 
 def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op[tuple[str, bytes | None]]:
-    """Park a message; answers "ok", "lost", "other", or "given" with the stored signal."""
+    """Park a message; answers "ok", "lost", "other", "cancelled", or "given" with the stored signal."""
     keys = hold.keys
     call = signatures.park(
-        places=keys.places, parked=keys.parked, waits=keys.waits, slots=keys.slots, signal=signal, again=parting.again,
+        places=keys.places, parked=keys.parked, waits=keys.waits, told=keys.told, slots=keys.slots, signal=signal,
+        again=parting.again,
         timeout="" if timeout is None else milliseconds(timeout), frees=parting.frees_key, uncounted=hold.uncounted,
         sent=hold.message.enqueued_at, **hold.named,
     )  # fmt: skip

@@ -40,7 +40,7 @@ class SleepRequest(Request):
 
 class Slept(BaseModel):
     id: MessageId
-    state: Literal["sleeping", "over"] = Field(description="sleeping: the message has left the lease.")
+    state: Literal["sleeping", "over", "cancelled"] = Field(description="sleeping: the message has left the lease.")
 
 
 class WaitRequest(Request):
@@ -51,7 +51,9 @@ class WaitRequest(Request):
 
 class Waited(BaseModel):
     id: MessageId
-    state: Literal["waiting", "given", "timed_out"] = Field(description="waiting: the message has left the lease.")
+    state: Literal["waiting", "given", "timed_out", "cancelled"] = Field(
+        description="waiting: the message has left the lease."
+    )
     value: Any = Field(None, description="Of the signal.")
 
 

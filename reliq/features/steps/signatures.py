@@ -14,6 +14,7 @@ def park(
     places: Sequence[str],
     parked: str,
     waits: str,
+    told: str,
     lease: str,
     processing: str,
     slots: Sequence[str],
@@ -29,7 +30,7 @@ def park(
 ) -> Call:
     return (
         "steps/park",
-        (*places, parked, waits, lease, processing, *slots),
+        (*places, parked, waits, told, lease, processing, *slots),
         (id, name, position, sent, signal, timeout, again, int(frees), int(uncounted)),
     )
 
@@ -86,6 +87,7 @@ def sleep(
     places: Sequence[str],
     delayed: str,
     index: str,
+    told: str,
     lease: str,
     processing: str,
     slots: Sequence[str],
@@ -104,10 +106,10 @@ def sleep(
 ) -> Call:
     return (
         "steps/sleep",
-        (*places, delayed, index, lease, processing, *slots),
+        (*places, delayed, index, told, lease, processing, *slots),
         (id, name, position, sent, nonce, number, entry, delay, again, counter, int(frees), int(uncounted)),
     )
 
 
-def unpark_due(*, places: Sequence[str], parked: str, waits: str, limit: Argument) -> Call:
+def unpark_due(*, places: Sequence[str], parked: str, waits: str, limit: float) -> Call:
     return "steps/unpark_due", (*places, parked, waits), (limit,)

@@ -8,7 +8,7 @@ import functools
 import inspect
 import secrets
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, NoReturn, get_type_hints
 from urllib.parse import quote
 
 import msgspec
@@ -108,7 +108,14 @@ class Hand:
         def sleep(number: int) -> Op[str]:
             return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
 
-        check_said(self.message, (yield self._stored(entry, sleep)))
+        self.leave((yield self._stored(entry, sleep)))
+
+    def leave(self, said: str) -> NoReturn:
+        """End the run of a message that rests from now on, or was cancelled meanwhile; raises as `check_said` else."""
+        if said == "cancelled":
+            self.consumer.lives.of(self.message).cancelled = True
+            raise RunOver
+        check_said(self.message, said)
         self.consumer.let_go(self.message)
         raise RunOver
 
@@ -204,10 +211,8 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
     hand.check_cancelled()
     parting = Parting(resting(hand.message), asked.frees_key)
     said, stored = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
-    if said == "ok":
-        hand.consumer.let_go(hand.message)
-        raise RunOver
-    check_said(hand.message, said)
+    if said != "given":
+        hand.leave(said)
     if stored != TIMED_OUT:
         return read_result(stored)
     if asked.default is Missing:

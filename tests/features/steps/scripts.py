@@ -25,5 +25,5 @@ CALLS = {
 
 def given(world: World) -> None:
     world.redis.hset(KEYS.parked, "p", b"1 1 approval\n" + element("p"))
-    world.redis.zadd(KEYS.waits, {"p": 1})
+    world.redis.zadd(KEYS.waits, {b"\r" + (1).to_bytes(6, "big") + b"\x01p": -1})
     world.redis.hset(KEYS.followed, "\nr", "0 0 -")

@@ -132,3 +132,14 @@ def test_the_page_of_the_parked_messages_gives_a_signal(service, orders):
     answer = service.post(f"/queues/{orders.name}/parked/signal", data=form, headers=origin)
     assert answer.headers["location"].endswith("notice=signal-refused")
     assert isinstance(orders.stats(), reliq.Stats)
+
+
+def test_a_message_that_was_cancelled_meanwhile_does_not_rest(post, orders):
+    one = orders.send("x")
+    lease, _ = leased(post)
+    assert orders.cancel(one).value == "told"
+    assert post(f"leases/{lease}/wait", {"id": one, "signal": "s"}).json()["state"] == "cancelled"
+    assert post(f"leases/{lease}/sleep", {"id": one, "name": "s", "seconds": 9}).json()["state"] == "cancelled"
+    post(f"leases/{lease}/settle", {"ack": [one]})
+    stats = orders.stats()
+    assert (stats.parked, stats.delayed, stats.processing, stats.missing) == (0, 0, 0, 0)

@@ -16,6 +16,7 @@ from reliq.model.partitions import read_layout
 from reliq.model.policy import RunOver
 from reliq.runtime.moment import Moment
 from tests.support.handlers import settled, working_as
+from tests.support.timeouts import end_timeouts
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
@@ -186,8 +187,7 @@ def test_a_wait_ends_after_its_time_and_a_late_signal_is_refused(app, client, ki
     queue = app.queue("q")
     one = queue.send("x")
     with working_as(kind, app, monitor=True):
-        eventually(lambda: client.zcard(KEYS.waits))
-        client.zadd(KEYS.waits, {one: 1})
+        eventually(lambda: end_timeouts(client, KEYS.waits))
         eventually(lambda: [two.signal for two in queue.parked()] == ["close"])
         with pytest.raises(reliq.SignalRefused, match="its time to wait for this signal is over"):
             queue.signal(one, "never")
@@ -463,7 +463,9 @@ def test_a_parked_message_is_cancelled_and_purged(app, client, kind, durable):
         assert queue.purge() == 2
     stats = queue.stats()
     assert (stats.parked, stats.missing, stats.counters["cancelled"], stats.counters["purged"]) == (0, 0, 1, 2)
-    nothing_is_left(client)
+    assert not client.exists(KEYS.parked, KEYS.waits)
+    with pytest.raises(reliq.SignalRefused, match="left the queue"):
+        queue.signal(one, "never", 1)
 
 
 def test_a_one_time_link_gives_its_signal_once(app, client):
@@ -535,6 +537,38 @@ def test_a_message_that_was_cancelled_meanwhile_does_not_rest(app, client, kind,
         eventually(lambda: settled(app))
     stats = queue.stats()
     assert (stats.parked, stats.counters["cancelled"]) == (0, 1)
+
+
+@pytest.mark.parametrize("rest", [lambda one: one.wait("never"), lambda one: one.sleep("night", days=1)])
+def test_a_cancellation_that_no_heartbeat_has_told_yet_ends_a_message_that_is_to_rest(app, kind, durable, rest):
+    told = threading.Event()
+
+    def handle(message):
+        told.wait(20)
+        assert not message.cancelled
+        yield lambda: rest(message)
+
+    durable(handle)
+    queue = app.queue("q")
+    one = queue.send("x")
+    with working_as(kind, app, lease=600):  # its first heartbeat is minutes away
+        eventually(lambda: queue.stats().processing)
+        assert queue.cancel(one).value == "told"
+        told.set()
+        eventually(lambda: settled(app))
+    stats = queue.stats()
+    assert (stats.parked, stats.delayed, stats.counters["cancelled"]) == (0, 0, 1)
+
+
+def test_a_cancellation_of_an_earlier_message_with_this_id_does_not_count(app, client):
+    queue = app.queue("q")
+    queue.send("x", id="one")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        client.hset(KEYS.told, "one", message.enqueued_at - 1)
+        with pytest.raises(RunOver):
+            message.wait("go")
+    assert queue.stats().parked == 1
 
 
 def test_a_message_with_a_record_that_is_handed_back_goes_on_where_it_was(app, client):

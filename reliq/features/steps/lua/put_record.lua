@@ -7,7 +7,7 @@
 --       kept: ms for which the record stays if the message does not come
 --       fields: each with its value
 -- Returns 1, or 0: the message is here, or another one with its id
--- uses: now, records, arriving
+-- uses: now, records, entries, arriving
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, waits, brought = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, head, kept = ARGV[1], ARGV[2], tonumber(ARGV[3])

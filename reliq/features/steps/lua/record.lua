@@ -7,7 +7,7 @@
 --       number: of the entry: the next one, or one that it replaces; none replaces what has ended, as a call that arrives late would
 -- Returns 'ok'; 'lost': the consumer does not hold the message; 'other': the record is not as the caller knows it. Then
 --         nothing was stored
--- uses: held, records
+-- uses: held, records, entries
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, lease, processing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, name, position, sent, nonce, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -16,8 +16,9 @@ local entry = ARGV[7]
 if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
 local count, owner, _, names, head = read_head(followed, id)
 if number > count + 1 or is_others(owner, sent) then return 'other' end
-local former = number <= count and redis.call('HGET', followed, entry_field(id, number))
+local field = record_of(id)
+local former = number <= count and redis.call('HGET', followed, field .. '\n' .. number)
 if former and string.find(former, '^[sfz]') then return former == entry and 'ok' or 'other' end
 if not head then redis.call('HLEN', config) end -- a wrong type is refused here, before the first write
-write_entry(followed, config, id, number, entry, sent, nonce, count, names, head)
+write_entry(followed, config, field, number, entry, sent, nonce, count, names, head)
 return 'ok'

@@ -4,7 +4,7 @@
 -- ARGV  counter, ids...
 --       counter: purged | cancelled
 -- Returns how many were there
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, unparking
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, timeouts, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits = KEYS[14], KEYS[15]
 local counter = ARGV[1]
@@ -14,13 +14,14 @@ local q = places(PLACES)
 redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
 local removed = {}
 for _, id in ipairs({unpack(ARGV, IDS)}) do
-  local signal, element = parked_message(parked, id)
+  local signal, element, at = parked_message(parked, id)
   if signal then
-    unpark(parked, waits, id)
+    unpark(parked, waits, id, at)
     leave_queue(q, element)
     removed[#removed + 1] = element
   end
 end
 have_left(q, removed, counter)
+for _, element in ipairs(removed) do remember_end(q, element) end
 if #removed > 0 then redis.call('HINCRBY', q.counters, counter, #removed) end
 return #removed

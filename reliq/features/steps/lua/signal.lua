@@ -7,7 +7,7 @@
 --         'ended': the message has left the queue; 'unknown': nothing is known of the message. Where nothing but early signals
 --         is known of it, or it is on its way to or from another partition, 'early' and 'early before' in place of 'kept' and
 --         'before'
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, arriving, unparking
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, entries, signals, arriving, timeouts, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits = KEYS[14], KEYS[15]
 local id, signal, value, early = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -19,13 +19,13 @@ redis.call('ZCARD', waits) -- a wrong type is refused here, before the first wri
 local had = redis.call('HGET', q.followed, signal_field(id, signal))
 local is_early = is_expected(waits, id)
 if had then return string.sub(had, 1, 1) == 't' and 'late' or is_early and 'early before' or 'before' end
-local waited, element = parked_message(parked, id)
+local waited, element, at = parked_message(parked, id)
 local _, _, _, _, head = read_head(q.followed, id)
 if not waited then
   if head == ENDED then return 'ended' end
   if not head and early == '' then return 'unknown' end
 end
-if waited == signal then unpark(parked, waits, id) end
+if waited == signal then unpark(parked, waits, id, at) end
 write_signal(q.followed, q.config, id, signal, value)
 redis.call('HINCRBY', q.counters, 'signalled', 1)
 if waited == signal then

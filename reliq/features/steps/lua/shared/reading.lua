@@ -6,7 +6,7 @@ local function record_fields(followed, id)
   local count, _, _, names, head = read_head(followed, id)
   if not head or head == ENDED then return {} end
   local found = {head}
-  for number = 1, count do found[#found + 1] = redis.call('HGET', followed, entry_field(id, number)) end
-  for name in string.gmatch(names, '\n([^\n]+)') do found[#found + 1] = redis.call('HGET', followed, signal_field(id, name)) end
+  for number = 1, count do found[#found + 1] = redis.call('HGET', followed, record_of(id) .. '\n' .. number) end
+  for name in string.gmatch(names, '\n([^\n]+)') do found[#found + 1] = redis.call('HGET', followed, record_of(id) .. '\n!' .. name) end
   return found
 end

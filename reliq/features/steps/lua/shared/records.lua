@@ -17,34 +17,7 @@ local function read_head(followed, id)
   return tonumber(count), sent, nonce, names, head
 end
 
-local function head_text(count, sent, nonce, names)
-  return string.format('%d ', count) .. sent .. ' ' .. nonce .. names
-end
-
 -- Whether a record is of another message with the same id.
 local function is_others(sent, mine)
   return sent ~= '0' and sent ~= mine
-end
-
-local function entry_field(id, number)
-  return record_of(id) .. string.format('\n%d', number)
-end
-
--- Store an entry in a record that has `count` of them: the next one, or another one in its place.
-local function write_entry(followed, config, id, number, entry, sent, nonce, count, names, head)
-  local field = record_of(id)
-  local text = head_text(math.max(count, number), sent, nonce, names)
-  redis.call('HSET', followed, field, text, entry_field(id, number), entry)
-  if not head then redis.call('HINCRBY', config, 'recorded', 1) end
-end
-
-local function signal_field(id, name)
-  return record_of(id) .. '\n!' .. name
-end
-
--- Store a signal: its value, or that the time to wait for it is over.
-local function write_signal(followed, config, id, name, value)
-  local count, sent, nonce, names, head = read_head(followed, id)
-  redis.call('HSET', followed, record_of(id), head_text(count, sent, nonce, names .. '\n' .. name), signal_field(id, name), value)
-  if not head then redis.call('HINCRBY', config, 'recorded', 1) end
 end
