@@ -2,8 +2,8 @@
 
     python -m bench [--full] [--rounds 3] [--only PART,...] [--out .bench/results]
 
-Parts: consume, send, latency, memory, flat, growth, start, weight. `make bench` sets the peers up first. Nothing else
-should run on the machine meanwhile; the contestants take turns, so that what does run falls on all of them.
+Parts: consume, send, latency, memory, flat, growth, long, start, weight. `make bench` sets the peers up first. Nothing
+else should run on the machine meanwhile; the contestants take turns, so that what does run falls on all of them.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.suite import consume, flat, growth, latency, memory, report, send, slots, start, weight
+from bench.suite import consume, flat, growth, latency, long, memory, report, send, slots, start, weight
 from bench.suite.harness import Row, Setting
 
 
@@ -30,6 +30,7 @@ def parts(race: consume.Race) -> dict[str, Callable[[Setting], list[Row]]]:
         "memory": lambda setting: [memory.row(setting)],
         "flat": flat.rows,
         "growth": lambda setting: [*growth.rows(setting), *slots.rows(setting)],
+        "long": lambda setting: [*long.rows(setting)],
         "start": lambda setting: [start.start_up(setting), start.worker_memory(setting)],
         "weight": weight.rows,
     }

@@ -7,7 +7,7 @@
     def ship(message): ...
 
 Here are the classes that act. Not repeated here, and imported from `reliq` as well: errors (`pydoc reliq.errors`), and
-what calls return and accept: Stats, Found, Progress, DeadLetter, DelayedMessage, Schedule, Config, MessageOptions ...
+what calls return and accept: Stats, Cycle, Found, Progress, DeadLetter, DelayedMessage, Schedule, Config ...
 (`pydoc reliq.Stats`). With asyncio: `pydoc reliq.aio`.
 """
 
@@ -15,6 +15,7 @@ from reliq.runtime import startup  # noqa: F401  the first import: signals are h
 
 # isort: split
 
+from reliq import slices  # noqa: F401  the core's steps know the features from here on
 from reliq._version import __version__
 from reliq.client.app import Reliq
 from reliq.client.consumer import Consumer
@@ -76,6 +77,7 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
+from reliq.model.result import Results
 from reliq.model.stats import Stats
 from reliq.protocol.delayed import DelayedPage
 
@@ -137,6 +139,7 @@ __all__ = [
     "RedisUnsuitable",
     "Reliq",
     "ReliqError",
+    "Results",
     "Retry",
     "Schedule",
     "ScheduleOptions",
@@ -163,7 +166,7 @@ __all__ = [
 
 #: What `help(reliq)` shows and a prompt completes: errors and records would fill six times as many lines.
 _SHOWN = (
-    "Again", "Batch", "Consumer", "Cycle", "DeadLetters", "Delayed", "Flow", "Message", "NewMessage",
+    "Again", "Batch", "Consumer", "DeadLetters", "Delayed", "Flow", "Message", "NewMessage",
     "Prepared", "Queue", "Reliq", "Retry", "Schedules", "Topics", "breaker", "exponential", "fixed",
     "rocketmq_levels", "step", "steps",
 )  # fmt: skip

@@ -12,8 +12,10 @@ import pytest
 import redis.utils
 
 import reliq
+from reliq import embedded
 from reliq.embedded import EmbeddedRedis
 from reliq_monitor.liveness import OUTAGE_GRACE
+from tests.support import ports
 from tests.support.workers import eventually
 
 for name in [name for name in os.environ if name.startswith("RELIQ_")]:
@@ -25,6 +27,9 @@ sys.dont_write_bytecode = False
 
 # redis-py reads its own version from the package's metadata for every pool and client: 1.5 ms, thousands of times.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+
+# A server of a test keeps its port, also while the test has stopped it.
+embedded.free_port = ports.free_port
 
 _SERVER = pytest.StashKey[EmbeddedRedis]()
 

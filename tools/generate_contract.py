@@ -1,8 +1,8 @@
 """Generate what is written from the tables of the contract, and is not derived at import.
 
 That is reliq/contract/keywords.py, the types of keywords and of a queue's policy; reliq/contract/counter_names.py and
-key_names.py; and the table of counters in docs/operations/metrics.md. `python tools/generate_contract.py` writes the
-files, and with `--check` it only reports which differ (exit status 1).
+key_names.py; and the equation of the audit in docs/operations/metrics.md. `python tools/generate_contract.py` writes
+these files, and with `--check` it only reports which differ (exit status 1).
 """
 
 import re
@@ -17,11 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.modules["reliq"] = types.ModuleType("reliq")
 sys.modules["reliq"].__path__ = [str(ROOT / "reliq")]
 
-from reliq.contract.counters import COUNTERS, GONE, Counter  # noqa: E402
+from reliq.contract.counters import COUNTERS, GONE  # noqa: E402
 from reliq.contract.keys import GROUPS, QUEUE_KEYS, Key  # noqa: E402
 from reliq.contract.kinds import Duration  # noqa: E402
 from reliq.contract.options import PUBLISH, SCHEDULE, SEND, SEND_MANY, Option, options_of  # noqa: E402
-from reliq.contract.outcomes import DEAD_LETTERED  # noqa: E402
 from reliq.contract.settings import PAUSED, SETTINGS, Setting  # noqa: E402
 
 KEYWORDS = ROOT / "reliq" / "contract" / "keywords.py"
@@ -88,8 +87,6 @@ class NamedKeys(JobKeys):
 {methods}
 '''
 
-OTHER_COUNTERS = ("reliq_messages_unroutable_total",)  #: of the page's table: not of a queue
-
 CALLS = (
     ("BatchOptions", "TypedDict", SEND_MANY, "Options that all messages of one call can share, as in `send_many`."),
     ("PublishOptions", "BatchOptions", PUBLISH, "Options of a published message."),
@@ -127,7 +124,7 @@ def _class(name: str, base: str, title: str, entries: Iterable[Option | Setting]
 
 def _described(one: Option | Setting) -> str:
     """Return an entry as an item of a docstring."""
-    such = f", such as {one.example!r}" if one.example else ""
+    such = f" (e.g. {one.example!r})" if one.example else ""
     unless = f"; {one.default!r} by default" if isinstance(one, Option) and isinstance(one.default, str) else ""
     text = f"- `{one.name}`: {one.text}{such}{unless}."
     return textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False)
@@ -224,19 +221,8 @@ def _filled(text: str, indent: int, more: str = "") -> str:
 
 
 def metrics(page: str) -> str:
-    """Return the page about metrics with a row for each counter that is one."""
-    before, begin, rest = page.partition("| counter | label | counts |\n|---|---|---|\n")
-    others = [line for line in rest.partition("\n\n")[0].split("\n") if line.split("`")[1] in OTHER_COUNTERS]
-    text = "".join([before, begin, *map(_row, COUNTERS), "\n".join(others), "\n\n", rest.partition("\n\n")[2]])
-    return re.sub(r"(?m)^enqueued - \(.+\)$", f"enqueued - ({' + '.join(GONE)})", text)
-
-
-def _row(one: Counter) -> str:
-    if not one.metric:
-        return ""
-    labels = "queue, reason" if one.name == DEAD_LETTERED else "queue"
-    more = f" ({one.see})" if one.see else ""
-    return f"| `{one.metric}_total` | {labels} | {one.text}{more} |\n"
+    """Return the page about metrics with the counters of the audit."""
+    return re.sub(r"(?m)^enqueued - \(.+\)$", f"enqueued - ({' + '.join(GONE)})", page)
 
 
 def main() -> int:

@@ -23,6 +23,8 @@ REPLACEMENTS = tuple(
         (r"\bawait ", ""),
         (r"\basync (?=def\b|with\b|for\b)", ""),
         (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
+        (r"(?m)^from reliq\.runtime\.blocks import AsyncBlock\n", ""),
+        (r"\(AsyncBlock\)|\bAsyncBlock, ", ""),
         (r"\bAwaitable\[None\]", "None"),
         (r"\bAwaitable, ", ""),
         (r"\bAsyncIterator\b", "Iterator"),

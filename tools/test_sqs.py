@@ -22,9 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reliq.embedded import EmbeddedRedis, free_port
+from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.suites import KOMBU, Outcome, outcomes_of
 from tests.support import javascript as js
+from tests.support.ports import free_port
 from tools import sqs_programs
 from tools.sqs_programs import Missing
 

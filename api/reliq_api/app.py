@@ -55,7 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.background = background = Background()
         app.state.guard = Guard(queues, background, settings.no_auth)
         app.state.pressure = Pressure(queues, settings.memory_watermark, background)
-        app.state.readiness = Readiness(queues)
+        app.state.readiness = Readiness(queues, background)
         store = Store(queues.url, allow_eviction=queues.allow_eviction)
         app.state.measurements = Measurements()
         app.state.exporter = Exporter(store, [app.state.measurements])

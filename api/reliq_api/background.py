@@ -4,15 +4,16 @@ the task runs again, and it is started again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 log = logging.getLogger("reliq.api")
 
 _PAUSES = (0.0, 0.1, 0.5, 1.0, 5.0)  #: seconds before a task starts again; the last one repeats
 
 Work = Callable[[], Awaitable[None]]
+T = TypeVar("T")
 
 
 class Background:
@@ -20,6 +21,7 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], tuple[str, Work]] = {}
+        self._fetches: set[asyncio.Task[Any]] = set()
         self._down: dict[object, str] = {}
         self._closing = False
 
@@ -40,6 +42,13 @@ class Background:
         task = asyncio.create_task(self._repeat(name, work), name=f"reliq-api-{name}")
         self._tasks[task] = name, work
         task.add_done_callback(self._ended)
+
+    def fetch(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Return a task that reads something for all requests that wait for it, and ends with this context at last."""
+        task = asyncio.create_task(work)
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
+        return task
 
     async def _repeat(self, name: str, work: Work) -> None:
         failures, key = 0, object()
@@ -70,7 +79,7 @@ class Background:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self._closing = True
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._fetches]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,6 +9,7 @@ from reliq.observability.doctor import NODES, examine
 from reliq.ops import Steps
 from reliq.runtime.looking import looking
 from reliq.transport.server_check import check_server
+from reliq_api.background import Background
 
 _WITHIN = 0.8  #: seconds for which a probe waits for the look at Redis
 _KEPT = 60.0  #: seconds for which the last look answers for one that has not ended
@@ -19,15 +20,16 @@ Found = tuple[list[str], list[str]]  #: why Redis cannot hold queues, and why a 
 class Readiness:
     """Looks at Redis when a probe comes, one look at a time."""
 
-    def __init__(self, reliq: aio.Reliq) -> None:
+    def __init__(self, reliq: aio.Reliq, background: Background) -> None:
         self._reliq = reliq
+        self._background = background
         self._last: tuple[Found, float] | None = None
         self._looking: asyncio.Task[Found] | None = None
 
     async def seen(self) -> Found:
         """Return what a look finds; if it takes too long, what the last one found, and that this one has not ended."""
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+            self._looking = self._background.fetch(self._look())
         done, _ = await asyncio.wait([self._looking], timeout=_WITHIN)
         if done:
             return done.pop().result()

@@ -134,4 +134,4 @@ def _allow_many_connections() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        log.debug("open files: %d instead of %d", hard, soft)
+        log.debug("raised the limit of open files to %d from %d", hard, soft)

@@ -64,7 +64,7 @@ def _key_commands(verbs: Any, command: Add) -> None:
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--key-file", metavar="FILE", help=_KEY_FILE)
     command(verbs, "list", list_keys, "the access keys, without their secrets", json_too=True)
-    one = command(verbs, "revoke", revoke, "end an access key, within two seconds", json_too=True)
+    one = command(verbs, "revoke", revoke, "revoke an access key; takes effect within two seconds", json_too=True)
     one.add_argument("id", help="its id")
 
 

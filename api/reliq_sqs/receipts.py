@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import time
 from dataclasses import dataclass
 
 from reliq_sqs.errors import SqsError
@@ -18,9 +17,9 @@ class Handle:
     received_at: int  #: ms since the epoch
 
 
-def made(queue: str, receipt: str) -> str:
-    """Return the handle for a receipt of a queue of reliq."""
-    return base64.b64encode(f"{_MARK} {queue} {time.time_ns() // 1_000_000} {receipt}".encode()).decode()
+def made(queue: str, receipt: str, received_at: int) -> str:
+    """Return the handle for a receipt of a queue of reliq, the same for a receive that is repeated."""
+    return base64.b64encode(f"{_MARK} {queue} {received_at} {receipt}".encode()).decode()
 
 
 def read(handle: str, queue: str) -> Handle:

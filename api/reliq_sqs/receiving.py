@@ -68,7 +68,7 @@ def _message(call: Call, queue: Known, received: Any, system: frozenset[str], ch
     content = stored.read(message)
     found: Result = {
         "MessageId": message.id,
-        "ReceiptHandle": receipts.made(queue.queue, received.receipt),
+        "ReceiptHandle": receipts.made(queue.queue, received.receipt, received.received_at),
         "MD5OfBody": hashlib.md5(content.body.encode(), usedforsecurity=False).hexdigest(),
         "Body": content.body,
     }

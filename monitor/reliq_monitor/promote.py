@@ -12,8 +12,8 @@ from reliq_monitor.duty import Duty
 from reliq_monitor.known import SLOW_LOOK
 from reliq_monitor.queue_scan import Survey
 
-BATCH = 100  #: messages per script call
-CALLS = 4  #: script calls per round trip, for a queue with many due messages
+BATCH = 50  #: messages per script call
+CALLS = 8  #: script calls per round trip, for a queue with many due messages
 
 _EVERY = 0.04  #: seconds; a message known to be due before the next look is promoted when it is due
 _PER_QUEUE = 0.0002  #: seconds added for each queue, so that a thousand of them do not keep a core busy

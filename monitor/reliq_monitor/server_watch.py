@@ -92,7 +92,7 @@ class ServerWatch:
         if jump:
             self._liveness.jumped(jump)
             log.error(
-                "the clock of the Redis server jumped by %+.1f s: delayed messages come so much too early or too late; "
+                "the clock of the Redis server jumped by %+.1f s: delayed messages run early or late by that much; "
                 "run NTP on the server, and let it slew the clock", jump / 1000,
             )  # fmt: skip
         return jump

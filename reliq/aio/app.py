@@ -16,10 +16,11 @@ from reliq.features.tracking.aio import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.protocol.application import Application
 from reliq.protocol.seen import every_queue
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 
-class Reliq(BatchCalls, Check, FindCalls, FlowCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
+class Reliq(AsyncBlock, BatchCalls, Check, FindCalls, FlowCalls, ScheduleCalls, SignalEvery, TopicCalls, Application):
     """An application: queues on a Redis server or cluster, and handlers for them.
 
     `url`: redis://, rediss:// (TLS), unix://, redis+sentinel://host:port/service/db or

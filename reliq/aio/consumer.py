@@ -22,6 +22,7 @@ from reliq.protocol.homes import QueueHomes
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 log = logging.getLogger("reliq.partitions")
@@ -30,8 +31,8 @@ _WAIT = 0.2  #: seconds of waiting for a message of one of several places before
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
-class Consumer:
-    """Claims and settles by hand. A context: leaving it hands back what was not settled.
+class Consumer(AsyncBlock):
+    """Claims and settles by hand. A context: leaving it releases what was not settled.
 
         async with app.queue("orders").consumer(lease=30) as consumer:
             for message in await consumer.claim(limit=10, wait=5):
@@ -85,7 +86,7 @@ class Consumer:
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
-        With several homes: one that fails stops no other; raises its error only if all of them fail.
+        With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `async with` block: make a new one")

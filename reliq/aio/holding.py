@@ -10,6 +10,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
+from reliq.protocol.claimant import pieces
 from reliq.protocol.claiming import taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
@@ -136,11 +137,14 @@ class Holding:
         """Settle while a claim waits, which has its connection for up to a second."""
         async with self._beside_lock:
             moves = await self._store.run(takeable(moves), self._beside)
-            answer: ops.Claimed = await self._store.call(self.steps.settle_op(acks, moves), self._beside)
-        self.steps.note_settled([*acks, *(move.element for move in moves)])
+            codes = ""
+            for some, others in pieces(acks, moves):
+                answer: ops.Claimed = await self._store.call(self.steps.settle_op(some, others), self._beside)
+                self.steps.note_settled([*some, *(move.element for move in others)])
+                codes += answer.codes
         if self.steps.lives:
-            await self._report(self.steps.lives.end(acks, moves, answer.codes))
-        return answer.codes
+            await self._report(self.steps.lives.end(acks, moves, codes))
+        return codes
 
     async def _report(self, steps: ops.Steps[Any]) -> Any:
         async with self._beside_lock:

@@ -18,11 +18,11 @@ def add_to(commands: Any) -> None:
         json_too=True,
         url_default="an embedded one",
     )
-    one.add_argument("--messages", type=int, default=10_000, metavar="N", help="how many are sent (default 10000)")
+    one.add_argument("--messages", type=int, default=10_000, metavar="N", help="messages to send (default 10000)")
     one.add_argument("--workers", type=int, default=4, metavar="N", help="worker processes (default 4)")
     one.add_argument("--kills", type=int, default=10, metavar="N", help="workers that get SIGKILL (default 10)")
-    one.add_argument("--pauses", type=int, default=2, metavar="N", help="stopped until past their lease (default 2)")
-    one.add_argument("--lease", type=float, default=2.0, metavar="SECONDS", help="of the workers (default 2)")
+    one.add_argument("--pauses", type=int, default=2, metavar="N", help="workers to pause past their lease (default 2)")
+    one.add_argument("--lease", type=float, default=2.0, metavar="SECONDS", help="lease of the workers (default 2)")
     one.add_argument("--time", type=float, default=300.0, metavar="SECONDS", help="time limit (default 300)")
     one.add_argument("--scenario", action=_Moved, help=argparse.SUPPRESS)
     one.set_defaults(quiet=True, patient=True)

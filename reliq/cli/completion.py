@@ -12,7 +12,7 @@ def add_to(commands: Any, parser: argparse.ArgumentParser) -> None:
     """Add the command to the parser, all commands of which the script completes."""
     what = "print a script that completes commands and options in a shell"
     one = commands.add_parser("completion", help=what, description=what[0].upper() + what[1:] + ".")
-    one.add_argument("shell", choices=sorted(_SCRIPTS), help="such as: source <(reliq completion bash)")
+    one.add_argument("shell", choices=sorted(_SCRIPTS), help="the shell, as in: source <(reliq completion bash)")
     one.set_defaults(run=lambda options: completion(parser, options.shell))
 
 

@@ -32,7 +32,7 @@ _NAMED = 5  #: ids that a question repeats
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "dead list", dead_list, "list dead letters, latest first", queue=True, json_too=True)
-    one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    one.add_argument("--limit", type=int, default=50, help="show at most this many (default 50)")
     one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
     _dead_filters(one)
     one = command(

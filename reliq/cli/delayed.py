@@ -15,7 +15,7 @@ def add_to(commands: Any) -> None:
         commands, "delayed list", delayed_list, "list delayed messages, due soonest first, with errors of retries",
         queue=True, json_too=True,
     )  # fmt: skip
-    one.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    one.add_argument("--limit", type=int, default=50, help="show at most this many (default 50)")
     one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
     _filters_of(one)
     one = command(

@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
     )
 
     one = command(commands, "top", top, "show the queues live: counts and rates", json_too=True)
-    one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two frames (default 2)")
+    one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="time between frames (default 2)")
     one.add_argument("--once", action="store_true", help="print one frame and end")
     one.set_defaults(quiet=True)
 

@@ -47,13 +47,14 @@ from reliq_sqs.cli import beside_options
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status: 0 done, 1 failed, 2 wrong usage, 130 after Ctrl-C."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # characters missing in the terminal's encoding are escaped
-        sys.stdout.reconfigure(errors="backslashreplace")
-    options = _parser().parse_args(arguments)
-    level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
-    as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
-    logs.configure(level, as_json, tracebacks)
     try:
+        startup.imported()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # characters missing in the terminal's encoding are escaped
+            sys.stdout.reconfigure(errors="backslashreplace")
+        options = _parser().parse_args(arguments)
+        level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
+        as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
+        logs.configure(level, as_json, tracebacks)
         _trace_if_asked_to()
         status = _run(options)
         sys.stdout.flush()  # here and not at Python's exit: the reader may be gone

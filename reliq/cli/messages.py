@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "message send", send, "send a message", queue=True, json_too=True)
     one.set_defaults(patient=True)
-    one.add_argument("body", nargs="?", help="the body; - or nothing reads standard input")
+    one.add_argument("body", nargs="?", help="the body; - or no argument: standard input")
     one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
     message_options(one, SEND)
     max_body(one)
@@ -56,7 +56,7 @@ def add_to(commands: Any) -> None:
         nargs="?",
         const=2.0,
         metavar="SECONDS",
-        help="repeat until Ctrl-C (default: 2)",
+        help="repeat every so many seconds until Ctrl-C (default: 2)",
     )
 
     one = command(commands, "queue config", config, "show a queue's policy, or change it", queue=True, json_too=True)

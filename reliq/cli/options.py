@@ -70,7 +70,7 @@ _METAVARS: dict[type[kinds.Kind], str] = {
 
 
 def _help(option: Option) -> str:
-    such = f", such as {option.example}" if option.example else ""
+    such = f" (e.g. {option.example})" if option.example else ""
     default = f" (default: {option.default})" if isinstance(option.default, str) else ""
     text = f"{option.text}{such}{default}".replace("`", "")
     return re.sub(r"\b(window|replace|debounce|dedup_key)\b", lambda name: f"--{name[0].replace('_', '-')}", text)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -31,8 +32,8 @@ _WORKERS = 8  #: that are shown
 _BARS = 10  #: messages that are shown with their progress
 _WIDTH = 80  #: of a terminal that does not say
 _UNBOUNDED = 1 << 16  #: width of a file or a pipe
-_NAME, _SHORTEST_NAME = 23, 10
-_HEAD = f"{'ready':>8}{'proc':>7}{'delayed':>8}{'dead':>7}{'oldest':>8}{'in/s':>7}{'out/s':>7}{'cons':>5}"
+_NAME, _SHORTEST_NAME = 23, 9
+_HEAD = f"{'ready':>7}{'proc':>6}{'delayed':>8}{'dead':>6}{'oldest':>7}{'in/s':>6}{'out/s':>6}{'cons':>5}"
 _WENT = (Counter.ACKED, Counter.DEAD_LETTERED, Counter.PURGED, Counter.CANCELLED)
 _ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
     "\x1b[?1049h\x1b[?25l",
@@ -99,7 +100,7 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event, 
             try:
                 before, latest = latest, look(store)
             except ReliqError as error:
-                _show([f"reliq top: {error}"], size.columns)
+                _show(wrapped(f"reliq top: {error}", size.columns), size.columns)
 
 
 def _summary_of(before: Look, now: Look) -> dict[str, Any]:
@@ -118,21 +119,23 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
     bars = _worker_lines(now.workers, width) + _bars(now.running, width)
-    room = max(1, height - 3 - len(bars))
+    top = _summary(rows, rates, now.queues, where, width)
+    if now.missing:
+        top += wrapped(now.missing[0], width)
+    elif now.unreadable:
+        top += wrapped(f"{now.unreadable} cannot be read, `reliq queue stats` says why", width)
+    else:
+        top.append("")
+    room = max(1, height - len(top) - 1 - len(bars))
     shown = rows[:room]
     name = _name_width(shown, width)
     table = [_row(one, *rates[one.queue], name, width) for one in shown]
     while len(table) > 1 and sum(map(len, table)) > room:
         table.pop()
-    lines = [_summary(rows, rates, now.queues, where, width), "", f"{'queue':{name}}{_HEAD}"]
-    if now.unreadable:
-        lines[1] = f"{now.unreadable} cannot be read, `reliq queue stats` says why"
-    if now.missing:
-        lines[1] = now.missing[0]
     more = now.queues - now.unreadable - len(table)
     if more:
         table[-1:] = [[f"... and {more + 1} more queues"]]
-    return [line[:width] for line in (*lines, *(line for row in table for line in row))] + bars
+    return [*top, f"{'queue':{name}}{_HEAD}"[:width], *(line[:width] for row in table for line in row), *bars]
 
 
 def _name_width(rows: Sequence[Stats], width: int) -> int:
@@ -158,8 +161,8 @@ def _worker_lines(workers: Sequence[WorkerProcess], width: int) -> list[str]:
     lines = []
     for one in named[:_WORKERS]:
         _, host, pid, title, version, up, beat, _, rate, _ = row(one, now)
-        about = f"{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s  {','.join(one.queues)}"
-        lines.append(f"{f'{host} {pid}':23} {about}"[:width])
+        about = f"{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s"
+        lines += wrapped(f"{f'{host} {pid}':23} {about}  {', '.join(one.queues)}", width)
         if one.paused:
             lines.append("  paused")
         if one.running is not None:
@@ -175,12 +178,19 @@ def _fitted(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the text in lines that break between words; those after the first are indented."""
+    return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+
+
 def _whole(text: str, width: int) -> list[str]:
     """Return the text in as many lines as it needs: what must be copied is never cut."""
     return [text[at : at + width] for at in range(0, len(text), width)]
 
 
-def _summary(rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queues: int, where: str, width: int) -> str:
+def _summary(
+    rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queues: int, where: str, width: int
+) -> list[str]:
     came, went = (sum(pair[place] for pair in rates.values()) for place in (0, 1))
     missing = sum(abs(one.missing) for one in rows if one.exact)
     ready, dead = sum(one.ready for one in rows), sum(one.dead for one in rows)
@@ -189,7 +199,7 @@ def _summary(rows: Sequence[Stats], rates: dict[str, tuple[float, float]], queue
         f"{short(went)}/s out", *([f"{short(missing)} MISSING: reliq queue audit"] if missing else []),
     ]  # fmt: skip
     text = "  ".join(parts)
-    return f"{text}  {where}" if len(text) + len(where) + 2 <= width else text
+    return [f"{text}  {where}"] if len(text) + len(where) + 2 <= width else wrapped(text, width)
 
 
 def _mark(one: Stats) -> str:
@@ -202,8 +212,8 @@ def _row(one: Stats, came: float, went: float, width: int, most: int) -> list[st
     before = [] if len(name) < width else _whole(name, most)
     oldest = age(one.oldest_ready_age) if one.ready else "-"
     numbers = (
-        f"{'' if before else name:{width}}{short(one.ready):>8}{short(one.processing):>7}{short(one.delayed):>8}"
-        f"{short(one.dead):>7}{oldest:>8}{short(came):>7}{short(went):>7}{one.consumers:>5}"
+        f"{'' if before else name:{width}}{short(one.ready):>7}{short(one.processing):>6}{short(one.delayed):>8}"
+        f"{short(one.dead):>6}{oldest:>7}{short(came):>6}{short(went):>6}{one.consumers:>5}"
     )
     return [*before, numbers]
 

@@ -32,7 +32,7 @@ _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
 class Consumer:
-    """Claims and settles by hand. A context: leaving it hands back what was not settled.
+    """Claims and settles by hand. A context: leaving it releases what was not settled.
 
         with app.queue("orders").consumer(lease=30) as consumer:
             for message in consumer.claim(limit=10, wait=5):
@@ -84,7 +84,7 @@ class Consumer:
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.
 
-        With several homes: one that fails stops no other; raises its error only if all of them fail.
+        With partitions: one that fails stops no other; raises its error only if all of them fail.
         """
         if self._closed:
             raise InvalidSetting("this consumer has ended with its `with` block: make a new one")

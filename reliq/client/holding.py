@@ -11,6 +11,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
+from reliq.protocol.claimant import pieces
 from reliq.protocol.claiming import taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
@@ -137,11 +138,14 @@ class Holding:
         """Settle while a claim waits, which has its connection for up to a second."""
         with self._beside_lock:
             moves = self._store.run(takeable(moves), self._beside)
-            answer: ops.Claimed = self._store.call(self.steps.settle_op(acks, moves), self._beside)
-        self.steps.note_settled([*acks, *(move.element for move in moves)])
+            codes = ""
+            for some, others in pieces(acks, moves):
+                answer: ops.Claimed = self._store.call(self.steps.settle_op(some, others), self._beside)
+                self.steps.note_settled([*some, *(move.element for move in others)])
+                codes += answer.codes
         if self.steps.lives:
-            self._report(self.steps.lives.end(acks, moves, answer.codes))
-        return answer.codes
+            self._report(self.steps.lives.end(acks, moves, codes))
+        return codes
 
     def _report(self, steps: ops.Steps[Any]) -> Any:
         with self._beside_lock:

@@ -65,7 +65,7 @@ class Queue(CycleCalls, OutputReads, PreparedCalls, ReceiveCalls, ResultCalls, S
         retries: int | None = None,
         **options: Unpack[BatchOptions],
     ) -> list[str]:
-        """Enqueue many, 1,000 a round trip, and return their ids. Bodies, or NewMessages with options of their own.
+        """Enqueue many, up to 1,000 in one step, and return their ids. Bodies, or NewMessages with their own options.
 
         The other options are those of BatchOptions, for all bodies of the call.
         All are checked before the first is sent: InvalidMessage names the index. Otherwise raises as `send`; the

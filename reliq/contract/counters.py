@@ -1,8 +1,8 @@
 """The counters of a queue: how often something has happened since the queue exists.
 
 An entry is all there is to say about a counter. Made from it: the names that Python uses
-(`reliq.contract.counter_names`, generated), the metrics of Prometheus with their table in docs/operations/metrics.md,
-the equation of the audit, the dashboard's list. What is no metric says why in `left_out`.
+(`reliq.contract.counter_names`, generated), the metrics of Prometheus, the page of the reference, the equation of the
+audit, the dashboard's list. What is no metric says why in `left_out`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class Counter:
     enters: int = 0  #: in the audit: 1 for messages that came in, -1 for those that have left for good
     of_places: bool = False  #: whether it is of places in the lists of a home, and goes with them
     event: str = ""  #: whether the history of a message notes it: STAYS or ENDS
-    see: str = ""  #: a link from docs/operations to the page that says more
+    see: str = ""  #: a link from docs/reference to the page that says more
 
     @property
     def help(self) -> str:

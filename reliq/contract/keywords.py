@@ -10,14 +10,14 @@ from reliq.contract.values import Duration
 class BatchOptions(TypedDict, total=False):
     """Options that all messages of one call can share, as in `send_many`.
 
-    - `delay`: how long the message stays invisible, such as '10s'.
+    - `delay`: how long the message stays invisible (e.g. '10s').
     - `headers`: texts by name, stored with the message, at most 16 KiB.
-    - `ttl`: how long after sending it may still be started; later it becomes a dead letter (`expired`), such as '1h'.
+    - `ttl`: how long after sending it may still be started; later it becomes a dead letter (`expired`) (e.g. '1h').
     - `key`: messages with the same key run one at a time and in order; a delayed one joins when it is due, and a
-      failing one delays only its own key, such as 'customer-7'.
-    - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key`, such as 'tenant-7'.
+      failing one delays only its own key (e.g. 'customer-7').
+    - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key` (e.g. 'tenant-7').
     - `cost`: how much of `rate` and `key_rate` it takes when it starts, such as the tokens of a language model;
-      `message.charge` corrects it, such as '3000'.
+      `message.charge` corrects it (e.g. '3000').
     - `priority`: workers claim 16 high, 4 normal and 1 low while all three wait; 'normal' by default.
     """
 
@@ -43,12 +43,12 @@ class MessageOptions(PublishOptions, total=False):
     """Options of a message for one queue. To those of PublishOptions it adds:
 
     - `dedup_key`: within `window`, a second message with this key is not enqueued, and the call returns the id of the
-      first, such as 'order-1'.
-    - `window`: how long `dedup_key` holds, such as '1h'; '10m' by default.
+      first (e.g. 'order-1').
+    - `window`: how long `dedup_key` holds (e.g. '1h'); '10m' by default.
     - `replace`: instead, the new message replaces the waiting one with this `dedup_key` (the latest wins); `window`
       has no effect then.
-    - `debounce`: with `replace`: how long the message is delayed while no newer one comes, such as '5s'.
-    - `at_most`: with `debounce`: the longest delay after the first message, such as '1m'.
+    - `debounce`: with `replace`: how long the message is delayed while no newer one comes (e.g. '5s').
+    - `at_most`: with `debounce`: the longest delay after the first message (e.g. '1m').
     """
 
     dedup_key: str | None
@@ -62,12 +62,12 @@ class ScheduledOptions(TypedDict, total=False):
     """Options of the messages of a schedule.
 
     - `headers`: texts by name, stored with the message, at most 16 KiB.
-    - `ttl`: how long after sending it may still be started; later it becomes a dead letter (`expired`), such as '1h'.
+    - `ttl`: how long after sending it may still be started; later it becomes a dead letter (`expired`) (e.g. '1h').
     - `key`: messages with the same key run one at a time and in order; a delayed one joins when it is due, and a
-      failing one delays only its own key, such as 'customer-7'.
-    - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key`, such as 'tenant-7'.
+      failing one delays only its own key (e.g. 'customer-7').
+    - `limit_key`: the tenant, account or host whose limits apply; by default the ordering `key` (e.g. 'tenant-7').
     - `cost`: how much of `rate` and `key_rate` it takes when it starts, such as the tokens of a language model;
-      `message.charge` corrects it, such as '3000'.
+      `message.charge` corrects it (e.g. '3000').
     - `priority`: workers claim 16 high, 4 normal and 1 low while all three wait; 'normal' by default.
     """
 
@@ -85,22 +85,22 @@ class ConfigChanges(TypedDict, total=False):
     - `max_length`: ready and delayed messages, above which sends raise QueueFull.
     - `max_bytes`: memory in Redis of these messages, in bytes, above which sends raise QueueFull.
     - `max_deliveries`: consumers that may die with a message before it becomes a dead letter.
-    - `dead_max_age`: how long dead letters are kept, such as '30d'.
+    - `dead_max_age`: how long dead letters are kept (e.g. '30d').
     - `dead_max_count`: how many of the latest dead letters are kept.
     - `dead_to`: the queue that gets its dead letters, except those that expired, do not decode, or were never
-      committed, such as 'orders-dead'.
+      committed (e.g. 'orders-dead').
     - `durability`: where a message must be stored before its send returns, by default: "memory", "fsync" or
-      "replicas=1"; a change takes effect within a minute, such as 'fsync'.
-    - `rate`: how many messages all consumers together may start, such as '100/s'.
+      "replicas=1"; a change takes effect within a minute (e.g. 'fsync').
+    - `rate`: how many messages all consumers together may start (e.g. '100/s').
     - `burst`: with `rate`: how many messages may start at once after a pause.
     - `concurrency`: how many messages may be in processing at once, over all consumers.
-    - `key_rate`: how many messages of one limit key may start, such as '5/s'.
+    - `key_rate`: how many messages of one limit key may start (e.g. '5/s').
     - `key_concurrency`: how many messages of one limit key may be ready or in processing at once.
     - `fair`: whether limit keys take turns.
-    - `weights`: with `fair`: how many messages of a limit key run in its turn, such as 'gold:4,silver:2'.
+    - `weights`: with `fair`: how many messages of a limit key run in its turn (e.g. 'gold:4,silver:2').
     - `track`: whether to index all messages, so that `find` is quick.
-    - `history`: how long to keep the transitions of messages, such as '1h'.
-    - `keep_output`: how long the output of a message is kept after its latest chunk, such as '1h'.
+    - `history`: how long to keep the transitions of messages (e.g. '1h').
+    - `keep_output`: how long the output of a message is kept after its latest chunk (e.g. '1h').
     - `partitions`: how many partitions the queue has, to spread it over the nodes of a Redis Cluster.
     """
 

@@ -45,7 +45,7 @@ local MOVES = ACKS + ACKS_STEP * ack_count
 local RESULTS = #ARGV + 1 - (results_ms > 0 and RESULTS_STEP * (row + ack_count) or 0)
 local now = now_ms()
 
-redis.call('LLEN', processing) -- wrong types are refused here, before the first write
+local length = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 redis.call('STRLEN', lease)
 check_exits(q)
 check_slots(q, slots)
@@ -75,19 +75,23 @@ local function search(name, size)
   local known = by_name[#name]
   if not known then
     known = {}
-    for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
-      known[#element .. ' ' .. string.sub(element, 1, #name)] = element
+    for place, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
+      known[#element .. ' ' .. string.sub(element, 1, #name)] = {element, place - 1}
     end
     by_name[#name] = known
   end
-  return known[size .. ' ' .. name]
+  return unpack(known[size .. ' ' .. name] or {})
 end
 
-local found = {} -- before the first removal, which shifts the places of others
+local found, behind = {}, {} -- before the first removal; behind: how many newer ones are in front of it in the list
 local function find(at)
   local name, size, place = ARGV[at + NAME], ARGV[at + SIZE], ARGV[at + PLACE]
   local element = redis.call('LINDEX', processing, -1 - place)
-  found[at] = is_named(element, name) and #element == tonumber(size) and element or search(name, size)
+  if is_named(element, name) and #element == tonumber(size) then
+    found[at], behind[at] = element, length - 1 - place
+  else
+    found[at], behind[at] = search(name, size)
+  end
 end
 for at = ACKS, MOVES - 1, ACKS_STEP do find(at) end
 for at = MOVES, RESULTS - 1, MOVES_STEP do find(at) end
@@ -115,10 +119,19 @@ if row > 0 then
   codes[1] = string.rep('d', row)
 end
 
--- Remove a message from the list; returns its element, or nil if it is not there.
+-- Remove a message from the list; returns its element, or nil if it is not there. LREM looks through the list for each; of
+-- several ones the places are marked, which all of them leave together.
+local SETTLED = '\193settled' -- no element
+local several, marked = (MOVES - ACKS) / ACKS_STEP + (RESULTS - MOVES) / MOVES_STEP > 4, {}
+if several then redis.call('PERSIST', processing) end -- a write that needs no memory: a full Redis accepts the others
 local function removed(at)
-  local element = found[at]
-  if not element or redis.call('LREM', processing, -1, element) == 0 then element = nil end
+  local element, place = found[at], behind[at]
+  if element and several then
+    if marked[place] then element = nil else redis.call('LSET', processing, place, SETTLED) end
+    marked[place] = true
+  elseif element and redis.call('LREM', processing, -1, element) == 0 then
+    element = nil
+  end
   codes[#codes + 1] = element and 'd' or alive and 'a' or 'l'
   return element
 end
@@ -183,6 +196,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
   end
 end
 
+if several then redis.call('LREM', processing, 0, SETTLED) end
 note_held(q, slots, processing, limit < 0)
 if results_ms > 0 and row + #results > 0 then
   begin_results(results_ms, now)

@@ -7,13 +7,15 @@
 --         paused (1 or 0), length of `high`, length of `low`, members of the cycle, the next message of each priority that has
 --         one, without most of its body, ms for which the first delayed message has been due, the limit that gives out nothing now
 --         ('' | 'held' | 'breaker' | 'rate' | 'concurrency'), state of the breaker, schedules with a next tick, ms at which
---         the first of these ticks is due, max_length (nil without one), the consumers that there are, counter, value ...}
+--         the first of these ticks is due, max_length (nil without one), the consumers that there are, or how many if they are
+--         more than 1,000, counter, value ...}
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, glimpse, flow
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, dead, prepared, flow, ticks, consumers = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local received, parked = KEYS[20], KEYS[21]
 local PLACES, LISTS = 1, 22
 -- end of the names
+local MOST_CONSUMERS = 1000 -- that are named
 local BLANKS = 200 -- places of cancelled messages that are looked at
 local q = places(PLACES)
 redis.call('HLEN', flow) -- a wrong type is refused
@@ -82,6 +84,6 @@ return {
   scheduled,
   next_tick,
   policy[5],
-  redis.call('SMEMBERS', consumers),
+  redis.call(redis.call('SCARD', consumers) > MOST_CONSUMERS and 'SCARD' or 'SMEMBERS', consumers),
   unpack(redis.call('HGETALL', q.counters)),
 }

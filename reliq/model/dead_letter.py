@@ -36,7 +36,7 @@ class DeadLetter(ListedMessage):
         return self.errors[0] if self.errors else None
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of the dead letter, without its body."""
+        """Return it as a dict for JSON, without its body."""
         last = self.last_error
         return {
             "id": self.id,

@@ -9,7 +9,7 @@ LATEST_MS = 2**53  #: ms; a larger score was written by another program
 
 
 class DelayedMessage(ListedMessage):
-    """A message that waits until it is due."""
+    """A message that waits until `due_at`, ms since the epoch by the Redis server's clock."""
 
     __slots__ = ("due_at",)
 
@@ -23,7 +23,7 @@ class DelayedMessage(ListedMessage):
         return message
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of the delayed message, without its body."""
+        """Return it as a dict for JSON, without its body."""
         last = self.last_error
         return {
             "id": self.id if self.readable else "",

@@ -137,6 +137,11 @@ def new_reference(size: int) -> bytes:
     return _random.randbytes(8) + size.to_bytes(4)
 
 
+def size_of(element: bytes) -> int:
+    """Return the bytes of a message, with its body if that is apart."""
+    return len(element) + (int.from_bytes(element[-4:]) if element[1] == APART else 0)
+
+
 def with_reference(element: bytes, reference: bytes) -> bytes:
     """Return an element with another reference to its body."""
     envelope = decode_envelope(element)

@@ -37,7 +37,7 @@ class Progress:
     state: bytes | None = None  #: MessagePack
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of it, without the state."""
+        """Return it as a dict for JSON, without the state."""
         return {
             "fraction": self.fraction,
             "text": self.text,

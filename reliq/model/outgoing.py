@@ -260,7 +260,8 @@ def check_again(message: object, max_body: int) -> None:
     try:
         for name, option in BY_NAME.items():
             value = getattr(message, name)
-            if value != getattr(NewMessage, name, ...):  # the default of an option needs no check
+            default = getattr(NewMessage, name, ...)
+            if value != default or type(value) is not type(default):  # True equals 1; a default needs no check
                 setattr(message, name, option.kind.check(value, name))
     except (InvalidName, InvalidSetting) as error:
         raise InvalidMessage(str(error)) from None

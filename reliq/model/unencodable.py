@@ -42,7 +42,7 @@ def _problems(value: Any, path: str, depth: int) -> Iterator[str]:
             yield f"the text at {path} is not valid Unicode"
     elif isinstance(value, float):
         if not math.isfinite(value):
-            yield f"at {path} is {value}, which JSON does not have"
+            yield f"{path} is {value}, which JSON does not have"
     elif value is None or isinstance(value, int):
         return
     elif isinstance(value, dict):
@@ -63,7 +63,7 @@ def _problems(value: Any, path: str, depth: int) -> Iterator[str]:
     else:
         name = type(value).__name__
         advice = _ADVICE.get(name, "send the parts of it that JSON has")
-        yield f"at {path} is an object of type {name}, which JSON does not have: {advice}"
+        yield f"{path} is of type {name}, which JSON does not have: {advice}"
 
 
 def _is_builtin(value: object) -> bool:

@@ -101,7 +101,7 @@ class WorkerProcess:
         return min((one for one in self.consumers if one.doing.running), key=lambda one: one.doing.since, default=None)
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of the worker."""
+        """Return it as a dict for JSON; times are ms since the epoch."""
         longest = self.running
         about = asdict(self.process) if self.process else dict.fromkeys(Process.__slots__)
         return {

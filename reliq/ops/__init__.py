@@ -215,4 +215,4 @@ from reliq.ops.service import (
     put_api_key,
     request_record,
 )
-from reliq.ops.stats import stats
+from reliq.ops.stats import MOST_CONSUMERS, stats

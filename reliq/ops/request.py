@@ -45,10 +45,12 @@ class Script:
 
 
 def _shared(folder: Path, name: str) -> list[Path]:
-    """Return a file of shared functions: that of the slice, else of the core; with `follow` the features' parts."""
+    """Return a file of shared functions, that of the slice or of the core; with `follow` those of all features too."""
     own = folder / "shared" / f"{name}.lua"
     path = own if own.exists() else _LUA / "shared" / f"{name}.lua"
-    return [path, *sorted(_FEATURES.glob("*/lua/shared/moments.lua"))] if name == "follow" else [path]
+    if name != "follow":
+        return [path]
+    return [path, _LUA / "shared" / "ring.lua", *sorted(_FEATURES.glob("*/lua/shared/moments.lua"))]
 
 
 def _as_is(reply: Any) -> Any:

@@ -1,8 +1,10 @@
 """The messages of one call, all checked before anything is sent."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, repeat
 from typing import NamedTuple, overload
 
 from reliq import ops
@@ -26,6 +28,7 @@ _NO_OPTIONS = {option.name: option.default for option in options_of(SEND_MANY)}
 
 _NO_MESSAGE = NewMessage(b"")
 _CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call
+_ENQUEUED, _PLACED = 4, 16  #: what it costs when `enqueue` takes a message without options, or with some; pushed: 1
 
 
 class RawBatch(Sequence[NewMessage]):
@@ -139,22 +142,35 @@ class Call:
         return [firsts.get(id(message), message.id) for message in self.messages]
 
 
-def calls_of(messages: Sequence[NewMessage]) -> Iterator[Sequence[NewMessage]]:
-    """Yield the messages of one call after another: at most 1,000, with bodies of 16 MiB or one larger body.
+def calls_of(messages: Sequence[NewMessage], pushed: bool) -> Iterator[Sequence[NewMessage]]:
+    """Yield the messages of one call after another: up to 1,000 are one, with 16 MiB of bodies or one larger body.
 
-    Redis closes a connection with more than 1 GiB of unread arguments, and serves no other client during a call.
+    Redis closes a connection with more than 1 GiB of unread arguments, and serves no other client during a call: of
+    more messages, a call has as many as take it one to two milliseconds. `pushed`: those without options go by `push`.
     """
     if len(messages) == 1:
         yield messages
         return
     sizes = messages.sizes if isinstance(messages, RawBatch) else [len(message.body) for message in messages]
+    costs = _costs(messages, pushed) if len(messages) > values.MAX_BATCH else repeat(1, len(messages))
+    spent = [0, *accumulate(costs)]
     start = 0
     while start < len(messages):
-        end = start + values.MAX_BATCH
-        while sum(sizes[start:end]) > _CALL_BYTES and min(end, len(messages)) - start > 1:
-            end = start + (min(end, len(messages)) - start) // 2
+        end = bisect_right(spent, spent[start] + values.MAX_BATCH) - 1
+        while sum(sizes[start:end]) > _CALL_BYTES and end - start > 1:
+            end = start + (end - start) // 2
         yield messages[start:end]
         start = end
+
+
+def _costs(messages: Sequence[NewMessage], pushed: bool) -> Iterable[int]:
+    """Return what each message costs Redis, in units of the cheapest."""
+    plain = 1 if pushed else _ENQUEUED
+    if isinstance(messages, RawBatch):
+        return repeat(plain, len(messages))
+    if any(one.dedup_key is not None for one in messages):  # all of them are placed one by one
+        return repeat(_PLACED, len(messages))
+    return [_PLACED if one.placed else _ENQUEUED if one.batch else plain for one in messages]
 
 
 def checked(message: NewMessage, max_body: int) -> NewMessage:

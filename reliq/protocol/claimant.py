@@ -6,13 +6,21 @@ hand remembers between two calls; leases over HTTP and batches of Spark remember
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from reliq import ops
+from reliq.model.element import size_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import Claimed, Move, Op, Steps
 from reliq.protocol.limits import COUNTING, Limits, counted
 from reliq.protocol.oversized import takeable
+
+AT_ONCE: Final = 256  #: messages that one call claims, or acks in a row: Redis serves no other client meanwhile
+_LIMITED_AT_ONCE = 50  #: claimed where each is compared with the limits of the queue
+_SINGLY_AT_ONCE = 128  #: acked, not in a row
+_MOVED_AT_ONCE = 64  #: settled otherwise than by an ack
 
 
 @dataclass(slots=True)
@@ -36,18 +44,34 @@ class Claimant:
 
     def claim(self, limits: Limits, limit: int, room: int) -> Steps[Claimed]:
         """Claim up to `limit` messages of `room` bytes, within the limits of the queue if it has some."""
+        answer, asked = yield from self._claim_some(limits, limit, room)
+        elements, latest = answer.elements, answer
+        while len(latest.elements) == asked and (left := limit - len(elements)):
+            room -= sum(map(size_of, latest.elements))
+            if room <= 0:
+                break
+            latest, asked = yield from self._claim_some(limits, left, room)
+            if latest.status == "lost":
+                return latest
+            elements += latest.elements
+        return answer
+
+    def _claim_some(self, limits: Limits, limit: int, room: int) -> Steps[tuple[Claimed, int]]:
+        """Claim as many of them as one call takes; return also how many that are."""
         if not limits.apply:
-            answer: Claimed = yield self.claim_op(limit, room)
+            some = min(limit, AT_ONCE)
+            answer: Claimed = yield self.claim_op(some, room)
             if not limits.note_plain(answer):
-                return answer
-        limited: ops.LimitedClaim = yield self._limited_op(limits, limit, room)
+                return answer, some
+        some = min(limit, _LIMITED_AT_ONCE)
+        limited: ops.LimitedClaim = yield self._limited_op(limits, some, room)
         while limited.status == "uncounted":
             if not (yield from counted(self.keys, self.id)):
                 limited = ops.LimitedClaim("limited", limited.now, [], reason="concurrency", wait=COUNTING)
             else:
-                limited = yield self._limited_op(limits, limit, room)
+                limited = yield self._limited_op(limits, some, room)
         limits.note(limited)
-        return limited
+        return limited, some
 
     def _limited_op(self, limits: Limits, limit: int, room: int) -> Op[ops.LimitedClaim]:
         return ops.claim_limited(self.keys, self.id, self.lease, limit, room, limits.reports, limits.suspect)
@@ -64,7 +88,17 @@ class Claimant:
         `in_row`: the acks should be the oldest messages of its list. A message that Redis would not take back with its
         changes becomes a dead letter as it is.
         """
-        moves = yield from takeable(moves)
+        *first, (acks, moves) = pieces(acks, (yield from takeable(moves)), len(acks) if in_row else 0)
+        codes = ""
+        for piece in first:
+            codes += (yield from self._settle(*piece, in_row, ()))[0].codes
+        answers: list[Any] = yield from self._settle(acks, moves, in_row, beside)
+        answers[0] = msgspec.structs.replace(answers[0], codes=codes + answers[0].codes)
+        return answers
+
+    def _settle(
+        self, acks: Sequence[bytes], moves: Sequence[Move], in_row: bool, beside: Sequence[Op[Any]]
+    ) -> Steps[list[Any]]:
         answers: list[Any] = yield [self.settle_op(acks, moves, row=len(acks) if in_row else 0), *beside]
         if answers[0].status == "elsewhere":  # the monitor has taken them back meanwhile
             answers[0] = yield self.settle_op(acks, moves)
@@ -73,3 +107,17 @@ class Claimant:
     def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, **known: Any) -> Op[Claimed]:
         """Return the op that settles, and claims up to `limit`; `known`: what the caller knows, for `ops.settle`."""
         return ops.settle(self.keys, self.id, self.lease, acks, moves, limit, **known)
+
+
+def pieces(acks: Sequence[bytes], moves: Sequence[Move], row: int = 0) -> list[tuple[Sequence[bytes], Sequence[Move]]]:
+    """Return what one call after another settles, acks first; one that settles nothing if there is nothing.
+
+    `row`: so many of the acks, from the first on, should be the oldest messages of the list.
+    """
+    acked = AT_ONCE if row == len(acks) else _SINGLY_AT_ONCE
+    if len(acks) <= acked and len(moves) <= _MOVED_AT_ONCE:
+        return [(acks, moves)]
+    return [
+        *((acks[start : start + acked], moves[:0]) for start in range(0, len(acks), acked)),
+        *((acks[:0], moves[at : at + _MOVED_AT_ONCE]) for at in range(0, len(moves), _MOVED_AT_ONCE)),
+    ]

@@ -14,10 +14,10 @@ from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.message import Message
 from reliq.model.worker import Doing, encoded
-from reliq.ops import Move, Op, Steps
+from reliq.ops import Move, Op, Settled, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
-from reliq.protocol.claimant import Claimant
+from reliq.protocol.claimant import AT_ONCE, Claimant, pieces
 from reliq.protocol.held import State, UnderWay
 from reliq.protocol.holder import HeldSteps
 from reliq.protocol.limits import Limits
@@ -141,12 +141,23 @@ class ConsumerSteps(HeldSteps):
     def _settle(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
     ) -> Steps[str]:
-        """Settle and claim with one call, or with a second one if messages are not where they should be.
+        """Settle and claim with one call, or with further ones if messages are many, or not where they should be.
 
         In a queue with limits the claim is a call of its own, after the settlement.
         """
+        codes, every = "", len(acks) + len(moves)
+        *first, (acks, moves) = pieces(acks, moves, self._held.row_of(acks))
+        for some, others in first:
+            codes += yield from self._settle_some(some, others, 0, ())
+            if not self.alive:
+                return codes + Settled.LOST * (every - len(codes))
+        return codes + (yield from self._settle_some(acks, moves, limit, beside))
+
+    def _settle_some(
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
+    ) -> Steps[str]:
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
-        limited, plain = (limit, limit and ops.CLAIMS_NEXT) if self.limits.apply else (0, limit)
+        limited, plain = (limit, limit and ops.CLAIMS_NEXT) if self.limits.apply else (0, min(limit, AT_ONCE))
         with self._under_way:
             sent_at = Moment.now()
             self._held.leaving += row
@@ -163,8 +174,10 @@ class ConsumerSteps(HeldSteps):
         if self.lives:
             yield from self.lives.end(acks, moves, answer.codes)
         if plain > 0 and self.limits.note_plain(answer):
-            limited = plain
-        if limited and answer.status != "lost" and (room := self._held.room()):
+            limited = limit
+        elif len(answer.elements) == plain:
+            limited = limit - plain
+        if limited > 0 and answer.status != "lost" and (room := self._held.room()):
             yield from self._claim(limited, room)
         return answer.codes
 
@@ -205,7 +218,7 @@ class ConsumerSteps(HeldSteps):
                 if not (yield from self.limits.pause(self.consumer, timeout)):
                     return []
             return (yield from self.claim(limit))
-        more = self.claimant.claim_op(limit - 1, room, held=len(self.held))
+        more = self.claimant.claim_op(min(limit, AT_ONCE) - 1, room, held=len(self.held))
         try:
             with self._under_way:
                 sent_at = Moment.now()

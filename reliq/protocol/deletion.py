@@ -7,20 +7,14 @@ from typing import Any
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.features.schedules.steps import NOTES_OF_QUEUES as SCHEDULES
-from reliq.features.topics.deletion import ALTERNATE, BINDINGS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
-from reliq.protocol.features import COUNTED
+from reliq.protocol.features import COUNTED, NOTES
 from reliq.protocol.home import ANNOUNCE_EVERY
 from reliq.protocol.homes import checked
-from reliq.protocol.notes import Notes
-
-#: What is noted about queues outside of them, by features.
-NOTES: tuple[Notes, ...] = (BINDINGS, SCHEDULES, ALTERNATE)
 
 _Elsewhere = list[list[str]]
 

@@ -9,6 +9,7 @@ from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
+from reliq.protocol import spread
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded
 from reliq.protocol.homes import QueueHomes
@@ -46,7 +47,7 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
         yield from read_bodies(keys, letters)
         there = [one for one in letters if one.body_is_read]
         yield ops.announce(to)
-        yield from target.send([_message(keys.logical, one) for one in there])
+        yield from spread.send(target, [_message(keys.logical, one) for one in there])
         gone: int = yield ops.discard(keys, discarded(there), Counter.FORWARDED)
         moved += gone
         return moved < at_most

@@ -1,4 +1,4 @@
-"""Hidden: messages of a feature that no consumer sees yet, and that are found, cancelled and purged with the others."""
+"""Hidden: messages of a feature that no consumer sees, and that are found, cancelled and purged with the others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,3 +16,5 @@ class Hidden:
     element: Callable[[QueueKeys, str], Op[bytes | None]]  #: of the message with this id
     withdraw: Callable[[QueueKeys, str], Steps[bool]]  #: cancel it; whether it was there
     purge: Callable[[QueueKeys], Steps[int]]  #: remove all; how many
+    #: The hash that has them all, and how a value of it becomes an element; None: `cancel_many` leaves them alone.
+    listed: tuple[Callable[[QueueKeys], str], Callable[[bytes], bytes]] | None = None

@@ -10,6 +10,7 @@ from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.protocol.claimant import Claimant
+from reliq.protocol.features import ACTS
 from reliq.protocol.held import HeldMessages
 from reliq.protocol.lives import Lives
 
@@ -85,8 +86,6 @@ class HeldSteps:
 
     def act(self, message: Message, asked: object) -> Any:
         """Do what a handler asks of a feature."""
-        from reliq.protocol.features import ACTS
-
         return next(act.begin for act in ACTS if isinstance(asked, act.asked))(self, message, asked)
 
     def let_go(self, message: Message) -> None:

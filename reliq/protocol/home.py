@@ -60,12 +60,12 @@ class Home:
             self._announced_at = time.monotonic()
 
     def send(self, messages: Sequence[NewMessage], terms: Terms = ANY, route: Route = DIRECT) -> Steps[list[str]]:
-        """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
+        """Enqueue messages, up to 1,000 in one step; return the ids, for a duplicate that of the first message.
 
         Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
         """
         ids: list[str] = []
-        for batch in calls_of(messages):
+        for batch in calls_of(messages, pushed=not (self._limited or self.unknown)):
             try:
                 ids += yield from self._call(batch, terms, route)
             except ReliqError as error:

@@ -10,27 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from reliq import ops
-from reliq.errors import QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, read_layout
 from reliq.ops import Steps, Together, at_most
-from reliq.ops.schema import Counter
 from reliq.protocol.acts import done_everywhere
-from reliq.protocol.batch import Route
 from reliq.protocol.claiming import Failing
-from reliq.protocol.durability import ANY, Terms
-from reliq.protocol.home import ANNOUNCE_EVERY, AtLimit, Home, Moved
+from reliq.protocol.home import ANNOUNCE_EVERY, Home
 from reliq.protocol.producer import ProducerPool
-from reliq.protocol.spread import SETTLING, Spread
 from reliq.runtime.looking import unseen
 
 T = TypeVar("T")
 
+SETTLING = 0.05  #: seconds before a message is offered again to homes that all refused it
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a home that could not be reached
 _LOOKS = 3  #: reads of counters, while the homes change
-_PART = 1000  #: messages that a call sends to one home at a time
 _UNLIMITED = 2**53  #: messages
 
 
@@ -74,7 +70,7 @@ class QueueHomes:
         yield ops.Sleep(SETTLING)
         yield from self.read()
 
-    def _current(self) -> Layout | None:
+    def current(self) -> Layout | None:
         """Return the layout for a send, as the first home told it with its introduction; None: it is to be read.
 
         That of several homes is read once a minute.
@@ -162,7 +158,7 @@ class QueueHomes:
 
     def home_of(self, message: NewMessage) -> Steps[QueueKeys]:
         """Return the home for a message that is to be placed elsewhere than among the ready ones."""
-        layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
+        layout, bucket = self.current() or (yield from self.read()), bucket_of(message)
         return self.first.keys if bucket is None else self.named(layout.homes(self.queue, bucket)[-1]).keys
 
     def offered(self, message: NewMessage, refused: list[str]) -> Steps[Home]:
@@ -170,7 +166,7 @@ class QueueHomes:
 
         Where all have, the layout is read again, and `refused` begins anew.
         """
-        layout, bucket = self._current() or (yield from self.read()), bucket_of(message)
+        layout, bucket = self.current() or (yield from self.read()), bucket_of(message)
         homes = self.open_ones()[:1] if bucket is None else layout.homes(self.queue, bucket)
         if refused and (bucket is None or set(homes) <= set(refused)):
             changed = yield from self.read()
@@ -179,41 +175,6 @@ class QueueHomes:
             refused.clear()
             homes = self.open_ones()[:1] if bucket is None else changed.homes(self.queue, bucket)
         return self.named(next(one for one in homes if one not in refused))
-
-    # --- sending ---
-
-    def send(self, messages: Sequence[NewMessage], terms: Terms = ANY) -> Steps[list[str]]:
-        """Enqueue messages, each in the home of its key, the others spread evenly; return the ids."""
-        ids: list[str] = []
-        try:
-            layout = self._current() or (yield from self.read())
-            if layout.count == 1 and not layout.moving:
-                try:
-                    return (yield from self.first.send(messages, terms, Route(layout.version)))
-                except Moved as moved:  # the queue has several homes since
-                    ids += moved.sent
-                layout = yield from self.read()
-            for start in range(len(ids), len(messages), _PART * layout.count):
-                ids += yield from Spread(self, messages[start : start + _PART * layout.count], terms).send()
-        except AtLimit as full:
-            error = QueueFull(str(full))
-            error.enqueued = full.enqueued
-            self._complete(error, ids, messages)
-            yield ops.count(self.first.keys, Counter.REJECTED, len(messages) - len(error.enqueued))
-            raise error from None
-        except ReliqError as error:
-            self._complete(error, ids, messages)
-            raise
-        return ids
-
-    def _complete(self, error: ReliqError, ids: Sequence[str], messages: Sequence[NewMessage]) -> None:
-        """Make the error of one part of a send that of the whole call; the parts before have enqueued `ids`."""
-        later = {len(ids) + position: identity for position, identity in error.enqueued.items()}
-        error.enqueued = dict(enumerate(ids)) | later
-        if error.enqueued:
-            first = "the first " if self.layout.count == 1 else ""
-            enqueued = f"{first}{len(error.enqueued)} of the {len(messages)} messages of the call were enqueued"
-            error.args = (f"{error}; {enqueued}",)
 
     def rooms(self) -> Steps[dict[str, int]]:
         """Return how many messages each home that takes some has room for, by its share of `max_length`."""

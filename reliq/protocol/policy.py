@@ -85,3 +85,9 @@ def checked_setting(name: str, value: Any) -> int | float | str | None:
         return None
     checked = setting.kind.check(value, name)
     return None if isinstance(setting.kind, Flag) and not checked else setting.kind.stored(checked)
+
+
+def check_burst(rate: object) -> None:
+    """Raise InvalidSetting if a burst is to be set of a queue without a rate."""
+    if rate is None:
+        raise InvalidSetting("burst says how many messages may start at once with a rate: set rate too, or before it")

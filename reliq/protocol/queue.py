@@ -12,20 +12,21 @@ from reliq.model.stats import Stats, whole
 from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
+from reliq.protocol import spread
 from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
 from reliq.protocol.durability import Terms, check_possible, durability
 from reliq.protocol.features import FORGETS, HIDDEN
 from reliq.protocol.forwarding import check_target
 from reliq.protocol.homes import QueueHomes
-from reliq.protocol.policy import checked_setting, read_config, weight_digests
+from reliq.protocol.policy import check_burst, checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.sending import around_send, ready
 from reliq.protocol.sharing import configure, switch
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 
-_PURGE_STEP = 200  #: messages in one call, also where each of them lets another one of its key go
+_PURGE_STEP = 60  #: messages in one call, also where each of them lets another one of its key go
 _PURGE = "the purge"
 
 
@@ -41,14 +42,14 @@ class QueueSteps:
     def send_many(
         self, messages: Sequence[NewMessage], sure: str | None = None, retries: int | None = None
     ) -> Steps[list[str]]:
-        """Enqueue messages, 1,000 or 16 MiB per round trip; return the ids, for a duplicate that of the first message.
+        """Enqueue messages, up to 1,000 in one step; return the ids, for a duplicate that of the first message.
 
         `sure`: the requested durability; None = that of the queue.
         """
         terms = Terms.of(sure, retries)
         if terms.wanted is not None or not self._pool.clock.known:
             yield from ready(self._pool, terms, messages)
-        return (yield from around_send(self._pool, self.keys.queue, messages, self.homes.send(messages, terms)))
+        return (yield from around_send(self._pool, self.keys.queue, messages, spread.send(self.homes, messages, terms)))
 
     @property
     def version(self) -> int:
@@ -80,6 +81,8 @@ class QueueSteps:
     def configure(self, changes: ConfigChanges) -> Steps[Config]:
         """Set the given fields; None resets a field to its default. Raises InvalidSetting without changing anything."""
         checked = {name: checked_setting(name, value) for name, value in changes.items()}
+        if checked.get(Field.BURST) is not None:
+            check_burst(checked[Field.RATE] if Field.RATE in checked else (yield from self.config()).rate)
         if checked.get(Field.DEAD_TO) is not None:
             check_target(self.keys.queue, checked[Field.DEAD_TO])
         if changes.get(Field.DURABILITY) is not None:

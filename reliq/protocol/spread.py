@@ -1,24 +1,58 @@
-"""One call's messages, on their way to the partitions of a queue."""
+"""One call's messages, on their way to the homes of a queue: each to that of its key, the others spread evenly."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
+from reliq.ops.schema import Counter
 from reliq.protocol.batch import RawBatch, Route
-from reliq.protocol.durability import Terms
+from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.home import AtLimit, Moved
+from reliq.protocol.homes import SETTLING, QueueHomes
 
-if TYPE_CHECKING:
-    from reliq.protocol.homes import QueueHomes
-
+_PART = 1000  #: messages that a call sends to one partition at a time
 _SHARE = 100  #: messages; a call with fewer of them goes to one partition
-SETTLING = 0.05  #: seconds before a message is offered again to partitions that all refused it
 _OFFERS = 200  #: how often it is offered: a change of the number of partitions takes effect meanwhile
 _FITTINGS = 3  #: how often partitions with room are looked for
+
+
+def send(homes: QueueHomes, messages: Sequence[NewMessage], terms: Terms = ANY) -> Steps[list[str]]:
+    """Enqueue messages; return their ids. An error has those that were enqueued, by place, as `enqueued`."""
+    ids: list[str] = []
+    try:
+        layout = homes.current() or (yield from homes.read())
+        if layout.count == 1 and not layout.moving:
+            try:
+                return (yield from homes.first.send(messages, terms, Route(layout.version)))
+            except Moved as moved:  # the queue has several homes since
+                ids += moved.sent
+            layout = yield from homes.read()
+        for start in range(len(ids), len(messages), _PART * layout.count):
+            ids += yield from Spread(homes, messages[start : start + _PART * layout.count], terms).send()
+    except AtLimit as full:
+        error = QueueFull(str(full))
+        error.enqueued = full.enqueued
+        _complete(error, ids, messages, homes.layout.count)
+        yield ops.count(homes.first.keys, Counter.REJECTED, len(messages) - len(error.enqueued))
+        raise error from None
+    except ReliqError as error:
+        _complete(error, ids, messages, homes.layout.count)
+        raise
+    return ids
+
+
+def _complete(error: ReliqError, ids: Sequence[str], messages: Sequence[NewMessage], homes: int) -> None:
+    """Make the error of one part of a send that of the whole call; the parts before have enqueued `ids`."""
+    later = {len(ids) + position: identity for position, identity in error.enqueued.items()}
+    error.enqueued = dict(enumerate(ids)) | later
+    if error.enqueued:
+        first = "the first " if homes == 1 else ""
+        enqueued = f"{first}{len(error.enqueued)} of the {len(messages)} messages of the call were enqueued"
+        error.args = (f"{error}; {enqueued}",)
 
 
 class Offer(NamedTuple):
@@ -32,7 +66,7 @@ class Offer(NamedTuple):
 class Spread:
     """One call's messages, on their way to the partitions."""
 
-    def __init__(self, partitions: "QueueHomes", messages: Sequence[NewMessage], terms: Terms) -> None:
+    def __init__(self, partitions: QueueHomes, messages: Sequence[NewMessage], terms: Terms) -> None:
         self._partitions = partitions
         self._messages = messages
         self._terms = terms

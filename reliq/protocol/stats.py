@@ -1,6 +1,7 @@
 """The one reader of statistics: of a queue, of its partitions, and of many queues, 100 in a round trip."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reliq import ops
 from reliq.errors import ReliqError
@@ -124,7 +125,7 @@ def _read(names: Sequence[str], layouts: dict[str, Layout] | None = None) -> Ste
     """Read the statistics of each of these, again while consumers came in between; note the layouts of several."""
     readings = yield from _look(names, layouts)
     for _ in range(_LOOKS - 1):
-        unsure = [place for place, reading in enumerate(readings) if not reading.exact]
+        unsure = [place for place, one in enumerate(readings) if not one.exact and one.consumers <= ops.MOST_CONSUMERS]
         if not unsure:
             break
         again = yield from _look([names[place] for place in unsure], layouts)
@@ -134,21 +135,52 @@ def _read(names: Sequence[str], layouts: dict[str, Layout] | None = None) -> Ste
 
 
 def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list[Stats]]:
-    """Read each of these once, and in the same round trip the consumers of the next group."""
+    """Read each of these once, and in the same round trip the consumers of the next group.
+
+    What very many consumers hold is counted apart, so that no call takes long.
+    """
     every = [QueueKeys(name) for name in names]
     groups = [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
     readings: list[Stats] = []
-    consumers: list[list[str]] = []
+    consumers: list[tuple[int, list[str]]] = []
     if groups:
-        consumers = yield [ops.members(keys.consumers) for keys in groups[0]]
+        consumers = yield [_consumers(keys) for keys in groups[0]]
     for following, group in zip([*groups[1:], []], groups, strict=False):
-        counts = [ops.stats(keys, known) for keys, known in zip(group, consumers, strict=True)]
+        counts = [
+            ops.stats(keys, () if _is_large(*known) else set(known[1]))
+            for keys, known in zip(group, consumers, strict=True)
+        ]
         texts = [] if layouts is None else [ops.layout(keys) for keys in group]
         # The layouts first: one that is still the same afterwards is that of all numbers.
-        replies = yield [*texts, *counts, *(ops.members(keys.consumers) for keys in following)]
+        replies = yield [*texts, *counts, *map(_consumers, following)]
         if layouts is not None:
             found = zip(group, map(read_layout, replies[: len(texts)]), strict=True)
             layouts |= {keys.queue: layout for keys, layout in found if layout.several}
-        readings += replies[len(texts) : len(texts) + len(counts)]
+        for keys, known, reading in zip(group, consumers, replies[len(texts) :], strict=False):
+            if _is_large(*known):
+                held = reading.processing + (yield from _held(keys, *known))
+                readings.append(replace(reading, processing=held))
+            else:
+                readings.append(reading)
         consumers = replies[len(texts) + len(counts) :]
     return readings
+
+
+def _consumers(keys: QueueKeys, cursor: int = 0) -> ops.Op[tuple[int, list[str]]]:
+    return ops.some_consumers(keys, cursor, 2 * ops.MOST_CONSUMERS)  # so many that half of them come at once
+
+
+def _is_large(cursor: int, some: Sequence[str]) -> bool:
+    """Whether these are the first ones of more consumers than are counted at one instant."""
+    return cursor != 0 or len(some) > ops.MOST_CONSUMERS
+
+
+def _held(keys: QueueKeys, cursor: int, some: Sequence[str]) -> Steps[int]:
+    """Count the messages of very many consumers, from `some` and the place of the next ones on."""
+    counts: dict[str, int] = {}
+    while True:
+        if some:
+            counts |= zip(some, (yield [ops.held_count(keys, one) for one in some]), strict=True)
+        if not cursor:
+            return sum(counts.values())
+        cursor, some = yield _consumers(keys, cursor)

@@ -1,7 +1,8 @@
-"""Signals while a service starts: SIGTERM and SIGINT end it cleanly, whatever it is importing.
+"""Signals while a command of reliq starts: they end it without a traceback, whatever it is importing.
 
-`reliq` imports this module before all others. Until a service has handlers of its own, a signal ends the process at
-once: it holds no message yet. In a program that only imports `reliq`, nothing changes.
+`reliq` imports this module before all others. Until a service has handlers of its own, SIGTERM and SIGINT end the
+process at once: it holds no message yet. In other commands Ctrl-C does so until all is imported. In a program that only
+imports `reliq`, nothing changes.
 
 A service that shuts down cleanly has the exit status 0 after SIGTERM, and 130 after SIGINT, which Ctrl-C sends.
 """
@@ -26,14 +27,33 @@ class _Start:
     exits = True  #: a signal ends the process at once
 
 
-def is_service(arguments: Sequence[str], interpreter_arguments: Sequence[str]) -> bool:
-    """Whether `sys.argv` and `sys.orig_argv`, at the import of `reliq`, are those of a service."""
-    if arguments[1:2] and arguments[1] not in SERVICES:
-        return False
+def is_command(arguments: Sequence[str], interpreter_arguments: Sequence[str]) -> bool:
+    """Whether `sys.argv` and `sys.orig_argv`, at the import of `reliq`, are those of its command line."""
     if arguments[:1] == ["-m"]:  # Python imports the package before it runs its __main__
         given = list(interpreter_arguments)
-        return any(given[at : at + 2] == ["-m", "reliq"] for at in range(len(given))) and len(arguments) > 1
-    return len(arguments) > 1 and arguments[0].rpartition(os.sep)[2] == "reliq"
+        return any(given[at : at + 2] == ["-m", "reliq"] for at in range(len(given)))
+    return len(arguments) > 0 and arguments[0].rpartition(os.sep)[2] == "reliq"
+
+
+def is_service(arguments: Sequence[str], interpreter_arguments: Sequence[str]) -> bool:
+    """Whether they are those of a service."""
+    return len(arguments) > 1 and arguments[1] in SERVICES and is_command(arguments, interpreter_arguments)
+
+
+def begin_command() -> None:
+    """Make Ctrl-C end the process at once from now on, unless it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def imported() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again: the command can say how it ended."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
 
 
 def begin() -> None:
@@ -104,3 +124,5 @@ def signals_held_back() -> Iterator[None]:
 
 if is_service(sys.argv, sys.orig_argv):
     begin()
+elif is_command(sys.argv, sys.orig_argv):
+    begin_command()

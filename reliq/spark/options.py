@@ -31,7 +31,7 @@ _COMMON = ("connection", "url", "queue", "allowEviction")
 _WRITE = (
     *_COMMON, "job", "ifCommitted", "txnAppId", "txnVersion", "application", "timeLimit", "maxBody", "mandatory",
     "body", "columns", "keyAs", "dedupWindow", "invalid", "deadQueue", "repeatedHeaders", "onHandled",
-    "maxBytesPerSecond", "traceparent", "tracestate",
+    "maxBytesPerSecond", "durability", "traceparent", "tracestate",
 )  # fmt: skip
 _READ = (*_COMMON, "state", "numPartitions", "jobs")
 _JOBS = (*_COMMON, "jobs")
@@ -74,6 +74,7 @@ class WriteOptions:
     session: str = ""  #: of Spark, as `register` has named it; empty: unknown
     on_handled: str | None = None  #: the queue of a message that follows when every row has been handled
     rate: int | None = None  #: bytes a second that all tasks of the job stage
+    durability: str | None = None  #: of the commit; None: the strongest of its queues
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,14 @@ class Given:
             self._session,
             check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
             self._bytes_per_second(),
+            values.durability(self._options["durability"], "option durability")
+            if "durability" in self._options
+            else None,
         )
+
+    def _durability(self) -> str | None:
+        text = self._options.get("durability")
+        return None if text is None else values.durability(text, "option durability")
 
     def _bytes_per_second(self) -> int | None:
         text = self._options.get("maxbytespersecond")

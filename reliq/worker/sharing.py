@@ -76,7 +76,7 @@ class Sharing:
             return
         for answer in (yield Together([ops.one(ops.hold(keys, seconds)) for keys in others])):
             if isinstance(answer, ReliqError):
-                log.warning("queue=%s could not hold a partition: it still gives out messages: %s", self.queue, answer)
+                log.warning("queue=%s a partition could not be held, and gives out messages: %s", self.queue, answer)
 
     @property
     def mine(self) -> list[str]:
@@ -90,7 +90,9 @@ class Sharing:
             try:
                 yield ops.serve(self._keys, self._owner, 0)
             except ReliqError as error:
-                log.debug("queue=%s: the other workers wait until this one is silent: %s", self.queue, error)
+                log.debug(
+                    "queue=%s could not say that it leaves; others take over in some seconds: %s", self.queue, error
+                )
 
     def _learn(self) -> Steps[None]:
         """Read the layout and, with partitions, say that this process is there and read who else is."""

@@ -100,7 +100,7 @@ class Watch(threading.Thread):
                     self._release(list(self._loops))  # they notice the outage themselves
                     time.sleep(_STOP_LOOK)
         except Exception:
-            log.exception("the watch failed: each loop waits for itself")
+            log.exception("waiting for all queues at once failed: each loop waits on its own")
         finally:
             self.works = False
             self._release(list(self._loops))

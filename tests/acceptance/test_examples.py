@@ -9,6 +9,9 @@ import pytest
 
 from tests.support.workers import ROOT
 
+NIGHTLY = os.environ.get("NIGHTLY_ROWS", "2000")  #: of the nightly job; 10000000: an hour or so
+PATIENCE = 240 + int(NIGHTLY) / 1000  #: seconds
+
 
 def needs(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
@@ -26,11 +29,19 @@ def needs(program: str) -> pytest.MarkDecorator:
         pytest.param(["webhooks.py"], "delivered 300 of 300, dead 0", None, marks=pytest.mark.slow),
         (["asyncio_orders.py"], "shipped 500 of 500, acked 500", []),
         (["agent_stream.py"], "the answer is whole, in run 2", None),
+        (["report_flow.py"], "ann is told\nsplit: handled, notify: handled", ["dead"]),
         (["order_approval.py"], "how was order 1?\ncharged [1, 2], acked 2", None),
         pytest.param(["http_clients.py", "javascript"], "acked 2, delayed 1", [], marks=needs("node")),
         pytest.param(["http_clients.py", "go"], "acked 2, delayed 1", [], marks=[needs("go"), pytest.mark.slow]),
         pytest.param(
             ["spark_files.py"], "", None, marks=[needs("java"), pytest.mark.spark, pytest.mark.slow], id="spark_files"
+        ),
+        pytest.param(
+            ["nightly_letters.py", NIGHTLY],
+            f"letters-2026-11-20: {NIGHTLY} letters written, 0 dead\n{NIGHTLY} of {NIGHTLY} letters",
+            None,
+            marks=[needs("java"), pytest.mark.spark, pytest.mark.slow],
+            id="nightly_letters",
         ),
     ],
 )
@@ -38,7 +49,8 @@ def test_an_example(example, last, logged, tmp_path):
     paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / example[0], *example[1:]],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
+        timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().endswith(last)

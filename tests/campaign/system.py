@@ -10,12 +10,12 @@ from typing import Any, Self
 
 from reliq.client.app import Reliq
 from reliq.contract import values
-from reliq.embedded import free_port
 from reliq.errors import ReliqError
 from tests.campaign.actors import APP, Actor, Told, javascript_consumer, producer, service, sqs_consumer
 from tests.campaign.history import SUFFIX, History
 from tests.campaign.servers import Server
 from tests.campaign.tasks import MIX, QUEUE
+from tests.support.ports import free_port
 
 _LOOK = 0.05
 _TOLD = 1.0  #: seconds

@@ -98,7 +98,7 @@ APPLICATION = [
         lambda app: app.queue("orders").send({"items": [{"at": 1}, {"at": datetime.now(UTC)}]}),
         reliq.InvalidMessage,
         (
-            "the body is neither bytes, text nor JSON: at $.items[1].at is an object of type datetime, which "
+            "the body is neither bytes, text nor JSON: $.items[1].at is of type datetime, which "
             "JSON does not have: send its isoformat()"
         ),
     ),
@@ -106,14 +106,14 @@ APPLICATION = [
         lambda app: app.queue("orders").send({"price": Decimal("9.99")}),
         reliq.InvalidMessage,
         (
-            "the body is neither bytes, text nor JSON: at $.price is an object of type Decimal, which JSON does "
+            "the body is neither bytes, text nor JSON: $.price is of type Decimal, which JSON does "
             "not have: send str() of it"
         ),
     ),
     (
         lambda app: app.queue("orders").send({"a b": {1: float("nan")}}),
         reliq.InvalidMessage,
-        "the body is neither bytes, text nor JSON: at $['a b']['1'] is nan, which JSON does not have",
+        "the body is neither bytes, text nor JSON: $['a b']['1'] is nan, which JSON does not have",
     ),
     (
         lambda app: app.queue("orders").send({"parts": {(1, 2): "x"}}),
@@ -127,7 +127,7 @@ APPLICATION = [
         lambda app: app.queue("orders").send_many(["a", {"b"}]),
         reliq.InvalidMessage,
         (
-            "message 1 of the call: the body is neither bytes, text nor JSON: at $ is an object of type set, "
+            "message 1 of the call: the body is neither bytes, text nor JSON: $ is of type set, "
             "which JSON does not have: send a list of it; nothing was enqueued"
         ),
     ),

@@ -13,6 +13,7 @@ from reliq.model.element import decode_envelope, new_id
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.model.message import Message
 from reliq.ops import Destination, Entry, Move
+from reliq.ops.held import Hold
 from tests.support.state import KEYS, World, element, elements, keyed
 
 OTHER = QueueKeys("other")
@@ -267,7 +268,8 @@ def test_news_are_told_in_parts(world: World):
     work_off(world)
     news = world.run(own.flow_news(KEYS, 2))
     assert (news.up_to, [one.id for one in news.happened]) == (2, ["a", "b"])
-    assert (world.run(own.flow_told(KEYS, 2)), world.run(own.flow_told(KEYS, 2))) == (2, 0)
+    for _ in range(2):  # two monitors
+        world.run(own.flow_told(KEYS, news.up_to))
     assert [one.id for one in tell_all(world)] == ["c"]
     nothing_is_left(world)
 
@@ -317,6 +319,7 @@ def test_a_member_that_was_cancelled_before_it_was_noted_is_told(world: World, f
 def plan(*names: str) -> Plan:
     made = Plan()
     made.id, made.nodes = "flow", [Node("q", name) for name in names]
+    made.producer, made.behind = "producer", [[] for _ in names]
     return made
 
 
@@ -329,12 +332,133 @@ def test_the_record_of_a_flow_ends_with_its_last_member(world: World):
     assert world.run(own.flow_change("flow", "sending", "open")) == "open"
     assert not world.run(own.flow_open(plan("a", "b"), 1, 2))
     outcomes = [(0, "dead"), (0, "revived"), (0, "acked"), (0, "acked"), (0, "dead")]
-    assert [world.run(own.flow_ended("flow", [one])) for one in outcomes] == [2, 2, 1, 1, 1]
+    assert [world.run(own.flow_ended("flow", [one])).left for one in outcomes] == [2, 2, 1, 1, 1]
     assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow"))) == ([b"flow"], -1)
-    assert world.run(own.flow_ended("flow", [(1, "skipped")])) == 0
+    assert world.run(own.flow_ended("flow", [(1, "skipped")])) == own.Ended(0, "ended")
     assert world.run(own.flow_change("flow", "open", "cancelled")) == "ended"
     assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow")) > 3000) == ([], True)
-    assert world.run(own.flow_ended("gone", [(1, "acked")])) == -1
+    assert world.run(own.flow_ended("gone", [(1, "acked")])) == own.Ended()
+
+
+def test_the_record_of_another_producer_is_left_alone(world: World):
+    assert world.run(own.flow_open(plan("a"), 0, 1))
+    late = plan("b")
+    late.producer = "late"
+    assert not world.run(own.flow_open(late, 0, 1))
+    assert world.redis.hget(flow_record("flow"), "m0") == b'["q","a",[],"fail"]'
+
+
+def test_the_record_of_an_opened_flow_counts_what_its_last_members_have_come_to(world: World):
+    """And it stays among the open ones until the message whose handler has opened it knows."""
+    made = plan("first", "a", "b")
+    made.behind = [[(1, 0), (2, 0)], [], []]
+    world.run(own.flow_open(plan(), 0, 1))
+    world.redis.rename(flow_record("flow"), flow_record("outer"))
+    world.redis.delete(FLOWS)
+    assert world.run(own.flow_open(made, 0, 3, "q cut", ("outer", "7")))
+    assert world.redis.hget(flow_record("outer"), "cflow") == b"7"
+    world.run(own.flow_change("flow", "sending", "open"))
+    told = [(0, "acked"), (1, "dead"), (1, "dead"), (2, "acked"), (1, "revived"), (1, "cancelled"), (1, "acked")]
+    ended = [world.run(own.flow_ended("flow", [one])) for one in told]
+    assert [(one.left, one.rest, one.dead, one.failed) for one in ended] == [
+        (2, 2, 0, 0), (2, 1, 1, 0), (2, 1, 1, 0), (1, 0, 1, 0), (1, 1, 0, 0), (0, 0, 0, 1), (0, 0, 0, 1),
+    ]  # fmt: skip
+    assert [one.outcome for one in ended] == ["open", "open", "open", "dead", "open", "cancelled", "cancelled"]
+    assert (world.redis.zrange(FLOWS, 0, -1), ended[0].parent) == ([b"flow"], "q cut")
+    assert world.run(own.flow_ended("flow", (), joined=True)).state == "ended"
+    assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow")) > 3000) == ([], True)
+
+
+class Cutting:
+    """A member, which is claimed and opens flows; `end` waits for it."""
+
+    def __init__(self, world: World, flow: Flow) -> None:
+        self.world = world
+        flow.waits("end", "cut")
+        flow.note("end")
+        send(world, "cut")
+        world.given(leases={"w": 60_000})
+        assert world.run(ops.claim(KEYS, "w", 60.0, 1)).elements == [element("cut")]
+
+    def hold(self, *opened: str, consumer: str = "w") -> list[str]:
+        message = Message.decode("q", element("cut"))
+        return [self.world.run(own.flow_hold(Hold(KEYS, consumer, message), one)) for one in opened]
+
+    def told(self, opened: str, outcome: str) -> list[tuple[str, str]]:
+        """Tell it twice; return what a monitor has to know then."""
+        for _ in range(2):
+            self.world.run(own.flow_opened(KEYS, "cut", opened, outcome))
+        return [(one.outcome, one.id) for one in tell_all(self.world)]
+
+    def ack(self) -> list[tuple[str, str]]:
+        self.world.run(ops.settle(KEYS, "w", 60.0, [element("cut")]))
+        return [(one.outcome, one.id) for one in tell_all(self.world)]
+
+    @property
+    def ready(self) -> list[bytes]:
+        return self.world.redis.lrange(KEYS.messages, 0, -1)
+
+
+@pytest.fixture
+def cutting(world: World, flow: Flow) -> Cutting:
+    return Cutting(world, flow)
+
+
+def test_a_member_ends_with_the_flows_that_its_handler_has_opened(world: World, cutting: Cutting):
+    assert cutting.hold("a1", "a1", "b2") == ["ok"] * 3
+    assert world.redis.hget(KEYS.followed, "\v\vcut") == b"flow 0 a1 b2\n0 end\n"
+    assert (cutting.ack(), cutting.ready) == ([], [])
+    assert (cutting.told("a1", "acked"), cutting.ready) == ([], [])
+    assert (cutting.told("b2", "open"), cutting.ready) == ([], [])
+    assert (cutting.told("b2", "acked"), cutting.ready) == ([("acked", "cut")], [element("end")])
+    assert work_off(world) == ["end"]
+    tell_all(world)
+    nothing_is_left(world)
+
+
+def test_flows_that_have_ended_before_their_member_hold_nothing(world: World, cutting: Cutting):
+    cutting.hold("a1")
+    assert cutting.told("a1", "acked") == []
+    assert world.redis.hget(KEYS.followed, "\v\vcut") == b"flow 0\n0 end\n"
+    assert (cutting.ack(), cutting.ready) == ([("acked", "cut")], [element("end")])
+
+
+def test_a_flow_that_stands_still_makes_its_member_dead_until_it_goes_on(world: World, cutting: Cutting):
+    cutting.hold("a1", "b2")
+    assert cutting.ack() == []
+    assert cutting.told("a1", "dead") == []
+    assert cutting.told("b2", "acked") == [("dead", "cut")]
+    assert cutting.told("a1", "open") == [("revived", "cut")]
+    assert cutting.told("a1", "dead") == [("dead", "cut")]
+    assert (cutting.told("a1", "acked"), cutting.ready) == ([("acked", "cut")], [element("end")])
+
+
+def test_a_flow_that_stands_still_when_its_member_is_handled(world: World, cutting: Cutting):
+    cutting.hold("a1")
+    assert cutting.told("a1", "dead") == []
+    assert cutting.ack() == [("dead", "cut")]
+    assert (cutting.told("a1", "acked"), cutting.ready) == ([("acked", "cut")], [element("end")])
+
+
+def test_a_flow_that_has_failed_fails_its_member_once_all_have_come_to_an_end(world: World, cutting: Cutting):
+    cutting.hold("a1", "b2")
+    assert (cutting.ack(), cutting.told("a1", "cancelled")) == ([], [])
+    assert cutting.told("b2", "dead")[:1] == [("cancelled", "cut")]
+    assert world.redis.hget(KEYS.followed, "\v\vcut") is None
+    assert cutting.told("b2", "acked") == []
+
+
+def test_a_consumer_that_does_not_hold_the_message_opens_nothing(world: World, cutting: Cutting):
+    assert cutting.hold("a1", consumer="another") == ["lost"]
+    cutting.ack()
+    assert cutting.hold("a1") == ["lost"]
+    assert world.redis.hget(KEYS.followed, "\v\vcut") is None
+
+
+def test_a_member_whose_handler_has_opened_a_flow_is_noted_once(world: World, flow: Flow, cutting: Cutting):
+    cutting.hold("a1")
+    flow.note("end")
+    assert world.redis.hget(KEYS.followed, "\v\vcut") == b"flow 0 a1\n0 end\n"
 
 
 def test_a_queue_without_flows_has_none_of_it(world: World):

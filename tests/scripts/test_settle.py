@@ -193,3 +193,61 @@ def test_what_blmove_moved_counts_as_claimed_once_with_its_settlement(world):
     call = ops.settle(KEYS, "w", 15.0, elements("a", "b"), [dead], uncounted={element("b"), element("c")})
     assert [world.run(call).codes for _ in range(2)] == ["ddd", "aaa"]
     assert world.state()["counters"]["claimed"] == 2
+
+
+MANY = [f"m{number}" for number in range(12)]  # the oldest first
+HOLDS_MANY = {"processing": {"w": " ".join(reversed(MANY))}, "leases": {"w": HOUR}}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["places known", "places unknown"])
+def test_many_acks_out_of_a_row_remove_exactly_these_messages(world, known):
+    world.given(**HOLDS_MANY)
+    acks = MANY[1::2]
+    places = {element(one): MANY.index(one) for one in acks} if known else {}
+    answer = world.run(ops.settle(KEYS, "w", 15.0, elements(*acks), places=places))
+    assert answer.codes == "dddddd"
+    assert world.state() == {
+        "processing:w": " ".join(reversed(MANY[::2])),
+        "lease:w": "alive",
+        "consumers": {"w"},
+        "counters": {"acked": 6},
+    }
+
+
+def test_many_of_which_some_were_settled_before_or_are_named_twice(world):
+    world.given(**HOLDS_MANY)
+    settle(world, ["m3"])
+    assert settle(world, ["m1", "m3", "m5", "m5", "x", "m7"]).codes == "dadaad"
+    assert world.state()["processing:w"] == " ".join(
+        reversed([one for one in MANY if one not in ("m1", "m3", "m5", "m7")])
+    )
+    assert world.state()["counters"] == {"acked": 4}
+
+
+def test_many_acks_and_moves_behind_a_row(world):
+    world.given(**HOLDS_MANY)
+    moves = [
+        move("m6", "tail", "released"),
+        move("m8", "delayed", "retried", 60.0),
+        move("m10", "dead", "dead:rejected"),
+    ]
+    acks = elements(*MANY[:4], "m5", "m9")
+    places = {element(one): place for place, one in enumerate(MANY)}
+    answer = world.run(ops.settle(KEYS, "w", 15.0, acks, moves, row=4, places=places))
+    assert answer.codes == "d" * 9
+    state = world.state()
+    assert (state["processing:w"], state["messages"], state["delayed"], state["dead"]) == (
+        "m11 m7 m4",
+        "m62",
+        "m82",
+        "m102",
+    )
+    assert state["counters"] == {"acked": 6, "released": 1, "retried": 1, "dead_lettered": 1, "dead:rejected": 1}
+
+
+def test_a_full_redis_can_still_be_emptied_of_many(world):
+    world.given(**HOLDS_MANY)
+    world.fill()
+    assert world.run(ops.settle(KEYS, "w", 0.0, elements(*MANY[:10:2]))).codes == "ddddd"
+    assert settle(world, MANY[1::2]).codes == "dddddd"
+    assert world.state()["processing:w"] == "m10"

@@ -150,6 +150,8 @@ class SimulatedRedis:
                 replies[place] = clients
             elif command[0] == "SMEMBERS" and isinstance(replies[place], list):
                 replies[place].sort()
+            elif command[0] == "SSCAN" and isinstance(replies[place], list):
+                replies[place][1].sort()
         if unknown_in_transaction(request, replies):
             raise to_repeat(request, replies)
         return read(request, replies)
@@ -238,6 +240,16 @@ class SimulatedRedis:
         """Return the members of a sorted set."""
         (found,) = self._ask(("ZRANGE", key, 0, -1))
         return list(found)
+
+    def value(self, key: str) -> bytes | None:
+        """Return a string."""
+        found: bytes | None = self._ask(("GET", key))[0]
+        return found
+
+    def score(self, key: str, member: str) -> bytes | None:
+        """Return the score of a member of a sorted set."""
+        found: bytes | None = self._ask(("ZSCORE", key, member))[0]
+        return found
 
     def entries(self, key: str) -> list[Any]:
         """Return the entries of a stream."""

@@ -1,16 +1,16 @@
 """A Redis Cluster on this machine."""
 
 import contextlib
-import socket
 import time
 from typing import Any, Self
 
 import redis
 
-from reliq.embedded import EmbeddedRedis, free_port
+from reliq.embedded import EmbeddedRedis
 from reliq.errors import ReliqError
 from reliq.ops.topology import slot_of
 from tests.support.fleet import wait
+from tests.support.ports import free_port_with_bus
 
 _SLOTS = 16384
 _FLAGS, _MASTER, _FIRST_SLOTS = 2, 3, 8  #: fields of CLUSTER NODES
@@ -31,7 +31,7 @@ class Cluster:
             "--repl-diskless-sync-delay", "0",
         )  # fmt: skip
         for _ in range(self._size):
-            server = EmbeddedRedis(settings=settings, port=_port_with_bus())
+            server = EmbeddedRedis(settings=settings, port=free_port_with_bus())
             self.servers.append(self._stack.enter_context(server))
         for place, server in enumerate(self.servers):
             with _client(server) as client:
@@ -136,11 +136,3 @@ class Cluster:
 
 def _client(server: EmbeddedRedis) -> "redis.Redis":
     return redis.Redis(port=server.port, socket_timeout=5)
-
-
-def _port_with_bus() -> int:
-    """Return a free port whose cluster bus, 10,000 above it, is free too."""
-    while True:
-        port = free_port()
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 10_000)):
-            return port

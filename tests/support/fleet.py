@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import redis
 
-from reliq.embedded import EmbeddedRedis, find_server, free_port
+from reliq.embedded import EmbeddedRedis, find_server
 from reliq.errors import ReliqError
 from tests.support.gate import PEERS, Gate
+from tests.support.ports import free_port
 
 _SERVICE = "mymaster"
 _DOWN_AFTER = 1.0  #: seconds of silence after which a sentinel takes the master for dead

@@ -3,13 +3,13 @@
 import concurrent.futures
 import contextlib
 import os
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import reliq
+from tests.support.ports import free_port
 from tests.support.workers import ROOT, Child, eventually
 
 CHILDREN, SENDS = 4, 25
@@ -30,9 +30,7 @@ def _packages() -> Path:
 @contextlib.contextmanager
 def serving_wsgi(url: str, *command: str) -> Iterator[str]:
     """The address of a WSGI server of the application; ADDRESS in its command stands for a free host:port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     child: Child[bytes] = Child(
         [part.replace("ADDRESS", address) for part in command],
         cwd=ROOT,

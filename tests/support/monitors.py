@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -12,13 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.ports import free_port
 from tests.support.workers import ROOT
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 class Monitors:
@@ -41,7 +35,7 @@ class Monitors:
             child.wait()
 
     def start(self) -> None:
-        port = _free_port()
+        port = free_port()
         paths = os.pathsep.join(str(ROOT / part) for part in (".", "monitor", "api"))
         command = [sys.executable, "-m", "reliq", "monitor", "--url", self._url, "--metrics-port", str(port)]
         with (self._folder / "monitors.log").open("ab") as log:

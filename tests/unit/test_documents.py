@@ -84,6 +84,11 @@ def test_every_path_that_a_page_names_exists():
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
+def test_no_page_has_the_marks_of_a_merge():
+    marks = re.compile(r"^(<<<<<<<|>>>>>>>) ", re.MULTILINE)
+    assert [page.name for page in documents() if marks.search(page.read_text(encoding="utf-8"))] == []
+
+
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
     (tmp_path / "there.md").write_text("# A heading, with `code`\n\n```md\n# no heading\n```\n")
     page = tmp_path / "page.md"
@@ -124,13 +129,6 @@ def test_a_record_of_a_decision_is_listed_and_short():
         assert f"({record.name})" in index
         assert all(f"## {part}" in text for part in ("Context", "Decision", "Consequences"))
         assert len(text.splitlines()) <= 40
-
-
-def test_the_page_of_states_has_every_edge_of_the_chart_and_no_other():
-    chart = re.findall(r"^    (\S+) --> (\S+): (.+)$", (LUA / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    page = (ROOT / "docs" / "concepts" / "states.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\S+) \| (\S+) \| .+ \| `(.+)` \|$", page, re.MULTILINE)
-    assert sorted(tuple("[*]" if one in ("new", "gone") else one for one in row) for row in rows) == sorted(chart)
 
 
 _TABLE = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)

@@ -55,6 +55,9 @@ def test_a_definition_is_plain_values():
             InvalidSetting,
             "'s' never fires: '0 0 1 1 \\*' has no tick",
         ),
+        ({"start": "9999-12-31T23:00"}, InvalidSetting, "has no tick after its start, 9999-12-31T23:00:00Z"),
+        ({"when": "0 0 29 2 *", "start": "9999-01-01"}, InvalidSetting, "has no tick after its start"),
+        ({"end": "9999-12-31T23:00-05:00"}, InvalidSetting, "outside of the years 1 to 9999"),
         ({"jitter": "2m"}, InvalidSetting, "jitter is '2m'"),
         ({"jitter": "-1s"}, InvalidSetting, "'-1s'"),
         ({"when": "* * * * *", "jitter": "2d"}, InvalidSetting, "'2d'"),
@@ -141,3 +144,12 @@ def test_a_tick_whose_jitter_is_not_over_is_not_caught_up():
     now = found.due(5 * MINUTE) - 1
     assert ticks_now(found, MINUTE, now).send == [4 * MINUTE]
     assert ticks_now(found, MINUTE, now + 1).send == [5 * MINUTE]
+
+
+@pytest.mark.parametrize(("when", "first"), [("1h", "9999-12-29T21:00"), ("0 * * * *", "9999-12-29T21:00")])
+def test_the_ticks_end_with_the_calendar(when, first):
+    definition = made(when, start=first, end="9999-12-31T23:59")
+    assert [text_of(tick) for tick in definition.ticks(at("2026-01-01T00:00Z"), 9)] == [
+        "9999-12-29T21:00:00Z", "9999-12-29T22:00:00Z", "9999-12-29T23:00:00Z", "9999-12-30T00:00:00Z"
+    ]  # fmt: skip
+    assert definition.next_tick(at("9999-12-31T22:00Z")) is None

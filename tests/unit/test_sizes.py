@@ -73,6 +73,26 @@ def test_a_call_has_at_most_1000_messages_and_16_mib_or_one_message(kind, bodies
     messages: Sequence[NewMessage] = [NewMessage(body, id=one) for body, one in zip(texts, ids, strict=True)]
     if kind == "bare":
         messages = RawBatch(texts, ids)
-    found = list(calls_of(messages))
+    found = list(calls_of(messages, pushed=True))
     assert [len(call) for call in found] == calls
     assert [message.id for call in found for message in call] == ids
+
+
+@pytest.mark.parametrize(
+    ("options", "pushed", "calls"),
+    [
+        ({}, True, [1000, 200]),
+        ({}, False, [250, 250, 250, 250, 200]),
+        ({"delay": 5}, True, [62] * 19 + [22]),
+        ({"dedup_key": "one"}, True, [62] * 19 + [22]),
+    ],
+)
+def test_more_than_1000_messages_are_sent_in_calls_that_are_as_short_as_each_other(options, pushed, calls):
+    messages = [NewMessage(b"", **options) for _ in range(1200)]
+    assert [len(call) for call in calls_of(messages, pushed)] == calls
+    assert [len(call) for call in calls_of(messages[:1000], pushed)] == [1000]
+
+
+def test_a_message_with_options_costs_as_much_as_several_without():
+    messages = [NewMessage(b"", key="a" if number % 2 else None) for number in range(1200)]
+    assert len(next(calls_of(messages, pushed=True))) == 117

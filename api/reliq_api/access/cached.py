@@ -86,7 +86,7 @@ class Cached(Generic[T]):
     def _begin(self) -> asyncio.Task[None]:
         if self._fetching is None:
             self._began_at = time.monotonic()
-            self._fetching = asyncio.create_task(self._refresh())
+            self._fetching = self._background.fetch(self._refresh())
         return self._fetching
 
     async def _refresh(self) -> None:

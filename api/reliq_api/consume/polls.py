@@ -247,7 +247,7 @@ class Poller:
             while self._waiting and not await self._exists():  # noqa: ASYNC110
                 await asyncio.sleep(_PAUSE)
         except ReliqError as error:
-            log.debug("a poll begins without knowing whether its queue exists: %s", error)
+            log.debug("a poll could not look whether its queue exists: %s", error)
 
     async def _serve(self, poll: Poll, connection: AioConnection) -> None:
         """Block for one poll until it has messages, its time is over, or its client is gone."""

@@ -10,6 +10,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -18,6 +19,7 @@ from reliq_api.http.requests import WHOLE, break_off
 
 MAX_HEADERS_BYTES = 64 * 1024  #: bytes of request line and headers
 PIPELINED_MOST = 16  #: requests that wait for the answer to an earlier one
+_OFFER = {b"upgrade", b"http2-settings"}  #: headers, and words of `connection`
 _LINGER = 2.0  #: seconds for which further bytes of a refused client are read and dropped, so that it gets the answer
 
 
@@ -80,11 +82,37 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._in_headers:
             self._expect_headers()
         self._completed = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._read(data)
         if self._in_headers and not self._completed:
             self._received += len(data)
             if self._received > MAX_HEADERS_BYTES:
                 self._refuse(Problem("headers_too_large", f"more than {MAX_HEADERS_BYTES} bytes of headers"))
+
+    def _read(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._go_on_without_offer(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _go_on_without_offer(self, rest: bytes) -> None:
+        """Read a request that offers HTTP/2 as one that does not: the parser takes its body for another protocol."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        self.parser = httptools.HttpRequestParser(self)
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b", ".join(one for one in map(bytes.strip, value.split(b",")) if one.lower() not in _OFFER)
+            if name not in _OFFER:
+                lines.append(b"%s: %s" % (name, value))
+        self._read(b"\r\n".join([*lines, b"", rest]))
+
+    def _offers_http_2(self) -> bool:
+        """Whether the client would go on with HTTP/2, as Java's does by default on its first request."""
+        offer = dict(self.headers).get(b"upgrade", b"")
+        return self.parser.should_upgrade() and offer.lower() == b"h2c"
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -95,6 +123,8 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self._offers_http_2():
+            return
         if self.parser.should_upgrade():
             raise ValueError("there is no protocol to upgrade to")
         if len(self.pipeline) >= PIPELINED_MOST:
@@ -104,6 +134,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._have_headers()
 
     def on_message_complete(self) -> None:
+        if self._offers_http_2():
+            return
         self._in_headers = self._completed = True
         self._received = 0
         self.scope[WHOLE] = True  # type: ignore[literal-required]

@@ -106,7 +106,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
     verbs: dict[str, str] = {}
     for outcome in outcomes:
         if verbs.setdefault(outcome.id, outcome.verb) != outcome.verb:
-            raise Problem("invalid_request", f"message {outcome.id} is to be settled in two ways")
+            raise Problem("invalid_request", f"message {outcome.id} occurs twice: give each message one outcome")
     if not 1 <= len(outcomes) <= MAX_BATCH:
         raise Problem("invalid_request", "settle from 1 to 1,000 messages at once")
     return outcomes

@@ -49,10 +49,10 @@ _PRODUCER_ERRORS = (
 async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response:
     """JSON as described, a CloudEvent in either mode, or a body of any other content type, kept byte for byte.
 
-    Other content than JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Id, Reliq-Dedup-Key,
-    Reliq-Window, Reliq-Replace (true or false), Reliq-Debounce, Reliq-At-Most, Reliq-Key, Reliq-Priority, and
-    Reliq-Header-NAME for headers of the message. With Reliq-Durability any of them is answered only with that
-    durability. 503: not enqueued. 504: unknown; repeat it with its key.
+    Other content than JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Key, Reliq-Limit-Key,
+    Reliq-Cost, Reliq-Priority, Reliq-Id, Reliq-Dedup-Key, Reliq-Window, Reliq-Replace (true or false), Reliq-Debounce,
+    Reliq-At-Most, and Reliq-Header-NAME for headers of the message. With Reliq-Durability the answer comes when the
+    message has that durability. 503: not enqueued. 504: unknown; repeat the request with the same key.
     """
     state, headers = request.app.state, fields(request)
     key = key_of(headers, request.state.access.id)

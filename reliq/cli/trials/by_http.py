@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from reliq.embedded import free_port
 from reliq.errors import ReliqError
 from reliq.extras import install_command
 
@@ -45,9 +45,7 @@ def send_by_http(url: str, queue: str, paths: Sequence[Path]) -> list[str]:
 @contextlib.contextmanager
 def _service(url: str) -> Iterator[str]:
     """Run a `reliq api` process on a free local port; yield its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "reliq", "api", "--no-auth", "--port", str(port), "--quiet"]
     environment = {**os.environ, "RELIQ_URL": url}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

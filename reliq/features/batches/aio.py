@@ -12,10 +12,11 @@ from reliq.features.batches.steps import BatchSteps, open_batches, progress
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 
-class Batch:
+class Batch(AsyncBlock):
     """A batch of messages: what `Reliq.batch` returns.
 
         async with app.batch(on_done=("reports", {"month": 11})) as batch:

@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         json_too=True,
     )
     one.add_argument("id", nargs="?", help="only this one, in full")
-    one.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+    one.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
 
 
 def batches(options: argparse.Namespace) -> int:

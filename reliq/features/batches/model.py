@@ -39,7 +39,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How far a batch is."""
+    """How far a batch is: how many of its messages were sent, and how they ended. `opened_at`: ms since the epoch."""
 
     id: str
     state: str  #: open (its producer may add messages), closed or abandoned
@@ -56,7 +56,7 @@ class BatchProgress:
         return self.sent - self.handled - self.dead - self.cancelled
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it."""
+        """Return it as a dict for JSON, with `open`."""
         return {**asdict(self), "open": self.open}
 
 

@@ -8,15 +8,18 @@ from reliq.aio.queue import Queue
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import check_id
 from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan, options_of
+from reliq.features.flows.opened import Parent, find
 from reliq.features.flows.sending import Sending
 from reliq.features.flows.steps import cancelled_queues, open_flows, progress
+from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
 from reliq.protocol.queue import QueueSteps
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 
-class Flow:
+class Flow(AsyncBlock):
     """A flow of messages: what `Reliq.flow` returns.
 
         async with app.flow() as flow:
@@ -27,9 +30,10 @@ class Flow:
     until all in `after` have been handled.
     """
 
-    def __init__(self, store: AioStore, queue: Callable[[str], QueueSteps]) -> None:
+    def __init__(self, store: AioStore, queue: Callable[[str], QueueSteps], parent: Parent | None = None) -> None:
         self._store = store
         self._queue = queue
+        self.parent = parent
         self._plan = Plan()
 
     @property
@@ -56,14 +60,16 @@ class Flow:
 
     async def __aenter__(self) -> Self:
         self._plan.begin()
+        if self.parent is not None:
+            await self._store.run(find(self._plan, self.parent))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        with self._plan.ending(given_up=error is not None):
-            if error is None and self._plan.nodes:
-                await self._store.run(Sending(self._plan, self._queue).steps())
+        with self._plan.ending(given_up=error is not None) as to_be_sent:
+            if to_be_sent:
+                await self._store.run(Sending(self._plan, self._queue, self.parent).steps())
 
 
 class FlowCalls(Application):
@@ -72,9 +78,12 @@ class FlowCalls(Application):
     store: AioStore
     queue: Callable[[str], Queue]
 
-    def flow(self) -> Flow:
-        """Return a flow, to be opened as a context; see Flow."""
-        return Flow(self.store, self._queue_steps)
+    def flow(self, *, parent: Message | None = None, name: str = "flow") -> Flow:
+        """Return a flow, to be opened as a context; see Flow.
+
+        `parent`: the message whose handler opens it; those behind it wait for the flow too. `name` tells several apart.
+        """
+        return Flow(self.store, self._queue_steps, None if parent is None else Parent.of_handler(parent, name))
 
     async def flow_progress(self, id: str) -> FlowProgress | None:
         """Return the progress of a flow, with its messages; None if it does not exist, or ended over an hour ago."""
@@ -87,6 +96,6 @@ class FlowCalls(Application):
     async def cancel_flow(self, id: str) -> bool:
         """Cancel the messages of a flow that have not ended; return whether it was open. See `Queue.cancel_many`."""
         queues = await self.store.run(cancelled_queues(check_id(id)))
-        for name in queues:
-            await self.queue(name).cancel_many(headers={FLOW: id})
+        for flow, name in queues:
+            await self.queue(name).cancel_many(headers={FLOW: flow})
         return bool(queues)

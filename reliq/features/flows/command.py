@@ -17,7 +17,7 @@ _SHOWN = 50  #: messages of a layer
 def add_to(commands: Any) -> None:
     """Add the commands to the parser."""
     every = command(commands, "flow list", flows, "list the flows that have not ended, oldest first", json_too=True)
-    every.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+    every.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
     one = command(
         commands, "flow show", show, "print the messages of a flow, with their states, in the order of their layers",
         json_too=True,

@@ -13,7 +13,11 @@ from reliq.errors import ReliqError
 from reliq.features.flows import schemas
 from reliq.features.flows.aio import Flow
 from reliq.features.flows.model import FlowMessage, OnFailure
+from reliq.features.flows.opened import Parent
+from reliq.model.keys import check_name
+from reliq.protocol.holding import of_lease
 from reliq_api.access.auth import Access
+from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode
 from reliq_api.enqueue.inbound import JSON, Form, Head, read_message
 from reliq_api.http.docs import body_of, failures
@@ -39,10 +43,20 @@ class Member(msgspec.Struct, forbid_unknown_fields=True):
     on_failure: OnFailure = "fail"
 
 
+class Opener(msgspec.Struct, forbid_unknown_fields=True):
+    """The message whose handler opens a flow, in its lease."""
+
+    queue: str
+    lease: str
+    id: str
+    name: str = "flow"
+
+
 class Members(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request."""
 
     messages: Annotated[list[Member], Meta(min_length=1)]
+    parent: Opener | None = None
 
 
 _decode = msgspec.json.Decoder(Members).decode
@@ -55,18 +69,22 @@ _decode = msgspec.json.Decoder(Members).decode
     response_model=schemas.SentFlow,
     responses=failures(
         "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large",
-        "outcome_unknown",
+        "outcome_unknown", "lease_lost",
     ),
     openapi_extra=needs("enqueue", requestBody=body_of({JSON: schemas.new_flow()})),
 )  # fmt: skip
 async def send_flow(request: BoundedRequest) -> Response:
-    """Messages of which some wait until others are handled, up to 8 MiB. All are sent or, with an error, none."""
+    """Messages of which some wait until others are handled, up to 8 MiB. All are sent or, with an error, none.
+
+    With a `parent` the scope `consume` for its queue too; the same request again sends nothing, and answers the same.
+    """
     state = request.app.state
     request.allow(LARGEST)
     text = await request.body()
     check_json_text(text)
     try:
-        members = _decode(text).messages
+        wanted = _decode(text)
+        members = wanted.messages
     except msgspec.ValidationError as error:
         raise Problem("invalid_request", f"the flow does not fit its schema: {error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
@@ -76,6 +94,8 @@ async def send_flow(request: BoundedRequest) -> Response:
     await state.pressure.check()
     head = Head.of(Form.ENTRY, fields(request), state.settings)
     flow: Flow = state.reliq.flow()
+    if wanted.parent is not None:
+        flow.parent = await _parent(state.reliq, access, wanted.parent)
     sent: list[FlowMessage] = []
     async with flow:
         for place, one in enumerate(members):
@@ -87,6 +107,15 @@ async def send_flow(request: BoundedRequest) -> Response:
                 sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
     answer = {"id": flow.id, "messages": [one._asdict() for one in sent]}
     return Response(encode(answer), 201, media_type=JSON)
+
+
+async def _parent(app: aio.Reliq, access: Access, parent: Opener) -> Parent:
+    """Return the message whose handler opens a flow; raises LeaseLost, and Problem without the right to it."""
+    check_name(parent.queue)
+    if not access.may("consume", parent.queue):
+        raise Problem("forbidden", "the key has no right to consume from the queue of the parent")
+    hold = await app.store.run(of_lease(*holder(parent.queue, parent.lease), parent.id))
+    return Parent(hold.message, parent.name, lambda: hold)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
+from reliq import forks
 from reliq.contract.keywords import MessageOptions, PublishOptions
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.outgoing import NewMessage, check_option_names
@@ -49,6 +50,8 @@ class FlowMessage(NamedTuple):
 class Asked(NamedTuple):
     """What a handler asks for: the results of the messages that its own has waited for."""
 
+    kind: Any = None  #: the type of each; None: as it is, and None where there is none
+
 
 _REFUSED = ("dedup_key", "window", "replace", "debounce", "at_most")
 
@@ -86,7 +89,9 @@ class Plan:
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
-        self._stage = Stage.NEW
+        self.producer = secrets.token_hex(8)
+        self.sent: Sequence[Node] = ()  #: of a flow that an earlier run of the handler has sent
+        self._stage, self._mark = Stage.NEW, forks.mark()
         self.nodes: list[Node] = []
         self.messages: list[NewMessage] = []  #: by number
         self.behind: list[list[tuple[int, int]]] = []  #: by number: who waits for the member, and at which place
@@ -96,10 +101,12 @@ class Plan:
         """Open the block; raises InvalidSetting the second time."""
         if self._stage is not Stage.NEW:
             raise InvalidSetting(f"flow {self.id} {self._stage}: open a new one with app.flow()")
-        self._stage = Stage.OPEN
+        self._stage, self._mark = Stage.OPEN, forks.mark()
 
     def check_open(self) -> None:
-        """Raise InvalidSetting outside of the block, where a message would never be sent."""
+        """Raise InvalidSetting outside of the block and in a forked child, where a message would never be sent."""
+        if self._mark != forks.mark():
+            raise InvalidSetting(f"flow {self.id} belongs to the process that forked this one: open a new one here")
         if self._stage is not Stage.OPEN:
             raise InvalidSetting(
                 f"flow {self.id} {self._stage}: call its send in the block of `with app.flow() as flow` "
@@ -107,11 +114,11 @@ class Plan:
             )
 
     @contextmanager
-    def ending(self, *, given_up: bool) -> Iterator[None]:
-        """End the block: what is in this context sends the flow, unless it is given up."""
+    def ending(self, *, given_up: bool) -> Iterator[bool]:
+        """End the block; yield whether to send the flow in this context: a forked child leaves that to its parent."""
         self._stage = Stage.ENDING
         try:
-            yield
+            yield not given_up and bool(self.nodes) and not self.sent and self._mark == forks.mark()
         except BaseException:
             given_up = True
             raise
@@ -124,7 +131,7 @@ class Plan:
         What it waits for was added before, so there is no cycle.
         """
         number, before = len(self.nodes), self._numbers_of(after)
-        one = FlowMessage(queue, message.id)
+        one = FlowMessage(queue, self._sent_id(number, queue) if self.sent else message.id)
         if on_failure not in RULES:
             raise InvalidSetting(f"on_failure is {on_failure!r}: use one of {', '.join(RULES)}")
         _check_not_refused("dedup_key", message.dedup_key)
@@ -138,11 +145,22 @@ class Plan:
         message = copy.copy(message)
         message.headers = {**message.headers, FLOW: self.id, NUMBER: str(number)}
         message.waits = bool(before)
-        self.nodes.append(Node(queue, message.id, tuple(before), on_failure))
+        self.nodes.append(Node(queue, one.id, tuple(before), on_failure))
         self.messages.append(message)
         self.behind.append([])
         self._numbers[one] = number
         return one
+
+    def _sent_id(self, number: int, queue: str) -> str:
+        """Return the id of a message that an earlier run of the handler has sent; raises InvalidSetting."""
+        former = self.sent[number].queue if number < len(self.sent) else ""
+        if former != queue:
+            raise InvalidSetting(
+                f"an earlier run of this handler has sent flow {self.id}, whose message {number} is "
+                f"{f'of queue {former!r}' if former else 'not there'}: let each run send the same messages, or give "
+                "the flow another name"
+            )
+        return self.sent[number].id
 
     def _numbers_of(self, after: object) -> list[int]:
         some: object = [after] if isinstance(after, FlowMessage) else after
@@ -175,18 +193,19 @@ class FlowMember:
     state: str
     after: tuple[int, ...]
     on_failure: OnFailure
+    flows: tuple[str, ...] = ()  #: ids of those that its handler has opened; behind it others wait for these too
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it."""
+        """Return it as a dict for JSON."""
         return {
             "number": self.number, "queue": self.queue, "id": self.id, "state": self.state, "after": [*self.after],
-            "on_failure": self.on_failure,
+            "on_failure": self.on_failure, "flows": [*self.flows],
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class FlowProgress:
-    """How far a flow is."""
+    """How far a flow is. `size`: its messages; `open`: those that have not ended; `opened_at`: ms since the epoch."""
 
     id: str
     state: str  #: sending, open, ended, cancelled or abandoned
@@ -196,13 +215,13 @@ class FlowProgress:
     members: Sequence[FlowMember] = field(default=(), repr=False)
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it, without its members."""
+        """Return id, state, times (ms) and counts as a dict for JSON."""
         return {
             "id": self.id, "state": self.state, "opened_at": self.opened_at, "size": self.size, "open": self.open,
         }  # fmt: skip
 
     def graph(self) -> dict[str, Any]:
-        """Return what a program shows of it, with its members."""
+        """Return the same with `members`, the summaries of all."""
         return {**self.summary(), "members": [one.summary() for one in self.members]}
 
     def layers(self) -> list[list[FlowMember]]:
@@ -217,7 +236,9 @@ class FlowProgress:
         return layers
 
 
-def members_of(nodes: Sequence[Node], outcomes: dict[int, str]) -> Iterator[FlowMember]:
+def members_of(
+    nodes: Sequence[Node], outcomes: Mapping[int, str], opened: Mapping[int, Sequence[str]]
+) -> Iterator[FlowMember]:
     """Yield the members of a flow with their states."""
     for number, node in enumerate(nodes):
         outcome = outcomes.get(number, "")
@@ -225,7 +246,8 @@ def members_of(nodes: Sequence[Node], outcomes: dict[int, str]) -> Iterator[Flow
         if outcome in ("", REVIVED):
             held = any(_holds(outcomes.get(one, ""), node.on_failure) for one in node.after)
             state = "waiting" if held else "open"
-        yield FlowMember(number, node.queue, node.id, state, node.after, node.on_failure)
+        flows = tuple(opened.get(number, ()))
+        yield FlowMember(number, node.queue, node.id, state, node.after, node.on_failure, flows)
 
 
 def _holds(outcome: str, rule: OnFailure) -> bool:
@@ -238,10 +260,11 @@ class FlowCalls:
 
     __slots__ = ()
 
-    def results(self) -> Awaitable[list[Any]]:
+    def results(self, kind: Any = None) -> Awaitable[list[Any]]:
         """Return what the handlers of the messages in `after` returned, in that order; await it in async handlers.
 
-        For handlers with `result=`. None: there is none, or its message has failed.
+        For handlers with `result=`. None: there is none, or its message has failed. `kind`: the type of each, as that
+        of `reliq.Results[kind]`; then one that is not there or does not fit is an InvalidBody.
         """
-        found: Awaitable[list[Any]] = self._holder().act(self, Asked())  # type: ignore[attr-defined]
+        found: Awaitable[list[Any]] = self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]
         return found

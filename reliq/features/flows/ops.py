@@ -1,11 +1,12 @@
 """Ops of flows: their records, what queues know of their members, and what monitors tell."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from reliq.features.flows import signatures
 from reliq.features.flows.model import OnFailure, Plan, encode_node
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
+from reliq.ops.held import Hold
 from reliq.ops.request import Argument, Op, as_text, milliseconds, read_fields, scripted
 
 KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
@@ -32,6 +33,11 @@ class Noted(NamedTuple):
     waits: bool
     behind: Sequence[Behind]
 
+    @property
+    def opened(self) -> list[str]:
+        """The flows that it waits for, as its handler has opened them."""
+        return [one.rstrip("!-") for one in self.member.split(_BLANK)[2:] if one != "h"]
+
 
 class News(NamedTuple):
     """What has happened to members of flows in one home."""
@@ -51,17 +57,52 @@ class Happened(NamedTuple):
     behind: Sequence[Behind]
 
 
+class Ended(NamedTuple):
+    """How far a flow is, and what its last messages, for which no other waits, have come to."""
+
+    left: int = 0
+    state: str = ""
+    parent: str = ""  #: queue and id of the message whose handler has opened it, with a blank between; or empty
+    rest: int = 0  #: last messages that have not ended
+    dead: int = 0
+    failed: int = 0  #: cancelled, deleted, or whatever else is no end as it should be
+
+    @property
+    def outcome(self) -> str:
+        """What the message whose handler has opened the flow is told."""
+        if self.state in ("abandoned", ""):  # the next run of the handler opens another one
+            return "acked"
+        if self.rest:
+            return "open"
+        return "cancelled" if self.failed else "dead" if self.dead else "acked"
+
+    @classmethod
+    def read(cls, reply: Sequence[Any]) -> Self:
+        if not reply:
+            return cls()
+        left, state, parent, *counts = reply
+        return cls(left, state.decode(), (parent or b"").decode(), *(int(one or 0) for one in counts))
+
+
 # --- the record of a flow ---
 
 
-def flow_open(plan: Plan, first: int, end: int) -> Op[bool]:
-    """Store a part of the record of a flow; the reply is False if the flow was given up."""
+def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[str, str] = ("", "")) -> Op[bool]:
+    """Store a part of the record of a flow; the reply is False if the flow was given up.
+
+    `parent`: queue and id of the message whose handler opens it; `place`: the flow of that, and its number there.
+    """
     fields: list[Argument] = []
+    outer, place_there = place
+    if parent and not first:
+        last = [number for number, behind in enumerate(plan.behind) if not behind]
+        fields += ["parent", parent, "rest", len(last), *(part for number in last for part in (f"l{number}", 1))]
     for number in range(first, min(end, len(plan.nodes))):
         fields += [f"m{number}", encode_node(plan.nodes[number])]
     call = signatures.flow_open(
-        graph=flow_record(plan.id), every=FLOWS, id=plan.id, size=len(plan.nodes), fields=fields
-    )
+        graph=flow_record(plan.id), every=FLOWS, outer=flow_record(outer) if outer else None, id=plan.id,
+        size=len(plan.nodes), by=plan.producer, number=place_there, fields=fields,
+    )  # fmt: skip
     return scripted(call, bool)
 
 
@@ -73,13 +114,18 @@ def flow_change(flow: str, before: str, state: str) -> Op[str]:
     return scripted(call, as_text)
 
 
-def flow_ended(flow: str, ended: Iterable[tuple[int, str]]) -> Op[int]:
-    """Note what has become of members, by their numbers."""
+def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = False) -> Op[Ended]:
+    """Note what has become of members, by their numbers.
+
+    `joined`: the message whose handler has opened the flow knows how it ended.
+    """
     some: list[Argument] = []
     for number, outcome in ended:
         some += signatures.flow_ended_ended(number=number, outcome=outcome)
-    call = signatures.flow_ended(graph=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), ended=some)
-    return scripted(call)
+    call = signatures.flow_ended(
+        graph=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), joined=joined, ended=some
+    )
+    return scripted(call, Ended.read)
 
 
 def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
@@ -89,7 +135,7 @@ def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
 
 def flow_head(flow: str) -> Op[dict[str, str]]:
     """Read the state of a flow, and how many members it has; empty if there is no such flow."""
-    names = ("state", "opened", "size", "left")
+    names = ("state", "opened", "size", "left", "parent")
 
     def read(reply: list[bytes | None]) -> dict[str, str]:
         return {name: value.decode() for name, value in zip(names, reply, strict=True) if value is not None}
@@ -107,12 +153,31 @@ def flow_members(flow: str, numbers: Sequence[int]) -> Op[list[bytes | None]]:
     return Op(("HMGET", flow_record(flow), *(f"m{number}" for number in numbers)))
 
 
+def flow_outcomes(flow: str, numbers: Sequence[int]) -> Op[list[str | None]]:
+    """Read what has become of some members; None: nothing is noted."""
+
+    def read(reply: list[bytes | None]) -> list[str | None]:
+        return [None if one is None else one.decode() for one in reply]
+
+    return Op(("HMGET", flow_record(flow), *(f"e{number}" for number in numbers)), read)
+
+
 def flow_forget(flow: str) -> list[Op[Any]]:
     """Delete a flow from the open ones, with its record: by its expiry, as a producer has no right to DEL."""
     return [Op(("ZREM", FLOWS, flow)), Op(("PEXPIRE", flow_record(flow), 0))]
 
 
 # --- members in their homes ---
+
+
+def flow_hold(hold: Hold, opened: str) -> Op[str]:
+    """Let those behind a message wait for a flow that its handler opens; answers "ok" or "lost"."""
+    return scripted(signatures.flow_hold(followed=hold.keys.followed, opened=opened, **hold.named), as_text)
+
+
+def flow_opened(keys: QueueKeys, identity: str, opened: str, outcome: str) -> Op[bool]:
+    """Tell a message what has become of a flow that its handler has opened."""
+    return scripted(signatures.flow_opened(places=keys.places, id=identity, opened=opened, outcome=outcome), bool)
 
 
 def flow_wait(keys: QueueKeys, flow: str, waiting: Iterable[tuple[str, int, OnFailure]]) -> Op[list[str]]:
@@ -209,7 +274,7 @@ def _behind(line: str) -> Behind:
 def _happened(text: bytes) -> Happened:
     outcome, identity, record = text.split(b" ", 2)
     noted = _noted(identity.decode(), record)
-    flow, number = noted.member.split(_BLANK)
+    flow, number, *_ = noted.member.split(_BLANK)
     return Happened(outcome.decode(), noted.id, flow, int(number), noted.behind)
 
 
@@ -219,3 +284,12 @@ def nodes_in(fields: Mapping[str, bytes]) -> tuple[list[bytes], dict[int, str]]:
     while (node := fields.get(f"m{len(nodes)}")) is not None:
         nodes.append(node)
     return nodes, {int(name[1:]): one.decode() for name, one in fields.items() if name[:1] == "e"}
+
+
+def opened_in(fields: Mapping[str, bytes]) -> dict[int, list[str]]:
+    """Return the flows that handlers of members have opened, by the numbers of these."""
+    opened: dict[int, list[str]] = {}
+    for name, number in fields.items():
+        if name[:1] == "c":
+            opened.setdefault(int(number), []).append(name[1:])
+    return opened

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.features.flows.model import MOST_MEMBERS, OnFailure
-from reliq_api.schemas.base import MessageId, QueueName, Request
+from reliq_api.schemas.base import Lease, MessageId, QueueName, Request
 from reliq_api.schemas.messages import NewMessage
 
 
@@ -18,14 +18,26 @@ class FlowMessage(Request):
     on_failure: OnFailure = Field("fail", description="What it does when one of these fails.")
 
 
+class _Parent(Request):
+    queue: QueueName
+    lease: Lease
+    id: MessageId
+    name: str = Field("flow", description="Tells the flows of one parent apart.")
+
+
 class _NewFlow(Request):
     messages: list[FlowMessage] = Field(min_length=1, max_length=MOST_MEMBERS)
+    parent: _Parent | None = Field(
+        None, description="A message of a lease: those behind it, in a flow of its own, wait for this flow too."
+    )
 
 
 def new_flow() -> dict[str, Any]:
     """Return the schema of a flow to be sent; that of NewMessage is among the components."""
     schema = _NewFlow.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema["properties"]["messages"]["items"] = schema.pop("$defs")["FlowMessage"]
+    parts = schema.pop("$defs")
+    schema["properties"]["messages"]["items"] = parts["FlowMessage"]
+    schema["properties"]["parent"]["anyOf"][0] = parts["_Parent"]
     return schema
 
 
@@ -59,6 +71,7 @@ class Member(BaseModel):
     )
     after: list[int]
     on_failure: OnFailure
+    flows: list[str] = Field(description="Flows that its handler has opened.")
 
 
 class FlowGraph(Flow):

@@ -6,11 +6,11 @@ wait for none. If the producer ends half way, none of them has run, and a monito
 
 from collections.abc import Callable, Iterator, Sequence
 
-from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan
-from reliq.features.flows.steps import ALIVE, AT_ONCE, drop
+from reliq.features.flows.opened import ALIVE, Parent, hold, join
+from reliq.features.flows.steps import AT_ONCE, drop
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
@@ -20,7 +20,6 @@ from reliq.protocol.home import Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
-from reliq.protocol.spread import SETTLING
 
 _TRIES = 200  #: how often a message is offered, while the number of partitions changes
 _LINES = 20_000  #: messages that wait for those that one call notes
@@ -29,8 +28,9 @@ _LINES = 20_000  #: messages that wait for those that one call notes
 class Sending:
     """One flow on its way to its queues."""
 
-    def __init__(self, plan: Plan, queue: Callable[[str], QueueSteps]) -> None:
+    def __init__(self, plan: Plan, queue: Callable[[str], QueueSteps], parent: Parent | None = None) -> None:
         self._plan = plan
+        self._parent = parent  #: the message whose handler sends it
         self._queue = queue
         self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
         self._entered = False  #: whether a message may be enqueued
@@ -46,10 +46,13 @@ class Sending:
         yield from steps
 
     def _send(self) -> Steps[None]:
-        plan = self._plan
+        plan, parent = self._plan, self._parent
+        of = () if parent is None else (parent.text, parent.place)
         for first in range(0, len(plan.nodes), AT_ONCE):
-            self._check((yield own.flow_open(plan, first, first + AT_ONCE)))
+            self._check((yield own.flow_open(plan, first, first + AT_ONCE, *of)))
         try:
+            if parent is not None:
+                yield from hold(plan, parent)
             for queue, numbers in plan.by_queue(waits=True).items():
                 yield from self._place(queue, numbers, self._wait, self._unwait)
             first_ones = plan.by_queue(waits=False)
@@ -74,6 +77,8 @@ class Sending:
         flow = self._plan.id
         try:
             yield own.flow_change(flow, ALIVE, "abandoned")
+            if self._parent is not None:
+                yield from join(flow)
             yield from drop(flow, self._plan.nodes, forever=not self._entered)
             if not self._entered:
                 yield own.flow_forget(flow)
@@ -130,8 +135,7 @@ class Sending:
                 return
             numbers = refused
             former = self._by_home(numbers)
-            yield ops.Sleep(SETTLING)
-            yield from homes.read()
+            yield from homes.read_again()
             yield from self._choose(homes, numbers)
             for name, some in former.items():
                 yield from moved(homes.named(name).keys, some)

@@ -27,12 +27,18 @@ def flow_drop(*, places: Sequence[str], flow: Argument, forever: bool, ids: Iter
     return "flows/flow_drop", (*places,), (flow, int(forever), *ids)
 
 
-def flow_ended(*, graph: str, every: str, id: Argument, kept: float, ended: Iterable[Argument]) -> Call:
-    return "flows/flow_ended", (graph, every), (id, kept, *ended)
+def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Iterable[Argument]) -> Call:
+    return "flows/flow_ended", (graph, every), (id, kept, int(joined), *ended)
 
 
 def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, ...]:
     return (number, outcome)
+
+
+def flow_hold(
+    *, followed: str, lease: str, processing: str, id: Argument, name: Argument, position: Argument, opened: Argument
+) -> Call:
+    return "flows/flow_hold", (followed, lease, processing), (id, name, position, opened)
 
 
 def flow_news(*, followed: str, config: str, limit: float) -> Call:
@@ -49,8 +55,22 @@ def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind:
     return (id, member, waits, behind)
 
 
-def flow_open(*, graph: str, every: str, id: Argument, size: Argument, fields: Iterable[Argument]) -> Call:
-    return "flows/flow_open", (graph, every), (id, size, *fields)
+def flow_open(
+    *,
+    graph: str,
+    every: str,
+    id: Argument,
+    size: Argument,
+    by: Argument,
+    number: Argument,
+    fields: Iterable[Argument],
+    outer: str | None = None,
+) -> Call:
+    return "flows/flow_open", (graph, every, *(() if outer is None else (outer,))), (id, size, by, number, *fields)
+
+
+def flow_opened(*, places: Sequence[str], id: Argument, opened: Argument, outcome: Argument) -> Call:
+    return "flows/flow_opened", (*places,), (id, opened, outcome)
 
 
 def flow_tell(*, places: Sequence[str], delayed: str, index: str, told: Iterable[Argument]) -> Call:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import DEAD, REVIVED, Node, decode_node
-from reliq.features.flows.ops import Happened
+from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
+from reliq.features.flows.ops import Happened, Noted
 from reliq.features.flows.steps import AT_ONCE, drop, homes_of, nodes_of
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
@@ -53,7 +54,10 @@ def _note_ends(happened: Iterable[Happened]) -> Steps[None]:
         ended.setdefault(one.flow, []).append((one.number, one.outcome))
     for flow, some in ended.items():
         for start in range(0, len(some), AT_ONCE):
-            yield own.flow_ended(flow, some[start : start + AT_ONCE])
+            part = some[start : start + AT_ONCE]
+            left = yield own.flow_ended(flow, part)
+            if left.parent and (left.outcome != "open" or any(outcome == REVIVED for _, outcome in part)):
+                yield from join(flow, left)
 
 
 def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
@@ -73,15 +77,21 @@ _DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that
 
 
 def tend(flow: str, now: int) -> Steps[bool]:
-    """Give a flow up whose producer is gone, and forget one that was given up; return whether it was one of these."""
+    """Give a flow up whose producer is gone, and forget one that was given up; return whether it was one of these.
+
+    `now`: ms of the server's clock.
+    """
     head = yield own.flow_head(flow)
     if not head:
         yield own.flow_forget(flow)
         return True
     age, state = now - int(head["opened"]), head["state"]
+    if head.get("parent") and head["left"] == "0":
+        yield from join(flow)
     if state == "sending" and age > _SENDING_FOR_MS:
         if (yield own.flow_change(flow, "sending", "abandoned")) != "abandoned":
             return False
+        yield from join(flow)
         yield from drop(flow, (yield from nodes_of(flow)))
         return True
     if state in ("cancelled", "abandoned") and age > _DROPPED_FOR_MS:
@@ -96,7 +106,7 @@ class _Look:
     """A flow, and what its queues know of its members."""
 
     nodes: Sequence[Node]
-    noted: set[tuple[str, str]] = field(default_factory=set)
+    noted: dict[tuple[str, str], Noted] = field(default_factory=dict)
     quiet: bool = True  #: whether all that happened is told
 
 
@@ -109,6 +119,7 @@ def mend(flow: str) -> Steps[int]:
         homes[queue] = yield from homes_of(queue)
         for keys in homes[queue]:
             yield from _look(look, queue, keys)
+    yield from _remind(look)
     fields = yield own.flow_fields(flow)  # behind the looks: what they do not find was noted before
     if not look.quiet or fields.get("state") != b"open":
         return 0
@@ -128,9 +139,20 @@ def mend(flow: str) -> Steps[int]:
     return len(lost)
 
 
+def _remind(look: _Look) -> Steps[None]:
+    """Tell members of flows that their handlers have opened and that have ended, or are forgotten."""
+    for (queue, identity), one in look.noted.items():
+        for opened in one.opened:
+            ended = yield own.flow_ended(opened, ())
+            if not ended.state:
+                yield from tell_parent(queue, identity, opened, FORGOTTEN)
+            elif not ended.left:
+                yield from join(opened, ended)
+
+
 def _look(look: _Look, queue: str, keys: QueueKeys) -> Steps[None]:
     ids = [node.id for node in look.nodes if node.queue == queue]
     for start in range(0, len(ids), AT_ONCE):
-        look.noted |= {(queue, one.id) for one in (yield own.flow_noted(keys, ids[start : start + AT_ONCE]))}
+        look.noted |= {(queue, one.id): one for one in (yield own.flow_noted(keys, ids[start : start + AT_ONCE]))}
     news = yield own.flow_news(keys, 1)
     look.quiet = look.quiet and not news.happened

@@ -27,4 +27,4 @@ class OutputCleanup(Duty[int]):
 
 def _clean(keys: QueueKeys) -> Steps[int]:
     up_to, ids = yield own.gone_outputs(keys, _AT_ONCE)
-    return (yield own.drop_outputs(keys, up_to, ids)) if up_to else 0
+    return (yield own.drop_outputs(keys, up_to, ids)) if ids else 0

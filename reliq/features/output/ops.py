@@ -89,10 +89,10 @@ def put_output(keys: QueueKeys, one: Coming, first: str, emitted: Emitted) -> Op
 
 
 def gone_outputs(keys: QueueKeys, limit: int) -> Op[tuple[int, list[str]]]:
-    """Find outputs that are to be deleted; answers up to which number, 0 = none, and the ids of their messages."""
+    """Find outputs that are to be deleted; answers up to which number, and the ids of their messages."""
 
     def read(reply: list[bytes]) -> tuple[int, list[str]]:
-        return (int(reply[0]), [one.decode() for one in reply[1:]]) if reply else (0, [])
+        return int(reply[0]), [one.decode() for one in reply[1:]]
 
     return scripted(signatures.gone_outputs(followed=keys.followed, outputs=keys.outputs, limit=limit), read)
 

@@ -20,7 +20,7 @@ class Emitted(BaseModel):
 class Chunk(BaseModel):
     id: str
     at: int = Field(description="ms since the epoch")
-    run: int = Field(description="Of the handler, from 1 on: a retry begins a new one.")
+    run: int = Field(description="Counts the runs of the handler that emitted, from 1.")
     value: Any
     encoding: Literal["json", "base64"] = Field(description="base64: the handler emitted bytes.")
 

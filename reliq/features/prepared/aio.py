@@ -13,14 +13,15 @@ from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.advice import renamed
+from reliq.runtime.blocks import AsyncBlock
 from reliq.transport.aiostore import AioStore
 
 
-class Prepared:
+class Prepared(AsyncBlock):
     """A message that waits for its producer's decision: what `Queue.prepare` returns.
 
         async with await orders.prepare({"order": 1}) as handle:
-            ...                                  # your own transaction; handle.id belongs into it
+            ...                                  # your own transaction; store handle.id in it
 
     Leaving the context commits; an exception in it rolls back. `commit` and `rollback` may be repeated.
     """

@@ -21,7 +21,7 @@ class Prepared:
     """A message that waits for its producer's decision: what `Queue.prepare` returns.
 
         with orders.prepare({"order": 1}) as handle:
-            ...                                  # your own transaction; handle.id belongs into it
+            ...                                  # your own transaction; store handle.id in it
 
     Leaving the context commits; an exception in it rolls back. `commit` and `rollback` may be repeated.
     """

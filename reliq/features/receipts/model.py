@@ -11,6 +11,9 @@ from reliq.model.token import as_token, read_token
 #: A header of messages that were received: ms since the epoch of the first time, by the receiver's clock.
 FIRST_RECEIVED = "reliq-first-received"
 
+#: Another one: the same of the latest time, if that is not the first.
+LATEST_RECEIVED = "reliq-latest-received"
+
 
 class Handle(NamedTuple):
     """A message in flight, as a receipt tells it."""
@@ -45,12 +48,13 @@ class Receipt(str):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message in flight."""
+    """A message in flight. `receives`: how often it was received, this time included; `first_received_at`: ms."""
 
     message: Message
     receipt: Receipt
     receives: int  #: how often, with this time, it was received or its handlers failed, here and in earlier queues
     first_received_at: int  #: ms since the epoch
+    received_at: int  #: the same of this receive; a repeated attempt is the same receive
 
 
 #: What the scripts answer for each receipt of a call: done, and why not.

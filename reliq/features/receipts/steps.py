@@ -5,7 +5,7 @@ script moves what was claimed from the processing list into flight, where each m
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reliq import ops
 from reliq.contract import values
@@ -15,6 +15,7 @@ from reliq.features.receipts.model import (
     CODES,
     DONE,
     FIRST_RECEIVED,
+    LATEST_RECEIVED,
     UNKNOWN,
     Handle,
     Receipt,
@@ -292,7 +293,7 @@ def check_wanted(wanted: Wanted) -> Wanted:
         values.whole(wanted.most_receives, "most_receives", 1, values.MAX_COUNT)
     if wanted.most_in_flight is not None:
         values.whole(wanted.most_in_flight, "most_in_flight", 1, 10**12)
-    if wanted.attempt is not None and not wanted.attempt:
+    if wanted.attempt is not None and not values.unicode_text(wanted.attempt, "attempt"):
         raise InvalidSetting("attempt is empty: give an id of this receive, or None")
     return wanted
 
@@ -302,15 +303,35 @@ def checked_visibility(value: values.Duration) -> float:
     return values.seconds(value, "visibility", longest=LONGEST)
 
 
+def checked_changes(changes: object) -> list[tuple[str, float]]:
+    """Return receipts, each with the seconds of its visibility; raises InvalidSetting."""
+    try:
+        pairs = [(receipt, visibility) for receipt, visibility in changes]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidSetting(f"changes is {changes!r}: give a list of receipts, each with its visibility") from None
+    receipts = checked_receipts([receipt for receipt, _ in pairs])
+    return [(one, checked_visibility(seconds)) for one, (_, seconds) in zip(receipts, pairs, strict=True)]
+
+
+def checked_receipts(receipts: object) -> list[str]:
+    """Return the receipts; raises InvalidSetting."""
+    if isinstance(receipts, str) or not isinstance(receipts, Iterable):
+        raise InvalidSetting(f"receipts is {receipts!r}: give them in a list")
+    checked = list(receipts)
+    for one in checked:
+        if not isinstance(one, str):
+            raise InvalidSetting(f"a receipt is {one!r}: give the `receipt` of a received message")
+    return checked
+
+
 def _receives(message: Message) -> int:
     """Return how often the message was received, with the next time included."""
     return message.deliveries + message.failures + 1
 
 
 def _flight(message: Message, now: int, line: bytes = b"") -> Flight:
-    headers: Mapping[str, str] = message.headers
-    if FIRST_RECEIVED not in headers:
-        headers = {**headers, FIRST_RECEIVED: str(now)}
+    time = LATEST_RECEIVED if FIRST_RECEIVED in message.headers else FIRST_RECEIVED
+    headers = {**message.headers, time: str(now)}
     deliveries = min(message.deliveries + 1, values.MAX_COUNT)
     return Flight(message.element, message.again(deliveries=deliveries, headers=headers), line)
 
@@ -323,8 +344,9 @@ def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
     """Return a message in flight; its body was read as that of the message `before`."""
     receipt = Receipt.of(keys.queue, message)
     first = number(message.headers.pop(FIRST_RECEIVED, ""))
+    latest = number(message.headers.pop(LATEST_RECEIVED, "")) or first
     elsewhere = number(message.headers.get(RECEIVED_ELSEWHERE, ""))
-    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first)
+    return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first, latest)
 
 
 def _return_due(keys: QueueKeys) -> Steps[int]:
@@ -363,4 +385,10 @@ def _purge_nothing(keys: QueueKeys) -> Steps[int]:
     yield
 
 
-IN_FLIGHT = Hidden(Place.PROCESSING, own.flying, _cancel, _purge_nothing)
+IN_FLIGHT = Hidden(
+    Place.PROCESSING,
+    own.flying,
+    _cancel,
+    _purge_nothing,
+    (lambda keys: keys.receipts, lambda record: record[own.TURN :]),
+)

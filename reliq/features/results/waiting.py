@@ -154,14 +154,14 @@ class Watch:
             try:
                 await connection.close()
             except Exception as error:  # noqa: BLE001  it was forgotten before it could fail to close
-                log.debug("the connection of those who wait for results failed to close: %r", error)
+                log.debug("the connection that waits for results failed to close: %r", error)
 
     async def _read(self, connection: Any) -> None:
         try:
             steps = ops.one(own.answered(self._keys, self._since, LOOK_EVERY))
             answered = await self._store.run(steps, connection, timeout=0)
         except ReliqError as error:
-            log.debug("queue=%s those who wait for results look again: %s", self._keys.queue, error)
+            log.debug("queue=%s waiting for results was interrupted and continues: %s", self._keys.queue, error)
             await asyncio.sleep(_PAUSE)
             return
         if answered is not None:

@@ -14,6 +14,7 @@ from reliq.contract.options import SCHEDULE, given
 from reliq.contract.values import Duration, cut, seconds, whole
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.features.schedules.recurrence import (
+    LAST_TICK,
     Interval,
     Recurrence,
     milliseconds_of,
@@ -92,7 +93,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.start is not None and after < self.start:
             after = self.start - 1
         tick = self.recurrence.after(after)
-        return None if tick is None or (self.end is not None and tick > self.end) else tick
+        end = LAST_TICK if self.end is None else min(self.end, LAST_TICK)
+        return None if tick is None or tick > end else tick
 
     def ticks(self, after: int, count: int) -> list[int]:
         """Return the next ticks later than `after`, at most `count`."""
@@ -224,9 +226,11 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
         catch_up_limit=whole(options.get("catch_up_limit", 100), "catch_up_limit", 1, MOST_CAUGHT_UP),
         **message.options(SCHEDULE),
     )
-    if start is not None and end is not None and definition.next_tick(start - 1) is None:
-        between = f"between its start, {text_of(start)}, and its end, {text_of(end)}"
-        raise InvalidSetting(f"schedule {name!r} never fires: {definition.when!r} has no tick {between}")
+    if start is not None and definition.next_tick(start - 1) is None:
+        when = f"after its start, {text_of(start)}"
+        if end is not None:
+            when = f"between its start, {text_of(start)}, and its end, {text_of(end)}"
+        raise InvalidSetting(f"schedule {name!r} never fires: {definition.when!r} has no tick {when}")
     return definition
 
 
@@ -256,4 +260,9 @@ def _moment(value: datetime | str | None, what: str, zone: str) -> int | None:
     if not isinstance(value, datetime):
         raise InvalidSetting(f"{what} is {value!r}: give a datetime, or a text such as 2026-11-21T10:00")
     moment = value if value.tzinfo is not None else value.replace(tzinfo=time_zone(zone))
-    return milliseconds_of(moment)
+    ms = milliseconds_of(moment)
+    try:
+        text_of(ms)
+    except OverflowError:
+        raise InvalidSetting(f"{what} is {value!r}: in UTC, that is outside of the years 1 to 9999") from None
+    return ms

@@ -7,6 +7,7 @@ a fixed time that is skipped in spring runs right after the gap, one that comes 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 MIN_INTERVAL_SECONDS = 1.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: ms: no tick is later, because no time zone can show it.
+LAST_TICK = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _FIELDS = 5
 _CLOCK_CHANGE = (
     3 * 3_600_000
@@ -137,9 +140,12 @@ def never_fires(expression: str) -> InvalidSetting:
 @lru_cache(maxsize=16_384)
 def _next_tick(expression: str, zone: str, moment: int) -> int | None:
     """Return the next tick. Schedules with the same expression share the cost, which is tens of microseconds."""
-    for tick in _simulated(expression, moment_of(moment, time_zone(zone)), reverse=False):
-        if milliseconds_of(tick) > moment:  # see _CLOCK_CHANGE
-            return milliseconds_of(tick)
+    if moment >= LAST_TICK:
+        return None
+    with suppress(OverflowError):  # cronsim has come to the end of the calendar
+        for tick in _simulated(expression, moment_of(moment, time_zone(zone)), reverse=False):
+            if milliseconds_of(tick) > moment:  # see _CLOCK_CHANGE
+                return milliseconds_of(tick)
     return None
 
 

@@ -92,7 +92,7 @@ class Schedule:
         return [moment_of(tick, self.next_tick.tzinfo or time_zone(self.tz)) for tick in ticks]
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of the schedule, without its body. Times are ISO 8601."""
+        """Return it as a dict for JSON, without its body; times are ISO 8601."""
         definition = self.definition
         return {
             "name": self.name,

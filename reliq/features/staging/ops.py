@@ -18,6 +18,11 @@ def count_rolled(home: JobKeys, job: str, messages: int) -> Op[int]:
     return Op(("HINCRBY", home.job(job), Job.ROLLED, messages))
 
 
+def forget_count(home: JobKeys, job: str) -> Op[int]:
+    """Remove what `count_rolled` has left of a job that there is not."""
+    return Op(("HDEL", home.job(job), Job.ROLLED))
+
+
 def count_duplicates(home: JobKeys, job: str, queue: str, messages: int) -> Op[int]:
     """Note that messages of a committed job were left out, because of their dedup keys."""
     return Op(("HINCRBY", home.job(job), f"{Job.DEDUPLICATED} {queue}", messages))

@@ -16,10 +16,10 @@ from reliq.runtime.logging import printable
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "parked list", parked, "list messages that wait for a signal", queue=True, json_too=True)
-    one.add_argument("--limit", type=int, default=100, help="how many (default 100)")
+    one.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
 
     one = command(
-        commands, "message signal", signal, "give a signal to a message that waits for it, or will", queue=True,
+        commands, "message signal", signal, "give a signal to a message, even before it waits", queue=True,
         json_too=True,
     )  # fmt: skip
     one.add_argument("id", help="the id of the message")

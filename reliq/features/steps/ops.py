@@ -35,7 +35,7 @@ class Parked:
         return self.message.id
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of it."""
+        """Return it as a dict for JSON; times are ms since the epoch."""
         return {
             "id": self.id, "signal": self.signal, "since": self.since, "until": self.until or None,
             "key": self.message.key or None, "headers": self.message.headers,

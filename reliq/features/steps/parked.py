@@ -37,4 +37,7 @@ def _purge(keys: QueueKeys) -> Steps[int]:
         removed += yield own.remove_parked(keys, Counter.PURGED, [one.id for one in some])
 
 
-WAITING = Hidden(Place.PARKED, own.parked_element, _withdraw, _purge)
+WAITING = Hidden(
+    Place.PARKED, own.parked_element, _withdraw, _purge,
+    (lambda keys: keys.parked, lambda stored: stored.partition(b"\n")[2]),
+)  # fmt: skip

@@ -19,7 +19,7 @@ class Hit:
     excerpt: str  #: the text with what is around it, in one line; empty if it lies deep in a large body
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it."""
+        """Return it as a dict for JSON."""
         return {"where": self.where, "excerpt": self.excerpt, **self.found.summary()}
 
 
@@ -52,7 +52,7 @@ class Hits:
         return text + too_large if self.unread else text
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program shows of it."""
+        """Return it as a dict for JSON."""
         hits = [one.summary() for one in self.hits]
         about = {"looked": self.looked, "total": self.total, "unread_bodies": self.unread, "complete": self.complete}
         return {"messages": hits, **about}

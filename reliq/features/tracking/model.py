@@ -22,7 +22,7 @@ class Cancellation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One transition of a message."""
+    """A transition of a message. `at`: ms since the epoch, the Redis server's clock; `name`: that of the counter."""
 
     at: int  #: ms since the epoch, the Redis server's clock
     name: str  #: as the counter of the queue that counts it: enqueued, claimed, acked, retried, ...
@@ -77,7 +77,7 @@ class Found:
                 return f"it has left the queue: {self.reason or 'handled'}"
 
     def summary(self) -> dict[str, Any]:
-        """Return what a program or a page shows of it."""
+        """Return it as a dict for JSON; times are ms since the epoch."""
         return {
             "id": self.id,
             "queue": self.queue,

@@ -1,6 +1,6 @@
 """Ops that look for messages wherever they are, cancel them, and read their index and history."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from reliq.features.tracking import signatures
 from reliq.features.tracking.model import Event
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
-from reliq.model.listed_message import Glimpse
+from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import schema
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
@@ -26,16 +26,17 @@ class Wanted:
 
     kind: str
     text: Argument
+    fits: Callable[[ListedMessage], bool]  #: as the script judges
     headers: tuple[Argument, ...] = ()
 
     @classmethod
     def with_id(cls, identity: str) -> "Wanted":
-        return cls("id", identity)
+        return cls("id", identity, lambda message: message.id == identity)
 
     @classmethod
     def with_key(cls, key: str) -> "Wanted":
         """Return those with this ordering key or limit key."""
-        return cls("group", group_of(key)[:-1])
+        return cls("group", group_of(key)[:-1], lambda message: key in (message.key, message.limit_key))
 
     @classmethod
     def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":
@@ -44,7 +45,7 @@ class Wanted:
             # The pair as producers in Python write it; the script decodes the headers of an element that has it.
             pair = msgspec.msgpack.encode(name) + msgspec.msgpack.encode(value)
             parts += signatures.sweep_header(name=name, value=value, pair=pair)
-        return cls("headers", len(headers), tuple(parts))
+        return cls("headers", len(headers), lambda message: headers.items() <= message.headers.items(), tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Found(BaseModel):
 
     id: str
     queue: QueueName
-    place: Literal["ready", "waiting", "processing", "delayed", "prepared", "dead", "done"]
+    place: Literal["ready", "waiting", "processing", "delayed", "parked", "prepared", "dead", "done"]
     why: str = Field(description="A sentence for people.")
     position: int | None = Field(description="ready: about how many are taken before it.")
     limited_by: str = Field(

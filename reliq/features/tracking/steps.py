@@ -27,6 +27,7 @@ from reliq.ops import Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted
 from reliq.protocol.features import HANDLED, HIDDEN
+from reliq.protocol.hidden import Hidden
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import read_by_id, read_letter
 from reliq.protocol.progress import Progress, unwatched
@@ -211,11 +212,17 @@ class Search:
         """Cancel the messages with a key, or with all of these headers; raises InvalidSetting without either."""
         wanted = _wanted(key, headers)
         if dry_run:
-            places, removals = (self.keys.delayed, *self._ready_places()), 0
-        else:  # delayed ones twice: a retry may have gone there meanwhile
-            places, removals = (self.keys.delayed, *self._ready_places(), self.keys.delayed), own.REMOVALS
-        cancelled = yield from self._sweep(places, wanted, removals, progress=progress)
-        told = len((yield from self._held(wanted))) if dry_run else (yield from self._tell(wanted))
+            cancelled = len((yield from self._hidden(wanted)))
+            cancelled += yield from self._sweep(
+                (self.keys.delayed, *self._ready_places()), wanted, 0, progress=progress
+            )
+            return CancelledMany(cancelled, len((yield from self._held(wanted))))
+        cancelled = yield from self._withdraw_many(wanted)
+        # Delayed ones twice: a retry may have gone there meanwhile; and a handler may have begun to wait.
+        places = (self.keys.delayed, *self._ready_places(), self.keys.delayed)
+        cancelled += yield from self._sweep(places, wanted, own.REMOVALS, progress=progress)
+        told = yield from self._tell(wanted)
+        cancelled += yield from self._withdraw_many(wanted)
         return CancelledMany(cancelled, told)
 
     # --- the places ---
@@ -296,6 +303,28 @@ class Search:
             if (yield from hidden.withdraw(self.keys, identity)):
                 return True
         return False
+
+    def _hidden(self, wanted: Wanted) -> Steps[list[tuple[Hidden, str]]]:
+        """Return the ids of the matching messages that no consumer sees."""
+        found: dict[tuple[Hidden, str], None] = {}
+        for hidden in HIDDEN:
+            if hidden.listed is None:
+                continue
+            of_queue, element = hidden.listed
+            cursor, more = 0, True
+            while more:
+                cursor, pairs = yield ops.scan_hash(of_queue(self.keys), cursor, own.SWEEP)
+                some = [ListedMessage.read(self.keys.logical, Glimpse(element(stored))) for _, stored in pairs]
+                found |= dict.fromkeys((hidden, one.id) for one in some if wanted.fits(one))
+                more = cursor > 0
+        return list(found)
+
+    def _withdraw_many(self, wanted: Wanted) -> Steps[int]:
+        """Cancel the matching messages that no consumer sees; return how many."""
+        cancelled = 0
+        for hidden, identity in (yield from self._hidden(wanted)):
+            cancelled += yield from hidden.withdraw(self.keys, identity)
+        return cancelled
 
     def _sweep(
         self,

@@ -1,14 +1,15 @@
 """The steps that look for a text in the messages of a queue: in parts, and in a bounded number of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from reliq import ops
-from reliq.contract.values import whole
+from reliq.contract.values import unicode_text, whole
 from reliq.errors import InvalidSetting
 from reliq.features.tracking.hits import Hit, Hits, where_is
 from reliq.features.tracking.model import Found
+from reliq.features.tracking.ops import flow_waited_for
 from reliq.features.tracking.search_ops import search
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.delayed_message import DelayedMessage
@@ -37,8 +38,8 @@ class TextSearch:
     @classmethod
     def checked(cls, text: str, place: str | None, limit: int, most: int) -> "TextSearch":
         """Check what a user has given; raises InvalidSetting."""
-        if not isinstance(text, str) or not 1 <= len(text) <= LONGEST:
-            raise InvalidSetting(f"text is {_shown(text)}: give 1 to {LONGEST:,} characters")
+        if not 1 <= len(unicode_text(text, "text")) <= LONGEST:
+            raise InvalidSetting(f"text is {len(text):,} characters long: give 1 to {LONGEST:,} characters")
         if place is not None and place not in PLACES:
             raise InvalidSetting(f"place is {place!r}: give one of {', '.join(PLACES)}")
         places = PLACES if place is None else (Place(place),)
@@ -69,6 +70,7 @@ class TextSearch:
                 if seen.following is None:
                     break
                 start = seen.following
+        yield from self._note_flows(keys, hits)
         total = sum(size for size, *_ in sizes)
         return Hits([*hits.values()][: self.limit], min(looked, total), total, unread)
 
@@ -83,6 +85,14 @@ class TextSearch:
         counts = yield [*reads]
         return sorted((count, place, key) for count, (place, key) in zip(counts, places, strict=True) if count)
 
+    def _note_flows(self, keys: QueueKeys, hits: dict[str, Hit]) -> Steps[None]:
+        """Note of those that wait which wait for messages of their flow, whatever their key."""
+        waiting = [one.found for one in hits.values() if one.found.place is Place.WAITING]
+        flows = (yield [flow_waited_for(keys, one.id) for one in waiting]) if waiting else ()
+        for one, flow in zip(waiting, flows, strict=True):
+            if flow:
+                hits[one.id] = replace(hits[one.id], found=replace(one, waiting_for="", waiting_for_flow=flow))
+
     def _hit(self, keys: QueueKeys, place: Place, glimpse: Glimpse, apart: bytes) -> Hit | None:
         message = _KINDS.get(place, ListedMessage).read(keys.logical, glimpse)
         where = where_is(self.text, message, apart)
@@ -95,13 +105,8 @@ class TextSearch:
                 found = Found(keys.logical, message.id, place, message, died_at=message.died_at, reason=message.reason)
             case _:
                 waiting_for = message.key or message.limit_key if place is Place.WAITING else ""
-                flow = message.headers.get("flow", "") if place is Place.WAITING and not waiting_for else ""
-                found = Found(keys.logical, message.id, place, message, waiting_for=waiting_for, waiting_for_flow=flow)
+                found = Found(keys.logical, message.id, place, message, waiting_for=waiting_for)
         return Hit(found, *where)
 
 
 _KINDS: dict[Place, type[ListedMessage]] = {Place.DELAYED: DelayedMessage, Place.DEAD: DeadLetter}
-
-
-def _shown(text: object) -> str:
-    return f"{len(text):,} characters long" if isinstance(text, str) else repr(text)[:100]

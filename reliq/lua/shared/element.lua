@@ -47,15 +47,20 @@ local function end_of(element)
   return body_of(element) and -1 - #TAIL.apart - BODY_REFERENCE or -1
 end
 
+local groups, priorities = {}, {} -- what this call has read, by element: a script asks for them several times
+
 -- The digest of the message's ordering key, or nil without a key. The characters tell it from the end of a body that looks
 -- like the beginning of a key: what follows a body is never made of these alone.
 local function group_of(element)
+  local group = groups[element]
+  if group ~= nil then return group or nil end
   local last = end_of(element)
   if not last then return nil end
   local first = last - GROUP + 1
-  if string.sub(element, first - #TAIL.group, first - 1) ~= TAIL.group then return nil end
-  local group = string.sub(element, first, last)
-  return not string.find(group, '[^%w=_-]') and group or nil
+  group = string.sub(element, first - #TAIL.group, first - 1) == TAIL.group and string.sub(element, first, last)
+  group = group and not string.find(group, '[^%w=_-]') and group
+  groups[element] = group
+  return group or nil
 end
 
 -- Whether this is the group of a dedup key whose newest message replaces the one that waits. Groups of ordering keys are
@@ -66,14 +71,18 @@ end
 
 -- Returns 'high', 'low' or nil, and the position of the last byte before the priority, counted from the end.
 local function priority_of(element)
+  local known = priorities[element]
+  if known then return known[1], known[2] end
   local last = end_of(element)
   if not last then return nil, -1 end
   if group_of(element) then last = last - GROUP - #TAIL.group end
+  known = {nil, last}
   for _, priority in ipairs({'high', 'low'}) do
     local first = last - #TAIL[priority] + 1
-    if string.sub(element, first, last) == TAIL[priority] then return priority, first - 1 end
+    if string.sub(element, first, last) == TAIL[priority] then known = {priority, first - 1} end
   end
-  return nil, last
+  priorities[element] = known
+  return known[1], known[2]
 end
 
 -- Whether the message was created for a member of a cycle. Such a message has a key.

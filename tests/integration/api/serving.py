@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from reliq_api import server as api_server
 from reliq_api.app import create_app
 from reliq_api.settings import Settings
+from tests.support.ports import free_port
 from tests.support.proxy import Proxy
 from tests.support.workers import Child, eventually, process
 
@@ -77,9 +78,7 @@ def own_process(
 ) -> Iterator[tuple[Child[bytes], httpx.Client]]:
     """`reliq api` as a process, and a client for it; without keys, unless the Redis has one."""
     arguments = ("--no-auth", *arguments) if no_auth else arguments
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with (
         process("api", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment) as child,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as client,

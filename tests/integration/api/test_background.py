@@ -193,6 +193,26 @@ def test_a_cached_value_that_cannot_be_read_is_an_answer_and_shown(caplog):
     assert "never retrieved" not in caplog.text
 
 
+def test_a_fetch_for_all_requests_ends_with_the_service():
+    ended = []
+
+    async def fetch():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def scene():
+        async with Background() as background:
+            value = Cached("keys", fetch, 1.0, background)
+            reading = asyncio.create_task(value.get())
+            await until(lambda: value._fetching)
+        assert ended == [True]
+        await asyncio.wait([reading])
+
+    asyncio.run(scene())
+
+
 def test_a_task_that_is_down_makes_health_red(url, monkeypatch):
     failing = True
 

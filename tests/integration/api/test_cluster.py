@@ -6,7 +6,8 @@ import pytest
 
 from reliq.embedded import EmbeddedRedis
 from tests.integration.api.serving import problem, serving
-from tests.integration.client.test_cluster import complete, free_port
+from tests.integration.client.test_cluster import complete
+from tests.support.ports import free_port_with_bus
 from tests.support.workers import eventually
 
 SETTINGS = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]
@@ -17,7 +18,7 @@ def masters():
     import redis
 
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(EmbeddedRedis(settings=SETTINGS, port=free_port())) for _ in range(2)]
+        servers = [stack.enter_context(EmbeddedRedis(settings=SETTINGS, port=free_port_with_bus())) for _ in range(2)]
         clients = [stack.enter_context(redis.Redis(port=server.port)) for server in servers]
         for client, slots in zip(clients, (range(8192), range(8192, 16384)), strict=True):
             client.execute_command("CLUSTER", "ADDSLOTS", *slots)

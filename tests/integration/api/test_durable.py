@@ -1,8 +1,12 @@
 """Steps, sleeps, waits and signals over HTTP, for workers in other languages."""
 
+from typing import get_args
+
 import pytest
 
 import reliq
+from reliq.features.tracking.schemas import Found
+from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
 from reliq_api.access import keyring
@@ -67,6 +71,9 @@ def test_a_message_waits_for_its_signal(service, post, orders):
     lease, _ = leased(post)
     assert post(f"leases/{lease}/wait", {"id": one, "signal": "approval"}).json()["state"] == "waiting"
     (parked,) = service.get(f"/v1/queues/{orders.name}/parked").json()["messages"]
+    found = service.get(f"/v1/queues/{orders.name}/messages/{parked['id']}").json()
+    assert found["place"] == "parked"
+    assert {*get_args(Found.model_fields["place"].annotation)} == {*map(str, Place)}
     assert (parked["id"], parked["signal"], parked["until"], parked["headers"]) == (
         one,
         "approval",

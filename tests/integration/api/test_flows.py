@@ -6,6 +6,7 @@ import pytest
 
 from reliq_api.access import keyring
 from tests.integration.api.serving import problem, serving
+from tests.integration.api.test_leases import leased
 from tests.support.turns import Monitor
 
 
@@ -31,7 +32,7 @@ def test_a_flow_is_sent_shown_and_cancelled(service, app, orders):
     assert found == {"id": flow, "state": "open", "size": 3, "open": 3}
     assert members[2] == {
         "number": 2, "queue": "other", "id": messages[2]["id"], "state": "waiting", "after": [0, 1],
-        "on_failure": "run",
+        "on_failure": "run", "flows": [],
     }  # fmt: skip
     assert [one["id"] for one in service.get("/v1/flows").json()["flows"]] == [flow]
     with orders.consumer() as consumer:
@@ -92,3 +93,35 @@ def test_a_key_sends_to_its_queues_and_looks_with_a_right_to_all(app, url, order
             answer = service.get(f"/v1/{path}", headers={"authorization": f"Bearer {which}"})
             assert answer.status_code == (200 if which == keys[3] else 403)
     assert orders.stats().ready == 2 * 2
+
+
+def test_a_worker_over_http_opens_a_flow_that_those_behind_its_message_wait_for(service, app, orders, post):
+    flow = service.post("/v1/flows", json=chain(orders.name)).json()["id"]
+    lease, (first_id,) = leased(post, limit=1)
+    parts = {"messages": [{"queue": "parts", "message": {"body": 1}}]}
+    parent = {"queue": orders.name, "lease": lease, "id": first_id}
+    first, second = (service.post("/v1/flows", json=parts | {"parent": parent}) for _ in range(2))
+    assert (first.status_code, first.json()) == (201, second.json())
+    post(f"leases/{lease}/settle", {"ack": [first_id]})
+    with orders.consumer() as consumer, app.queue("parts").consumer() as others:
+        consumer.ack(*consumer.claim(5))
+        Monitor(app.store).tell_flows()
+        members = service.get(f"/v1/flows/{flow}").json()["members"]
+        assert sorted(one["state"] for one in members) == ["handled", "open", "waiting"]
+        assert [(one["id"], one["flows"]) for one in members if one["flows"]] == [(first_id, [first.json()["id"]])]
+        (part,) = others.claim(5)
+        others.ack(part)
+    Monitor(app.store).tell_flows()
+    members = service.get(f"/v1/flows/{flow}").json()["members"]
+    assert [one["state"] for one in members] == ["handled", "handled", "open"]
+    late = service.post("/v1/flows", json=parts | {"parent": parent | {"name": "other"}})
+    assert problem(late) == (409, "lease_lost")
+
+
+def test_a_parent_needs_the_right_to_consume(app, url):
+    key = app.store.run(keyring.create("test", ("enqueue",), ("*",), None, 0.0))
+    parent = {"queue": "q", "lease": "x", "id": "y"}
+    wanted = {"messages": [{"queue": "q", "message": {"body": 1}}], "parent": parent}
+    with serving(url) as service:
+        answer = service.post("/v1/flows", json=wanted, headers={"authorization": f"Bearer {key}"})
+        assert problem(answer) == (403, "forbidden")

@@ -19,6 +19,7 @@ MESSAGE = b'{"body": 1}'
 HEAD = b"POST /v1/queues/%s/messages HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 LINES = HEAD.replace(b"/messages", b"/messages/batch").replace(b"application/json", b"application/x-ndjson")
 SIZED = HEAD + b"content-length: 11\r\n\r\n" + MESSAGE
+OFFER = HEAD + b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 PIECE = b"b\r\n" + MESSAGE + b"\r\n"
 END = b"0\r\n\r\n"
@@ -82,7 +83,14 @@ FRAMINGS = {
     ),
     "two requests": ([SIZED + SIZED], [201, 201]),
     "a request between two": ([SIZED + GET + SIZED], [201, 200, 201]),
-    "an upgrade": ([SIZED.replace(b"host:", b"connection: upgrade\r\nupgrade: h2c\r\nhost:")], [400]),
+    "an offer of HTTP/2": ([OFFER + b"content-length: 11\r\n\r\n" + MESSAGE], [201]),
+    "an offer of HTTP/2, the body later": ([OFFER + b"content-length: 11\r\n\r\n", MESSAGE], [201]),
+    "an offer of HTTP/2 with pieces": ([OFFER + b"transfer-encoding: chunked\r\n\r\n" + PIECE + END], [201]),
+    "an offer of HTTP/2 between two requests": (
+        [SIZED + OFFER + b"content-length: 11\r\n\r\n" + MESSAGE + GET], [201, 201, 200],
+    ),
+    "an offer of HTTP/2 with two lengths": ([OFFER + b"content-length: 1\r\ncontent-length: 2\r\n\r\nx"], [400]),
+    "an upgrade": ([SIZED.replace(b"host:", b"connection: upgrade\r\nupgrade: x\r\nhost:")], [400]),
     "an upgrade and bytes behind": (
         [SIZED.replace(b"host:", b"connection: upgrade\r\nupgrade: websocket\r\nhost:") + b"\x00\x01"], [400],
     ),

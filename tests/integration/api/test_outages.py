@@ -1,9 +1,17 @@
 """Redis is away, full, or does not answer: the client is told which, and what that means for its message."""
 
+import asyncio
+import contextlib
+import os
+import signal
+
 import pytest
 
 from reliq.embedded import EmbeddedRedis
 from reliq.ops import command
+from reliq.transport.store import Store
+from reliq_api.app import create_app
+from reliq_api.settings import Settings
 from tests.integration.api.serving import problem, serving
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually
@@ -37,6 +45,24 @@ def test_a_service_starts_and_is_alive_without_redis(name):
         assert service.get("/healthz").json() == {"status": "ok"}
         assert problem(service.get("/readyz")) == (503, "not_ready")
         assert problem(message(service, name)) == (503, "redis_unavailable")
+
+
+def test_a_service_that_stops_while_it_looks_at_redis_leaves_no_connection():
+    with EmbeddedRedis() as server, contextlib.closing(Store(server.url)) as direct:
+
+        def alone():
+            return direct.call(command("CLIENT", "LIST")).count(b"\n") == 1
+
+        async def story():
+            service = create_app(Settings(url=server.url, no_auth=True))
+            async with service.router.lifespan_context(service):
+                os.kill(server.pid, signal.SIGSTOP)
+                assert (await service.state.readiness.seen())[0] == ["Redis did not answer within 0.8 s"]
+            os.kill(server.pid, signal.SIGCONT)
+            await asyncio.to_thread(eventually, alone)
+
+        assert alone()
+        asyncio.run(story())
 
 
 def test_an_answer_that_was_lost_is_504_and_its_repeat_enqueues_once(redis_server, url, app, name):

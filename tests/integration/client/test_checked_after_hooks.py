@@ -31,6 +31,8 @@ UNREADABLE = {
     "a key that is a number": ("key", 7, "key is 7"),
     "an unknown priority": ("priority", "urgent", "priority is 'urgent'"),
     "a delay that is no time": ("delay", "soon", "delay is 'soon'"),
+    "a cost that is true": ("cost", True, "cost is True"),
+    "a delay that is false": ("delay", False, "delay is False"),
     "a ttl that is over": ("ttl", -1, "ttl is -1"),
 }
 all_of_them = pytest.mark.parametrize(("name", "value", "text"), UNREADABLE.values(), ids=UNREADABLE)

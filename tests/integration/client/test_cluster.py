@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-import random
 import signal
-import socket
 import time
 from types import SimpleNamespace
 
@@ -30,29 +28,18 @@ from reliq.transport.server import addressed
 from reliq.transport.store import Store
 from reliq_monitor import MonitorThread
 from reliq_monitor.audit import audit, balanced
+from tests.support.ports import free_port_with_bus
 from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 QUEUES = [f"q{number}" for number in range(12)]  # on all three nodes
 
 
-def free_port():
-    """One whose cluster bus, 10,000 above it, is free too."""
-    while True:
-        port = random.randrange(12_000, 50_000)
-        with (
-            contextlib.suppress(OSError),
-            socket.create_server(("127.0.0.1", port)),
-            socket.create_server(("127.0.0.1", port + 10_000)),
-        ):
-            return port
-
-
 @pytest.fixture(scope="module")
 def nodes():
     settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no"]
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(EmbeddedRedis(settings=settings, port=free_port())) for _ in range(3)]
+        servers = [stack.enter_context(EmbeddedRedis(settings=settings, port=free_port_with_bus())) for _ in range(3)]
         clients = [stack.enter_context(redis.Redis(port=server.port)) for server in servers]
         step = 16384 // 3 + 1
         for place, client in enumerate(clients):
@@ -155,7 +142,7 @@ def test_batches_results_find_and_cancel(app):
     with working(app, monitor=True):
         results = [app.queue(name).result(one, wait=20) for name, one in zip(QUEUES, ids, strict=False)]
         assert results == [0, 1, 2, 3]
-        eventually(lambda: len(ends) == 2, timeout=20)
+        eventually(lambda: len(ends) == 2)
     assert ends == [(b"inner", "3"), (b"outer", "7")]  # the 3 of the inner batch count too
     assert app.batches() == []
     assert app.queue(QUEUES[0]).find(ids[0]).place == "done"

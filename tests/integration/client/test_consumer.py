@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+import redis
 
 import reliq
 from reliq import InvalidSetting, LeaseLost
@@ -212,3 +213,39 @@ def calls(client) -> int:
     """How many scripts and blocking commands the server has run."""
     stats = client.info("commandstats")
     return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "blmove"))
+
+
+@pytest.mark.parametrize("policy", [{}, {"concurrency": 5000}, {"history": "1h"}], ids=["plain", "limited", "followed"])
+def test_a_thousand_messages_are_claimed_and_settled_in_several_calls(queue, url, policy):
+    server = redis.Redis.from_url(url)
+    queue.configure(**policy)
+    sent = queue.send_many(range(1200))
+    with queue.consumer() as consumer:
+        messages = consumer.claim(limit=1000)
+        assert [one.id for one in messages] == sent[:1000]
+        server.config_resetstat()
+        consumer.ack(*messages[:600])
+        assert server.info("commandstats")["cmdstat_evalsha"]["calls"] >= 3
+        consumer.ack(*messages[601::2])
+        consumer.release(*messages[600::2])
+        stats = queue.stats()
+        assert (stats.ready, stats.processing, stats.counters["acked"]) == (400, 0, 800)
+        assert len(consumer.claim(limit=1000)) == 400
+    server.close()
+
+
+def test_a_claim_in_several_calls_brings_no_more_bytes_than_one(queue):
+    queue.send_many([b"x" * 30_000] * 600)
+    with queue.consumer() as consumer:
+        messages = consumer.claim(limit=600)
+    assert 256 < len(messages) < 300
+
+
+def test_a_lease_that_was_lost_before_several_calls_loses_all_of_the_messages(queue, store):
+    queue.send_many(range(600))
+    with queue.consumer() as consumer:
+        messages = consumer.claim(limit=600)
+        (name,) = store.call(reliq.ops.members(KEYS.consumers))
+        store.call([reliq.ops.command("DEL", key) for key in (KEYS.lease(name), KEYS.processing(name))])
+        with pytest.raises(LeaseLost, match="600 of the 600 messages"):
+            consumer.ack(*messages)

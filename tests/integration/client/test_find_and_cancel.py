@@ -7,7 +7,9 @@ from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.features.tracking.model import Cancellation
 from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
+from reliq.model.policy import RunOver
 from tests.support.sync_adapter import Blocking
+from tests.support.workers import eventually
 
 
 def where(queue, identity):
@@ -113,6 +115,45 @@ def test_what_is_known_of_a_cancellation_goes_with_the_message(queue, client):
         consumer.heartbeat()
         consumer.ack(message)
     assert client.keys("*told*") == []
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_messages_that_no_consumer_sees_are_cancelled_with_the_others(app, partitions):
+    queue = app.queue("q")
+    queue.configure(partitions=partitions)
+    parked: list[str] = []
+    for tenant in "ab":
+        parked.append(queue.send("parked", headers={"tenant": tenant}, key=f"k{tenant}"))
+        queue.send("behind", headers={"tenant": tenant}, key=f"k{tenant}")
+    with queue.consumer() as consumer:
+        for _ in "ab":
+            (message,) = eventually(consumer.claim)
+            with pytest.raises(RunOver):
+                message.wait("go")
+        queue.send_many([reliq.NewMessage("in flight", headers={"tenant": tenant}) for tenant in "ab"])
+        received = [eventually(queue.receive) for _ in "ab"]
+        assert [one.message.body for (one,) in received] == [b"in flight"] * 2
+    assert queue.cancel_many(headers={"tenant": "a"}, dry_run=True) == CancelledMany(3, 0)
+    assert queue.cancel_many(headers={"tenant": "a"}) == CancelledMany(3, 0)
+    assert queue.cancel_many(key="kb") == CancelledMany(2, 0)
+    stats = queue.stats()
+    assert (stats.parked, stats.ready, stats.waiting, stats.processing) == (0, 0, 0, 1)
+    for identity in parked:
+        with pytest.raises(reliq.SignalRefused, match="left the queue"):
+            queue.signal(identity, "go", 1)
+
+
+def test_the_end_of_a_flow_reaches_members_that_wait_for_a_signal(app):
+    with app.flow() as flow:
+        first = flow.send("q", "x")
+        flow.send("q", "y", after=[first])
+    with app.queue("q").consumer() as consumer:
+        (message,) = eventually(consumer.claim)
+        with pytest.raises(RunOver):
+            message.wait("go")
+    assert app.cancel_flow(flow.id)
+    stats = app.queue("q").stats()
+    assert (stats.parked, stats.waiting, stats.counters["cancelled"]) == (0, 0, 2)
 
 
 def test_messages_are_cancelled_by_key_and_by_headers(queue):

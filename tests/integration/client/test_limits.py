@@ -41,6 +41,15 @@ def test_a_wrong_limit_is_refused_with_its_value_and_nothing_is_changed(queue, w
     assert queue.config() == before
 
 
+def test_a_burst_without_a_rate_is_refused(queue):
+    for wrong in ({"burst": 5}, {"burst": 5, "rate": None}):
+        with pytest.raises(InvalidSetting, match="at once with a rate: set rate too"):
+            queue.configure(**wrong)
+    queue.configure(rate="5/s")
+    assert queue.configure(burst=5).burst == 5
+    assert queue.configure(burst=6, rate="6/s").burst == 6
+
+
 @pytest.mark.parametrize(
     ("given", "kept"), [("100/s", "100/s"), (" 0.5 / s ", "0.5/s"), ("1/d", "1/d"), ("30/m", "30/m")]
 )

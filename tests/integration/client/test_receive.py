@@ -60,6 +60,7 @@ def test_each_message_has_a_time_and_a_receipt_of_its_own(queue, store):
     (again, _) = sorted(queue.receive(limit=5), key=lambda one: one.message.body)
     assert (again.message.id, again.receives) == (b.message.id, 2)
     assert again.first_received_at == b.first_received_at
+    assert again.received_at >= b.received_at
     assert again.receipt != b.receipt
 
 
@@ -182,6 +183,7 @@ def test_headers_that_look_like_reliqs_own_do_no_harm(queue):
     queue.send("a", headers={"reliq-first-received": "x", "reliq-receives": "-1"})
     (one,) = queue.receive()
     assert (one.receives, one.first_received_at) == (1, 0)
+    assert one.received_at > 0
 
 
 def test_a_purge_of_what_is_in_flight(queue, store):

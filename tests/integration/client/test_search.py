@@ -29,9 +29,10 @@ def _in_small_parts(monkeypatch):
     monkeypatch.setattr(op, "SEARCH", 3)
 
 
-def test_a_hit_that_waits_for_its_flow_says_so(app, queue):
+@pytest.mark.parametrize("options", [{}, {"key": "customer 7"}])
+def test_a_hit_that_waits_for_its_flow_says_so(app, queue, options):
     with app.flow() as flow:
-        flow.send(queue.name, "Höpper", after=flow.send(queue.name, "x"))
+        flow.send(queue.name, "Höpper", after=flow.send(queue.name, "x"), **options)
     (hit,) = queue.search("Höpper")
     assert hit.found.why == f"it waits for messages of its flow {flow.id}"
 

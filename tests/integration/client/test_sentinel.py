@@ -13,6 +13,7 @@ from bench.sentinel import campaign
 from reliq.embedded import EmbeddedRedis, find_server
 from reliq.ops import command
 from reliq.transport.store import Store
+from tests.support.ports import free_port
 from tests.support.workers import eventually, working
 
 
@@ -32,9 +33,7 @@ def replica(master):
 @pytest.fixture
 def sentinel_url(master, replica, tmp_path):
     """One sentinel that watches them, as a URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (tmp_path / "sentinel.conf").write_text(
         f"port {port}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {master.port} 1\n"
         "sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n"

@@ -14,10 +14,10 @@ from sqlalchemy import func, select
 
 import reliq
 from reliq.contrib import sql
-from reliq.embedded import free_port
 from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
 from reliq.model.element import new_id
 from reliq.model.message import Message
+from tests.support.ports import free_port
 from tests.support.workers import ROOT, eventually, working
 
 

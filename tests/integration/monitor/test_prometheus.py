@@ -20,10 +20,11 @@ import redis
 import yaml
 
 import reliq
-from reliq.embedded import EmbeddedRedis, free_port
+from reliq.embedded import EmbeddedRedis
 from reliq.protocol.stats import read_queues
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
+from tests.support.ports import free_port
 from tests.support.workers import eventually
 
 RULES = yaml.safe_load((ROOT / "monitor" / "prometheus" / "rules.yml").read_text())

@@ -11,8 +11,9 @@ import time
 
 import pytest
 
-from reliq.cli.top import Look, frame, short
+from reliq.cli.top import Look, _show, frame, short, wrapped
 from reliq.model.stats import Stats
+from reliq.model.worker import Consuming, Process, WorkerProcess
 
 BUSY = {"enqueued": 250_000, "acked": 40_000, "dead_lettered": 7}
 
@@ -103,6 +104,36 @@ def test_a_name_for_which_the_terminal_has_no_room_has_lines_of_its_own_and_is_n
     assert "orders" in second
     if width >= 80:
         assert head.index("ready") + len("ready") == first.index(" 7 ") + 2 == second.index(" 5 ") + 2
+
+
+WORKER = Process("a-host-with-a-rather-long-name.example.internal", 4242, "worker shop:app", 1, "0.1.0")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_in_a_narrow_terminal_nothing_is_cut_that_must_be_copied(width):
+    torn = reading("orders", ready=99_999, dead=99_999, counters={"enqueued": 10_000_000})
+    names = [f"a-queue-of-tenant-{number:03}" for number in range(5)]
+    worker = WorkerProcess("id", WORKER, [Consuming(name, "c", process=WORKER) for name in names])
+    away = "the messages of orders@partition.2c cannot be read: node 10.0.0.2:6379 does not answer"
+    now = Look([torn], 102.0, 12_345, missing=[away], workers=[worker])
+    text = frame(Look([], 100.0, 0), now, "redis://h", 24, width)
+    assert all(len(line) <= width for line in text)
+    (head,) = [line for line in text if line.startswith("queue ")]
+    assert head.split() == ["queue", "ready", "proc", "delayed", "dead", "oldest", "in/s", "out/s", "cons"]
+    whole = " ".join(line.strip() for line in text)
+    assert "MISSING: reliq queue audit" in whole
+    assert away in whole
+    words = whole.split()
+    assert WORKER.host in words
+    assert str(WORKER.pid) in words
+    assert {name for name in names if name not in {word.strip(",") for word in words}} == set()
+
+
+def test_an_error_is_shown_whole_in_a_narrow_terminal(capsys):
+    said = "reliq top: Redis at redis://a-rather-long-host-name.example.internal:6379/0 cannot be reached"
+    _show(wrapped(said, 60), 60)
+    printed = re.sub(r"\x1b\[\S*?[A-Z]", "", capsys.readouterr().out)
+    assert " ".join(line.strip() for line in printed.split("\r\n")).strip() == said
 
 
 def test_more_queues_than_lines_are_counted():

@@ -1,7 +1,6 @@
 """Metrics have a queue with partitions once, and each partition only on demand."""
 
 import re
-import socket
 import urllib.request
 
 import pytest
@@ -10,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import reliq
 from reliq.observability.partition_metrics import PartitionCollector
 from reliq.observability.prometheus import Exporter
+from tests.support.ports import free_port
 from tests.support.workers import eventually, process
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -53,9 +53,7 @@ def test_a_queue_that_cannot_be_read_hides_no_other(app, orders, client):
 
 
 def test_the_monitor_exports_them_if_it_is_told_to(app, orders):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with process("monitor", "--url", app.url, "--metrics-port", str(port), "--metrics-partitions", "--quiet"):
 
         def scraped() -> str:
@@ -65,6 +63,6 @@ def test_the_monitor_exports_them_if_it_is_told_to(app, orders):
             except OSError:
                 return ""
 
-        text = eventually(scraped, timeout=20)
+        text = eventually(scraped)
     assert ready(text) == dict.fromkeys(NAMES, "100.0")
     assert 'reliq_queue_messages{queue="orders",state="ready"} 400.0' in text

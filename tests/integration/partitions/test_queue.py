@@ -9,6 +9,7 @@ from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.model.keys import QueueKeys, partition_queue
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.ops import Together
+from reliq.protocol import spread
 from reliq.protocol.stats import stats_of
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -208,7 +209,7 @@ def test_a_prepared_message_goes_to_no_partition_that_was_given_up(app, url, ord
 def test_a_call_of_which_one_partition_is_full_and_another_does_not_answer_has_an_unknown_outcome(app, orders):
     answers = iter([QueueFull("full"), OutcomeUnknown("silent", ("b",)), OutcomeUnknown("silent", ("c",))])
     messages = [reliq.NewMessage(name, id=name, key=key) for name, key in zip("abc", KEYS_OF_THREE, strict=True)]
-    steps = app._queue_steps("orders").homes.send(messages)
+    steps = spread.send(app._queue_steps("orders").homes, messages)
     request = next(steps)
     while not isinstance(request, Together):
         request = steps.send(app.store.call(request))
@@ -291,7 +292,7 @@ def test_a_queue_whose_other_partitions_are_retired_takes_a_message_with_one_cal
     orders.send("body", priority="high")
     orders.configure(partitions=1)
     for _ in range(2):  # the first call may learn of the change
-        steps = app._queue_steps("orders").homes.send([reliq.NewMessage("body", priority="high")])
+        steps = spread.send(app._queue_steps("orders").homes, [reliq.NewMessage("body", priority="high")])
         requests, answer = 0, None
         try:
             while True:

@@ -12,10 +12,11 @@ import redis
 import reliq
 from reliq import aio
 from reliq.cli.child_settings import CHILD
-from reliq.embedded import EmbeddedRedis, find_server, free_port
+from reliq.embedded import EmbeddedRedis, find_server
 from reliq.errors import ReliqError
 from reliq.transport.target import Target
 from tests.integration.api.serving import serving
+from tests.support.ports import free_port
 from tests.support.workers import ROOT, eventually, process
 
 PASSWORD = "p/a@s#s%:?&=+"

@@ -8,8 +8,9 @@ import pytest
 
 import reliq
 from reliq import aio
-from reliq.embedded import find_server, free_port
+from reliq.embedded import find_server
 from reliq.errors import InvalidSetting, RedisUnavailable
+from tests.support.ports import free_port
 from tests.support.workers import Child, eventually, working
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from reliq.spark import register
 
 
-def session(url: str) -> SparkSession:
+def session(url: str, master: str = "local[2]") -> SparkSession:
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         # A driver that is killed soon: compiling costs more than it gains.
@@ -22,6 +22,7 @@ def session(url: str) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.warehouse.dir", tempfile.mkdtemp())
+        .config("spark.executor.memory", "512m")  # of a cluster
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -1,12 +1,13 @@
 """A standalone cluster on this machine: a master and two workers."""
 
 import contextlib
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
+
+from tests.support.ports import free_port
 
 SPARK_BIN = Path(pyspark.__file__).parent / "bin"
 
@@ -31,12 +32,6 @@ def standalone(folder: Path, environment: dict[str, str]) -> Iterator[str]:
             process = subprocess.Popen([SPARK_BIN / "spark-class", *command], env=environment, stdout=log, stderr=log)
             processes.callback(_stop, process)
         yield url
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _stop(process: subprocess.Popen) -> None:

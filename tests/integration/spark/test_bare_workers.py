@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.integration.spark import shipped_job
@@ -27,9 +29,23 @@ def bare_python(folder: Path) -> Path:
     return folder / "bin"
 
 
+def test_what_py_files_ships_ends_with_the_error_of_the_page(tmp_path):
+    """`--py-files` puts zips on the path of the workers: no Python imports a compiled module from one."""
+    package, archive = Path(msgspec.__file__).parent, tmp_path / "packages.zip"
+    with zipfile.ZipFile(archive, "w") as packages:
+        for file in package.iterdir():
+            if file.is_file():
+                packages.write(file, f"msgspec/{file.name}")
+    command = [str(bare_python(tmp_path / "bare") / "python"), "-c", "import msgspec"]
+    done = subprocess.run(command, env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=False)
+    error = done.stderr.splitlines()[-1]
+    assert error == "ModuleNotFoundError: No module named 'msgspec._core'"
+    assert f"`{error}`" in (ROOT / "docs" / "how-to" / "spark.md").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_workers_with_a_bare_python_run_the_archive_of_the_page(app, url, tmp_path):
     """The commands are those of the page, word by word but for the folder of reliq, the cluster and the job."""
     (shipping,) = [one for one in blocks(ROOT / "docs" / "how-to" / "spark.md") if "venv-pack -p" in one.code]
@@ -48,7 +64,7 @@ def test_workers_with_a_bare_python_run_the_archive_of_the_page(app, url, tmp_pa
         registry = {name: value for name, value in os.environ.items() if name.startswith(REGISTRY)}
         done = subprocess.run(
             ["sh", "-ec", commands], env={**bare, **registry, "RELIQ_URL": url}, cwd=tmp_path,
-            capture_output=True, text=True, check=False, timeout=600,
+            capture_output=True, text=True, check=False, timeout=1500,
         )  # fmt: skip
     assert done.returncode == 0, f"the page failed; it may need the package registry:\n{done.stderr[-4000:]}"
 

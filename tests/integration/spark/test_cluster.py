@@ -28,7 +28,7 @@ def test_retried_dying_and_speculative_tasks_write_each_row_once(cluster, app, u
     attempts.mkdir()
     command = [sys.executable, cluster_job.__file__, cluster, url, str(attempts), "2000"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    job = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=170, check=False)
+    job = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert job.returncode == 0, job.stderr[-4000:]
 
     ran_twice = {path.name.partition("-")[0] for path in attempts.iterdir() if not path.name.endswith("-0")}

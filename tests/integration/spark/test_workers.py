@@ -1,10 +1,14 @@
 """What many small tasks cost: the Python workers of Spark keep their connection, and collect no modules as garbage."""
 
+import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 
 from reliq import ops
+from reliq.features.staging.spark.writer import advise
+from reliq.features.staging.spark.written import Staged
 from reliq.spark import register
 
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -79,3 +83,11 @@ def test_a_task_gets_large_rows_in_several_batches(spark, orders):
     assert max(row.rows for row in large.mapInArrow(rows_of, "rows long").collect()) < 50
     large.write.format("reliq").option("queue", "orders").mode("append").save()
     assert orders.stats().ready == 100
+
+
+@pytest.mark.parametrize(("tasks", "rows", "advised"), [(500, 400, True), (500, 5000, False), (20, 400, False)])
+def test_a_job_of_many_small_tasks_is_told_to_coalesce(caplog, tasks, rows, advised):
+    with caplog.at_level(logging.WARNING, "reliq.spark"):
+        advise([Staged("load", "run", rows=rows)] * tasks)
+    assert ("load had 500 tasks of about 400 rows" in caplog.text) == advised
+    assert ("df.coalesce(n) before the write" in caplog.text) == advised

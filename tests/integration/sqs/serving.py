@@ -19,6 +19,7 @@ from reliq_sqs.app import create_app
 from reliq_sqs.errors import SqsError
 from reliq_sqs.model import NAMESPACE, shapes
 from reliq_sqs.settings import Settings
+from tests.support.ports import free_port
 from tests.support.workers import Child, eventually, process
 
 CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 1}, max_pool_connections=50)
@@ -62,9 +63,7 @@ def own_process(
 ) -> Iterator[tuple[Child[bytes], int]]:
     """`reliq sqs` as a process; yields it and its port."""
     arguments = ("--no-auth", *arguments) if no_auth else arguments
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with process("sqs", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment) as child:
         eventually(lambda: _answers(port))
         yield child, port

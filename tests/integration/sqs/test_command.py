@@ -11,9 +11,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from reliq.embedded import free_port
 from tests.integration.sqs.serving import client, own_process, server
 from tests.integration.sqs.test_messages import received
+from tests.support.ports import free_port
 from tests.support.workers import ROOT, eventually, process
 
 ENVIRONMENT = {"RELIQ_SQS_KEY": "a text that encrypts secrets"}

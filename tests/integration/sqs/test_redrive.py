@@ -104,6 +104,14 @@ def test_a_policy_that_is_wrong_is_refused_with_the_words_of_aws(sqs, queue, nam
     assert said[2].startswith(f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}")
 
 
+def test_a_queue_is_not_its_own_target(sqs, queue):
+    url = queue()
+    said = code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes={"RedrivePolicy": policy(arn_of(sqs, url))})
+    assert said[:2] == ("InvalidParameterValue", 400)
+    assert said[2].endswith("Reason: Dead letter target must be another queue than the source.")
+    assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+
+
 def test_a_count_that_is_a_text_is_stored_as_a_number(sqs, queue):
     arn = arn_of(sqs, queue("-dead"))
     url = queue(RedrivePolicy=policy(arn, "5"))

@@ -110,6 +110,40 @@ def test_at_any_moment_of_the_start(app, tmp_path, milliseconds):
     assert app.queue("q").stats().consumers == 0
 
 
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "WHERE":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+"""
+SCRIPT = "import sys; from reliq.cli.main import entry; sys.exit(entry())"
+
+
+@pytest.mark.parametrize("where", ["reliq._version", "msgspec", "reliq.cli.dead", "reliq_api.cli"])
+@pytest.mark.parametrize("arguments", [("queue", "stats"), ("top",), ()])
+def test_ctrl_c_while_a_command_imports_ends_it_without_a_traceback(app, tmp_path, where, arguments):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("WHERE", where))
+    (tmp_path / "reliq").write_text(SCRIPT)  # as the one that pip installs
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RELIQ_URL": app.url}
+    for program in (["-m", "reliq"], [str(tmp_path / "reliq")]):
+        command = [sys.executable, *program, *arguments]
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_command_that_ignores_ctrl_c_still_does(app, tmp_path):
+    """As behind `nohup`, or in the background of a script."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("WHERE", "msgspec"))
+    command = ["sh", "-c", f"trap '' INT; exec {sys.executable} -m reliq queue stats"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RELIQ_URL": app.url}
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
 def test_while_it_waits_for_redis(tmp_path):
     (tmp_path / "shop.py").write_text(HANDLER)
     with process("worker", "shop", folder=tmp_path, RELIQ_URL="redis://127.0.0.1:1/0") as child:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 
@@ -244,6 +246,17 @@ def test_a_producer_that_died_half_way_has_run_nothing(app, client):
     assert app.store.call(flow_ids(10)) == []
 
 
+def test_a_monitor_whose_clock_is_ahead_gives_no_flow_up_that_is_being_sent(app, monkeypatch):
+    plan = Plan()
+    plan.add("q", reliq.NewMessage(b"first"), (), "fail")
+    assert app.store.call(flow_open(plan, 0, 1))
+    ahead = time.time() + 3_600
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: ahead)
+        Monitor(app.store).tell_flows()
+    assert [one.state for one in app.flows()] == ["sending"]
+
+
 def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     app.queue("q").configure(max_length=3)
     with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
@@ -385,3 +398,51 @@ def test_a_large_body_and_a_batch(app, client):
         eventually(lambda: len(done) == 4)
     assert (sorted(done), done[-1]) == ([3, 3, 5, 100_000], 3)
     nothing_is_left(app, client)
+
+
+FORKING = """
+import os, sys, reliq
+app = reliq.Reliq(sys.argv[1])
+child = None
+try:
+    with app.flow() as flow:
+        first = flow.send("q", "first")
+        child = os.fork()
+        if not child:
+            flow.send("q", "of the child", after=first)
+        assert os.waitpid(child, 0)[1] == 0
+        flow.send("q", "last", after=first)
+except reliq.InvalidSetting as error:
+    print(error, flush=True)
+    os._exit(1 if child else 0)
+"""
+LEAVING = """
+import os, sys, reliq
+app = reliq.Reliq(sys.argv[1])
+with app.flow() as flow:
+    flow.send("q", "first")
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+"""
+
+
+def test_a_child_that_is_forked_in_a_block_does_not_send_the_flow(app, client, url):
+    subprocess.run([sys.executable, "-c", LEAVING, url], check=True, timeout=60)
+    assert app.queue("q").stats().ready == 1
+
+
+def test_a_forked_child_is_told_that_the_flow_is_its_parents(app, client, url):
+    said = subprocess.run([sys.executable, "-c", FORKING, url], check=True, timeout=60, capture_output=True, text=True)
+    assert "belongs to the process that forked this one" in said.stdout
+    assert app.queue("q").stats().ready == 2
+
+
+def test_a_plain_with_in_asyncio_says_what_to_write(url):
+    async def main():
+        async with aio.Reliq(url) as app:
+            for block in (app.flow(), app.batch(), app.queue("q").consumer(), app):
+                with pytest.raises(reliq.InvalidSetting, match="open it with `async with`"), block:
+                    pytest.fail("it is opened")
+
+    asyncio.run(main())

@@ -157,8 +157,8 @@ def test_a_text_that_is_no_handle_is_refused(text):
 
 
 def test_a_handle_is_of_its_queue():
-    handle = receipts.made("orders", "receipt")
-    assert receipts.read(handle, "orders").receipt == "receipt"
+    handle = receipts.made("orders", "receipt", 17)
+    assert receipts.read(handle, "orders") == receipts.Handle("receipt", 17)
     with pytest.raises(SqsError, match="not valid for this queue"):
         receipts.read(handle, "others")
 

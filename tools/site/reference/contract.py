@@ -139,8 +139,14 @@ def outcomes() -> str:
     to = "".join(f"| `{one}` | {one.text} |\n" for one in Destination)
     deaths = "".join(f"| `{one.name}` | {one.text} | {one.by} |\n" for one in DEATHS)
     codes = "".join(f"| `{one.code}` | `{one}` | {one.text} |\n" for one in Settled)
-    counted = "".join(f"| `{one.name}` | {one.text} | {_metric(one)} | {_event(one)} |\n" for one in COUNTERS)
+    counted = "".join(
+        f"| `{one.name}` | {one.text}{_see(one)} | {_metric(one)} | {_event(one)} |\n" for one in COUNTERS
+    )
     return "".join([_OUTCOMES, decided, _DESTINATIONS, to, _DEATHS, deaths, _CODES, codes, _COUNTERS, counted])
+
+
+def _see(one: Counter) -> str:
+    return f" ({one.see})" if one.see else ""
 
 
 def _metric(one: Counter) -> str:

@@ -23,7 +23,7 @@ for at = MEMBERS, #ARGV, MEMBERS_STEP do
   local id, text = ARGV[at + ID], ARGV[at + MEMBER] .. '\n' .. ARGV[at + BEHIND]
   local record = redis.call('HGET', followed, '\v\v' .. id)
   if record then
-    if string.match(record, '^[^\n]*') ~= ARGV[at + MEMBER] then others[#others + 1] = id end
+    if string.match(record, '^%S+ %S+') ~= string.match(ARGV[at + MEMBER], '^%S+ %S+') then others[#others + 1] = id end
   elseif ARGV[at + WAITS] == '1' and redis.call('HEXISTS', followed, '\v' .. id) == 0 then
     texts[#texts + 1] = 'cancelled ' .. id .. ' ' .. text -- meanwhile
   else

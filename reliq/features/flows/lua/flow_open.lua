@@ -1,24 +1,28 @@
 -- flow_open: store the record of a flow that is being sent, or a part of it.
 --
--- KEYS  graph, every
--- ARGV  id, size, fields...
+-- KEYS  graph, every, outer?
+--       outer: the record of the flow of the message whose handler opens this one
+-- ARGV  id, size, by, number, fields...
 --       size: how many members it has
+--       by: of the producer: another one is refused
+--       number: of that message in its flow
 --       fields: each with its value
--- Returns 1, also if this call was carried out before; 0: the flow was given up meanwhile
+-- Returns 1, also if this call was carried out before; 0: the flow was given up meanwhile, or is another one's
 -- uses: now
 -- names of the keys and arguments (tools/generate_scripts.py)
-local graph, every = KEYS[1], KEYS[2]
-local id, size = ARGV[1], ARGV[2]
-local FIELDS = 3
+local graph, every, outer = KEYS[1], KEYS[2], KEYS[3]
+local id, size, by, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIELDS = 5
 -- end of the names
 redis.call('HLEN', graph) -- wrong types are refused here, before the first write
 redis.call('ZCARD', every)
-local state = redis.call('HGET', graph, 'state')
-if state and state ~= 'sending' then return 0 end
+local state, producer = unpack(redis.call('HMGET', graph, 'state', 'by'))
+if state and (state ~= 'sending' or producer ~= by) then return 0 end
 local now = now_ms()
 if not state then
-  redis.call('HSET', graph, 'state', 'sending', 'opened', now, 'size', size, 'left', size)
+  redis.call('HSET', graph, 'state', 'sending', 'by', by, 'opened', now, 'size', size, 'left', size)
   redis.call('ZADD', every, now, id)
+  if outer and redis.call('HEXISTS', outer, 'state') == 1 then redis.call('HSET', outer, 'c' .. id, number) end
 end
 for from = FIELDS, #ARGV, 1000 do redis.call('HSET', graph, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
 return 1

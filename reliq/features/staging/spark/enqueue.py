@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("--select", metavar="SQL", help="columns of the messages (default: value, the whole row as JSON)")
     where = one.add_mutually_exclusive_group()
     where.add_argument("--queue", metavar="NAME", help="the queue of all rows")
-    where.add_argument("--queue-column", metavar="COLUMN", help="names the queue of each row")
+    where.add_argument("--queue-column", metavar="COLUMN", help="the column with the queue of each row")
     where.add_argument("--topic-column", metavar="COLUMN", help="routing key of each row: to every queue bound to it")
     one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound to a row's topic")
     one.add_argument("--max-body", metavar="SIZE", help="bytes a body may have, such as 8MiB (default 1MiB)")

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from reliq import ops
 from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.features.staging import durable
 from reliq.features.staging import ops as own
 from reliq.features.staging import steps as staging
 from reliq.features.staging.model import Written
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _ROLLERS = 2
 _ROUTED_BYTES = 16 * 1024 * 1024  #: rows that are spread over queues at once: each queue's part is a call to Redis
+_MANY_TASKS, _FEW_ROWS = 100, 1000  #: of a job that had better be coalesced
 _ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or option("invalid", "dead")'
 
 log = logging.getLogger("reliq.spark")
@@ -128,10 +130,13 @@ def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOption
     """Commit and roll forward. If rolling fails, the job is committed nevertheless: the monitor continues."""
     parts = [part for staged in every for part in staged.parts]
     about = summary_of(every, options.rules)
+    wanted = store.run(durable.wanted_for(about.queues, options.durability))
+    store.run(durable.confirm_parts(job, parts, wanted))
     answer = store.run(staging.commit(job, parts, turn, about))
     if answer == "repeated":
         note_before(store, job, options, turn)
         return
+    store.run(durable.confirm_commit(job, wanted))
     if answer == "committed":
         count_left_out(store, job, every, options.rules)
     written = Written(job.name, options.queue or "", about=about)
@@ -176,6 +181,17 @@ def count_left_out(store: Store, job: Job, every: Sequence[Staged], rules: Rules
         log.warning("job %s: invalid rows %s: %s", job.name, where, tally)
 
 
+def advise(every: Sequence[Staged]) -> None:
+    """Log what helps a job of many small tasks: most of its time is what Spark needs for a task in Python."""
+    tasks, rows = len(every), sum(staged.rows for staged in every)
+    if tasks >= _MANY_TASKS and rows < tasks * _FEW_ROWS:
+        log.warning(
+            "job %s had %d tasks of about %d rows, and Spark needs longer for a task than for its rows: df.coalesce(n) "
+            "before the write, with a few partitions for each core, is faster",
+            every[0].job, tasks, rows // tasks,
+        )  # fmt: skip
+
+
 def _shares(parts: Sequence[Part]) -> list[Sequence[Part]]:
     """Split the parts evenly between the rollers: while Redis moves a chunk of one, the other reads its next."""
     return [parts[first::_ROLLERS] for first in range(_ROLLERS)]
@@ -195,6 +211,10 @@ class ReliqWriter(DataSourceArrowWriter):
             self._write = not over and store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
+                if not self._turn:  # else there is no record to ask about
+                    queues = {options.queue} if options.queue else set[str]()
+                    wanted = store.run(durable.wanted_for(queues, options.durability))
+                    store.run(durable.confirm_commit(self._job, wanted))
                 note_before(store, self._job, options, self._turn)
             elif options.on_handled is not None:
                 if not JOB_ENDS:
@@ -222,6 +242,7 @@ class ReliqWriter(DataSourceArrowWriter):
             for end in JOB_ENDS if self._options.rules.batch else ():
                 store.run(end.close(self._options.rules.batch, job.home, job.name, job.run, queues))
             commit(store, self._job, staged, self._options, self._turn)
+            advise(staged)
             if self._options.transaction:  # its runs that died
                 store.run(staging.abort_others(job, f"{of_transaction(*self._options.transaction)}."))
 

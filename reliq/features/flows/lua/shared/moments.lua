@@ -2,21 +2,19 @@
 --   under a vertical tab and the id of a message that waits: its line, for how many it waits, its rule, its flow, and the places of those whose
 --   end may be told again; `x` and its flow if it is not to be enqueued any more;
 --   under two and the id of a member: flow, number, and a line for each message behind it: place, id, and its home if that is another one;
---   under four and a number what has happened to members, for a monitor; under three the latest number, under four the one done.
+--   behind the number the flows that its handler has opened and that it is to wait for, `!` behind one that stands still because of a dead letter,
+--   `-` behind one that has failed; and `h` once the handler has ended;
+--   from three on the ring (`ring`) of what has happened to members, for a monitor.
 -- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
 -- and a number. Requires `follow`, `element` and `bodies`.
-local count_flowing, report_flow, take_from_flow, let_go, have_ended
+local count_flowing, report_flow, take_from_flow, let_go, outcome_of, have_ended
 do
   count_flowing = function(q, change)
     if change ~= 0 and redis.call('HINCRBY', q.config, 'flowing', change) <= 0 then redis.call('HDEL', q.config, 'flowing') end
   end
 
   report_flow = function(q, texts)
-    if #texts == 0 then return end
-    local number = redis.call('HINCRBY', q.config, 'flowed', 1) -- never again from 1 on: a slow monitor forgets what it has told
-    redis.call('HSETNX', q.followed, '\v\v\v\v', string.format('%.0f', number - 1))
-    number = string.format('%.0f', number)
-    redis.call('HSET', q.followed, '\v\v\v', number, '\v\v\v\v' .. number, table.concat(texts, '\v'))
+    if #texts > 0 then add_note(q.followed, q.config, '\v\v\v', 'flowed', table.concat(texts, '\v')) end
   end
 
   local function line_of(record)
@@ -76,6 +74,26 @@ do
     return table.concat(others)
   end
 
+  -- What a member has come to whose handler has ended: that of the flows that it waits for; nil: one of them runs.
+  outcome_of = function(record)
+    local outcome = 'acked'
+    for mark in string.gmatch(string.match(record, '^%S+ %S+([^\n]*)'), ' %x+([!-]?)') do
+      if mark == '' then return nil end
+      if mark == '-' then
+        outcome = 'cancelled'
+      elseif outcome == 'acked' then
+        outcome = 'dead'
+      end
+    end
+    return outcome
+  end
+
+  -- Keep a member whose handler has ended before the flows that it has opened.
+  local function keep(q, field, record, texts, text)
+    if not string.match(record, '^[^\n]* h\n') then redis.call('HSET', q.followed, field, (string.gsub(record, '\n', ' h\n', 1))) end
+    if text then texts[#texts + 1] = text .. record end
+  end
+
   -- Note members that are in the queue no more.
   have_ended = function(q, ids, event)
     local here, texts, gone = {}, {}, 0
@@ -86,9 +104,13 @@ do
       end
       if event ~= 'acked' then gone = gone + redis.call('HDEL', q.followed, unpack(waits)) end
       for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
-        if record and redis.call('HDEL', q.followed, fields[at]) == 1 then
+        local id, outcome = ids[from + at - 1], event
+        if record and event == 'acked' then outcome = outcome_of(record) end
+        if record and (not outcome or outcome == 'dead') then
+          keep(q, fields[at], record, texts, outcome and 'dead ' .. id .. ' ')
+        elseif record and redis.call('HDEL', q.followed, fields[at]) == 1 then
           gone = gone + 1
-          texts[#texts + 1] = event .. ' ' .. ids[from + at - 1] .. ' ' .. (event == 'acked' and told_of(record, here) or record)
+          texts[#texts + 1] = outcome .. ' ' .. id .. ' ' .. (outcome == 'acked' and told_of(record, here) or record)
         end
       end
     end

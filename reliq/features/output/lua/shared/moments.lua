@@ -1,14 +1,7 @@
 -- The head of a stream of output (lua/shared/heads.lua of the slice) goes when its message leaves the queue. The stream of a message that
--- was handled stays until it expires; that of another one is to be deleted: `followed` has its id under two tabs and a number, under
--- a tab the latest number, and under two tabs the one up to which a monitor has done it. Requires `follow` and `element`.
+-- was handled stays until it expires; that of another one is to be deleted: `followed` has a ring (`ring`)
+-- of tabs has its id. Requires `follow` and `element`.
 do
-  local function note_gone(q, id)
-    local number = redis.call('HINCRBY', q.config, 'dropped', 1) -- never again from 1 on: a slow monitor forgets what it has found
-    redis.call('HSETNX', q.followed, '\t\t', string.format('%.0f', number - 1))
-    number = string.format('%.0f', number)
-    redis.call('HSET', q.followed, '\t', number, '\t\t' .. number, id)
-  end
-
   local function forget(q, ids, keeps)
     local gone = 0
     for from = 1, #ids, 1000 do
@@ -17,7 +10,7 @@ do
       for at, head in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
         if head and redis.call('HDEL', q.followed, fields[at]) == 1 then
           gone = gone + 1
-          if not keeps then note_gone(q, ids[from + at - 1]) end
+          if not keeps then add_note(q.followed, q.config, '\t', 'dropped', ids[from + at - 1]) end
         end
       end
     end
