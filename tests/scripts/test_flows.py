@@ -299,6 +299,21 @@ def test_a_repeated_call_changes_nothing_and_an_id_of_another_flow_is_refused(wo
     assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", waits=False, behind=())])) == ["a"]
 
 
+def test_a_late_request_to_wait_does_not_hold_back_what_has_gone_on(flow: Flow, world: World):
+    flow.waits("end", "a")
+    flow.note("end")
+    send(world, "a")
+    world.given(leases={"w": 60_000})
+    world.run(ops.settle(KEYS, "w", 60.0, world.run(ops.claim(KEYS, "w", 60.0, 1)).elements))
+    assert world.run(own.flow_wait(KEYS, "flow", [("end", 1, "fail")])) == []
+    assert world.run(own.flow_wait(KEYS, "another", [("end", 1, "fail")])) == ["end"]
+    assert world.redis.hget(KEYS.followed, "\vend") is None
+    (held,) = world.run(ops.claim(KEYS, "w", 60.0, 1)).elements
+    again = Message.decode("q", held).again()
+    world.run(ops.settle(KEYS, "w", 60.0, (), [Move(held, Destination.HEAD, "requeued", "end", again)]))
+    assert work_off(world) == ["end"]
+
+
 def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world: World):
     member = Noted("a", "flow 1", waits=False, behind=())
     assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []

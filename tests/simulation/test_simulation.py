@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from reliq.contract import options, settings
 from tests.simulation import __main__ as command
+from tests.simulation import unknown
+from tests.simulation.choices import Action, Setting
 from tests.simulation.mutants import MUTANTS, OF_PLANS
 from tests.simulation.partitioned import has_partitions
 from tests.simulation.report import report
@@ -39,6 +42,15 @@ def server() -> Iterator[SimulatedRedis]:
 def test_no_seed_violates_anything(server: SimulatedRedis, seed: int) -> None:
     if simulate(plan(seed), server) is not None:
         pytest.fail(report(plan(seed), lambda smaller: simulate(smaller, server)))
+
+
+def test_plans_have_each_entry_of_the_contract_or_it_is_said_why_not() -> None:
+    plans = [plan(seed) for seed in range(400)]
+    found = {one.name for each in plans for one in each.of(Setting)} | {"id"}  # each message has an id
+    for action in (one for each in plans for one in each.of(Action)):
+        found |= action.options.keys()
+    declared = {*settings.BY_NAME, *options.BY_NAME}
+    assert declared - found == set(unknown.ENTRIES)
 
 
 def test_a_seed_is_the_same_simulation_each_time(server: SimulatedRedis) -> None:

@@ -4,7 +4,8 @@
 -- ARGV  flow, waiting... [id, count, rule]
 --       count: of those that it waits for
 --       rule: the first letter of what it does when one of them fails: f(ail), s(kip), r(un)
--- Returns the ids of which another flow has a message that waits; those of this flow that are noted are passed over
+-- Returns the ids of which another flow has a message; those of this flow that are noted are passed over, also as members: then
+-- the call is late, and they are enqueued
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, counters, flows = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local flow = ARGV[1]
@@ -18,8 +19,10 @@ redis.call('SET', flows, '1')
 local others, noted = {}, 0
 for at = WAITING, #ARGV, WAITING_STEP do
   local field = '\v' .. ARGV[at + ID]
-  local record = redis.call('HGET', followed, field)
-  if not record then
+  local record, member = unpack(redis.call('HMGET', followed, field, '\v' .. field))
+  if member then
+    if string.match(member, '^%S+') ~= flow then others[#others + 1] = ARGV[at + ID] end
+  elseif not record then
     local line = string.format('%.0f', redis.call('HINCRBY', counters, 'ordered', 1))
     redis.call('HSET', followed, field, table.concat({line, ARGV[at + COUNT], ARGV[at + RULE], flow}, ' '))
     noted = noted + 1
