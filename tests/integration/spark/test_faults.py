@@ -155,6 +155,8 @@ class Missed(Exception):
 
 def kill_worker(system: System) -> None:
     """kill -9 of a Python worker: one that runs a task, or that plans or commits for the driver."""
+    if system.work == "streams":
+        system.wait_for_work()
     forked = [one for one in system.processes("pyspark.daemon") if "pyspark.daemon" in command_of(one.parent())]
     if not forked:
         raise Missed
@@ -174,6 +176,7 @@ def spent(process: psutil.Process) -> float:
 
 def kill_executor(system: System) -> None:
     """kill -9 of an executor of the cluster."""
+    system.feed()
     executors = system.processes("CoarseGrainedExecutorBackend")
     if not executors:
         raise Missed
