@@ -24,6 +24,7 @@ from tests.support.workers import ROOT, eventually
 LATER = 60.0
 LIMITS = tuple(one for one in SETTINGS if one.limits_claims)
 RETRIES = 1
+_COMES_BACK = ("again", "retry", "max_failures")  #: at once, into the line of its key
 
 
 class Nobody:
@@ -51,6 +52,7 @@ class WorkerStory(Story):
         self._kind = kind
         self._runs: list[tuple[str, str]] = []
         self._lock = threading.Lock()
+        self._found_free = False
 
         def perform(message: reliq.Message) -> Any:
             with self._lock:
@@ -83,6 +85,14 @@ class WorkerStory(Story):
         if self.row["moment"] == "held" and not self._acted:
             self._act()
         return bool(self._runs)
+
+    def _note_stood_in_line(self, queues: Mapping[str, Any]) -> None:
+        """Where several run at once, all may be claimed before one fails: then that one has nobody to wait for."""
+        super()._note_stood_in_line(queues)
+        counted = queues[QUEUE].counters["ordered"] if QUEUE in queues else 0
+        if self._kind != "inline" and counted == self._queue.counters["ordered"] - 1 and not self._found_free:
+            self._found_free = self.row["outcome"] in _COMES_BACK
+            self._queue.counters["ordered"] -= self._found_free
 
     def _note_handed_back(self, queues: Mapping[str, Any]) -> None:
         if QUEUE in queues and any(self.row[one.name] != UNSET for one in LIMITS):
@@ -118,7 +128,7 @@ class ProcessStory(WorkerStory):
 
     def handle(self, kind: str) -> "ProcessStory":
         """Let processes of `process_app` handle the queue."""
-        self._kind, self._runs = kind, []
+        self._kind, self._runs, self._found_free = kind, [], False
         self._port = self._client.connection_pool.connection_kwargs["port"]
         self._notes: Any = redis.Redis(port=self._port, db=1, decode_responses=True)
         return self

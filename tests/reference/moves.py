@@ -26,11 +26,13 @@ MOVES: Mapping[str, set[Move]] = {
     "discard": {(DEAD, GONE)},
     "reclaim_when_full": {(PROCESSING, READY), (PROCESSING, DEAD)},
     "EXEC": {(PROCESSING, READY), (PROCESSING, DEAD)},
-    "BLMOVE": {(READY, PROCESSING)}, "promote": {(DELAYED, READY), (READY, GONE)}, "cancel": {(DELAYED, GONE)},
+    "BLMOVE": {(READY, PROCESSING)}, "cancel": {(DELAYED, GONE)},
+    "promote": {(DELAYED, READY), (READY, GONE), (DELAYED, GONE)},
     "receive": {(READY, PROCESSING)}, "return_due": {(PROCESSING, READY)}, "set_visibility": {(PROCESSING, READY)},
     "delete_received": {(PROCESSING, GONE), (READY, GONE)}, "purge_received": {(PROCESSING, GONE)},
     "commit_roll": {(GONE, READY), (GONE, DELAYED), (GONE, DEAD)},
-    "flow_tell": {(READY, GONE)}, "flow_bury": {(READY, DEAD)}, "flow_drop": {(READY, GONE)},
+    "flow_tell": {(READY, GONE), (DELAYED, GONE)}, "flow_bury": {(READY, DEAD), (DELAYED, DEAD)},
+    "flow_drop": {(READY, GONE)},
     "cycle_add": {(GONE, READY)}, "cycle_remove": {(READY, GONE), (DELAYED, GONE)},
 }  # fmt: skip
 

@@ -127,8 +127,11 @@ class Queues(RuleBasedStateMachine):
         return [message for consumer in CONSUMERS for message in self.elements(keys, keys.processing(consumer))]
 
     def some(self, data, found):
-        """Draw a queue and one of the messages that `found` returns for it; None if no queue has any."""
-        every = [(keys, message) for keys in QUEUES for message in found(keys)]
+        """Draw a queue and one of the messages that `found` returns for it; None if no queue has any.
+
+        By their bodies: places sort by ms and nonces, which are others when the same choices are repeated.
+        """
+        every = [(keys, message) for keys in QUEUES for message in sorted(found(keys), key=lambda one: one.body)]
         return data.draw(st.sampled_from(every)) if every else (None, None)
 
     # --- what another program does ---
@@ -389,9 +392,10 @@ class Queues(RuleBasedStateMachine):
     def fall_due(self, keys):
         if {keys.delayed, keys.index} & self.foreign:
             return
-        for one in self.run(ops.command("ZRANGE", keys.delayed, 0, -1)):
-            self.run(ops.command("ZADD", keys.delayed, 1, one))
-            self.run(ops.command("HSET", keys.index, Message.decode("q", one).id, 1))
+        delayed = self.run(ops.command("ZRANGE", keys.delayed, 0, -1))
+        for due, one in enumerate(sorted(delayed, key=lambda one: Message.decode("q", one).body), 1):
+            self.run(ops.command("ZADD", keys.delayed, due, one))
+            self.run(ops.command("HSET", keys.index, Message.decode("q", one).id, due))
         self.attempt(ops.promote(keys, 100))
 
     @rule(keys=queues, consumer=consumers, max_deliveries=st.sampled_from([1, 5]))

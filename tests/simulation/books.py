@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from reliq.model.keys import QueueKeys
+from tests.reference.limits import Bucket
 from tests.reference.model import crowded, missing
 from tests.simulation.flights import is_flying
 from tests.simulation.stories import PROCESSING, Violation
@@ -61,9 +62,10 @@ class Books:
     def check_rate(self, queue: str) -> None:
         """At no time were more messages claimed than the rate allows."""
         rate = self._world.limits[queue].get("rate")
-        if rate is None or self._world.restarted or self._has_shares(queue):
+        has_costs = any(one.charges or one.cost > 1 for (name, _), one in self._world.stories.items() if name == queue)
+        if rate is None or has_costs or self._world.restarted or self._has_shares(queue):
             return
-        each, claims = 1.0 / int(rate.partition("/")[0]), self._claims[queue]
+        each, claims = Bucket.of(rate).each, self._claims[queue]
         count = self._world.layouts[queue].count
         burst = count * (max(1, round(0.1 / each / count)) + 1)  # each partition gives out one message at least
         if not _within_rate(claims, each, burst):

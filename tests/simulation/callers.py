@@ -13,9 +13,13 @@ from reliq.errors import (
     PreparedClosed,
     QueueFull,
     RedisUnavailable,
+    ReliqError,
     SignalRefused,
 )
 from reliq.features.batches.steps import BatchSteps
+from reliq.features.flows.model import FLOW, FlowMessage, Plan
+from reliq.features.flows.sending import Sending
+from reliq.features.flows.steps import cancelled_queues
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
@@ -30,6 +34,7 @@ from reliq.protocol.durability import ANY
 from reliq.protocol.queue import QueueSteps
 from tests.simulation.choices import Action
 from tests.simulation.clock import EPOCH
+from tests.simulation.flowing import Member
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 from tests.simulation.resting import PRODUCER
@@ -82,6 +87,7 @@ class Producer(Caller):
         script: tuple[tuple[str, str, float], ...] = (),
         check: str = "",
         keys: tuple[str, ...] = (),
+        charges: tuple[int, ...] = (),
         **options: Any,
     ) -> list[NewMessage]:
         """Make messages, and tell the observer what becomes of each in these queues."""
@@ -97,7 +103,8 @@ class Producer(Caller):
                 self._observer.calls.sends(
                     queue, message.id, delay=message.delay, ttl=message.ttl, key=message.key,
                     limit_key=message.limit_key, dedup=dedup, replace=message.replace, large=large, plan=plan,
-                    takes=takes, script=script, prepared=bool(check), check=check,
+                    takes=takes, script=script, prepared=bool(check), check=check, cost=message.cost,
+                    charges=charges,
                 )  # fmt: skip
         return made
 
@@ -161,6 +168,35 @@ class Producer(Caller):
             raise
         yield from batch.close(abandon=False)
         self._observer.expected.add((queue, end.id))
+
+    def _flow(self, queue: str, name: str, members: tuple[Member, ...], cancel: float | None) -> Steps[None]:
+        plan, made, handles = Plan(), list[NewMessage](), list[FlowMessage]()
+        plan.begin()
+        for number, one in enumerate(members):
+            made += self._messages([one.queue], f"{name}-{number}", **one.options)
+            handles.append(plan.add(one.queue, made[-1], [handles[before] for before in one.after], one.rule))
+        known = [((one.queue, message.id), one.after, one.rule) for one, message in zip(members, made, strict=True)]
+        graph = self._observer.graphs.begins(plan.id, known, self._process)
+        try:
+            with plan.ending(given_up=False):
+                yield from Sending(plan, self._queue).steps()
+        except ReliqError as error:
+            graph.given_up = True
+            for (at, identity), _, _ in known:
+                self._observer.calls.answered(at, identity, "unknown")
+            if isinstance(error, FAILED) or self._observer.excused(self._process):
+                self._kernel.note(self._process.name, f"flow {plan.id}: {type(error).__name__}")
+                return
+            raise
+        graph.sent = True
+        for (at, identity), _, _ in known:
+            self._observer.calls.answered(at, identity, "answered")
+        if cancel is not None:
+            yield Sleep(cancel)
+            graph.given_up = True
+            self._observer.cancels |= {one for one, _, _ in known}
+            for flow, home in (yield from cancelled_queues(plan.id)):
+                yield from Tracking(self._queue(home).homes).cancel_many(None, {FLOW: flow}, dry_run=False)
 
     def _schedule(self, queue: str, name: str, when: str, ends: float, catch_up: str) -> Steps[None]:
         end = datetime.fromtimestamp(EPOCH + ends, UTC)

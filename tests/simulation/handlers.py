@@ -74,7 +74,7 @@ class DurableHandler:
         tries = (1 + _RETRIES if fails else 1) if once else float("inf")
 
         def call() -> Steps[str]:
-            count = self._records.begins(self._identity, name, tries)
+            count = self._records.begins(self._identity, name, tries, self._run)
             yield Sleep(seconds)
             if "crashes" in words and count == 1:
                 self._crash()

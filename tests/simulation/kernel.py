@@ -280,6 +280,7 @@ class Kernel:
         if isinstance(request, Watch):
             self._end_watch(task)
             task.watching, task.watch_lost = self.server.watch(), False
+        self.observer.budgets.asked(request)
         connection = task.watching
         changes = not only_reads(request) or isinstance(request, Transaction)
         follows = self.after_missing if isinstance(request, Transaction) and request.repeatable else None
@@ -337,6 +338,7 @@ class Kernel:
         """Carry out a request that its caller has given up, unless its connection was ended since."""
         if task.late != late or self.away_until > self.clock.now:
             return
+        self.observer.budgets.asked(request)
         with contextlib.suppress(TryAgain, ReliqError):
             self.server.perform(request, None, b"")
         self.observer.after(task.process, causes(request))

@@ -7,6 +7,7 @@ from typing import Any
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.features.batches.duty import Batches
+from reliq.features.flows.duty import OpenFlows, Telling
 from reliq.features.output.duty import OutputCleanup
 from reliq.features.prepared.duty import PreparedTimeouts
 from reliq.features.receipts.duty import Visibility
@@ -15,6 +16,7 @@ from reliq.features.steps.duty import SignalTimeouts
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
+from reliq_monitor.duty import Duty
 from reliq_monitor.liveness import Liveness, read_leases
 from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import promote_due
@@ -31,7 +33,11 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
         liveness = Liveness()
         attempts = Attempts(lambda home: "", sharded=False)
         schedules = Schedules()
-        with_each_look = (PreparedTimeouts(), Batches(), Spreading(), Visibility(), SignalTimeouts(), OutputCleanup())
+        with_each_look: list[Duty[Any]] = [
+            PreparedTimeouts(), Batches(), Spreading(), Visibility(), SignalTimeouts(), OutputCleanup(),
+        ]  # fmt: skip
+        if kernel.plan_has("flow"):
+            with_each_look += [Telling(), OpenFlows()]
         next_scan = 0.0
         survey = Survey(attempts)
         while True:
@@ -61,7 +67,8 @@ def _scan(task: Task, liveness: Liveness, survey: Survey) -> Steps[Survey]:
     clients = yield ops.client_list()
     liveness.connections(clients, task.connected_at, task.connects > 1)
     found = yield from survey.having_each(
-        "scan", ("consumers", Schedules.seeks, Visibility.seeks, SignalTimeouts.seeks, OutputCleanup.seeks)
+        "scan",
+        ("consumers", Schedules.seeks, Visibility.seeks, SignalTimeouts.seeks, OutputCleanup.seeks, Telling.seeks),
     )
     looked, gone = [], {}
     for keys, (now, leases) in (yield from survey.attempts.together("scan", found["consumers"], read_leases)):

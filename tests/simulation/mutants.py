@@ -3,17 +3,24 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 from unittest import mock
 
 import msgspec
 
 from reliq import ops
+from reliq.features.flows import model as flows
+from reliq.features.flows import telling
+from reliq.features.flows.steps import ALONG as MEMBERS
+from reliq.features.steps import model
+from reliq.features.steps import ops as own
+from reliq.features.steps import steps as durable
+from reliq.features.steps.moving import ALONG as RECORDS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Sleep, Steps, Transaction, Watch
-from reliq.protocol import bringing, resizing
+from reliq.protocol import bringing, features, resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq.transport import calls
@@ -22,7 +29,11 @@ from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
 from tests.simulation import monitors, workers
 from tests.simulation.changed import Mutant, script
-from tests.simulation.durable_mutants import DURABLE_MUTANTS
+from tests.simulation.costing import has_costs
+from tests.simulation.flowing import has_flows
+from tests.simulation.partitioned import has_partitions
+from tests.simulation.receiving import has_receivers
+from tests.simulation.resting import has_durable
 
 
 def _no_watch(original: Any) -> Any:
@@ -78,28 +89,15 @@ SCRIPTS = {
     "a cancelled message stays in its list": (r"redis.call\('LSET', key, one\[2\], BLANK\)", ""),
     "a body stays when its message has gone": (r"if q.apart then delete_bodies\(q.bodies, \w+\) end", ""),
     "deduplication forgets": (r"if entry.key then redis.call\('SET', entry.key, .*? end", ""),
-    "a message in flight is visible too early": (
-        r"received, '-inf', now, 'LIMIT'",
-        "received, '-inf', now + 1000, 'LIMIT'",
-    ),
-    "a key goes on while a message of it is in flight": (
-        r"if turns ~= '' then",
-        "if #turns > #turn then",
-    ),
-    "a former receipt deletes": (
-        r"return record and string.sub\(record, #FIRST_TURN \+ 1, .*? == name",
-        "return record",
-    ),
-    "what was in flight is the last in its line": (
-        r"redis.call\('ZADD', q.waiting, 0, group .. turn .. element\)",
-        "join_line(q, group, element, false)",
-    ),
     "a tick is sent by each monitor": (r"if found\[place\] ~= argv\[start \+ EXPECTED\] or", "if"),
     "a batch does not count its messages": (r"(local function count_batch\(.*?\)\n)", r"\1  if true then return end\n"),
     "a commit forgets the delay": (r"if tonumber\(delay\) > 0 then", "if false then"),
     "a rollback commits": (r"if decision ~= 'committed' then", "if false then"),
     "a rate is fifty times as high": (r"return \{each = each,", "return {each = each / 50,"),
-    "a retry is pushed without being removed": (r"if not element or redis.call\('LREM', .*? == 0", "if not element"),
+    "a retry is pushed without being removed": (
+        r"elseif element and redis.call\('LREM', .*? == 0 then",
+        "elseif false then",
+    ),
 }
 
 
@@ -179,9 +177,143 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
     "a partition is given up with messages in it": lambda: mock.patch.object(partitions, "forget_retired", _given_up),
 }
 
+#: Changes of scripts that durable handlers run.
+DURABLE_SCRIPTS = {
+    "a message that rests frees its key": (r"elseif frees and [^\n]* then", "else"),
+    "a message that frees its key keeps it": (r"elseif frees and [^\n]* then", "elseif false then"),
+    "the latest frees its key": (r"elseif frees and [^\n]* then", "elseif frees then"),
+    "the latest value of a signal counts": (r"if had then return .*? end\n", ""),
+    "a parked message does not hear its signal": (r"if waited == signal then", "if false then"),
+    "a wait does not look for its signal": (r"if value then\n.*?\n.*?\nend", ""),
+    "a wait ends too early": (r"take_timeouts\(waits, now,", "take_timeouts(waits, now + 1000,"),
+    "a wait that has timed out is not noted": (r"write_signal\(q.followed, q.config, id, signal, 't'\)", ""),
+    "a record stays when its message has left": (r"have_left = function\(q, elements\) all_leave.*? end,", ""),
+    "the record of a dead letter stays when that is deleted": (r"are_discarded = function", "unused = function"),
+    "a message that has ended takes signals": (r"if head == ENDED then return 'ended' end", ""),
+    "a sleep is not recorded": (r"(entry = entry .. string.format.*?\n)write_entry.*?\n", r"\1"),
+    "a failed step has failed for ever": (r"if entry and string.find\(entry, .*?\) then", "if false then"),
+    "a message rests without being removed": (r"(local function part_from.*?\n).*?\n", r"\1"),
+    "a run that was robbed emits": (
+        r"(?m)^if [^\n]*return 'lost' end\n(local head = redis.call\('HGET', followed, head)",
+        r"\1",
+    ),
+    "a repeated call emits twice": (r"if not token then return 'ok' end", "token = token or latest"),
+    "a late call replaces a result": (r"if former and string.find\(former, .*? end\n", ""),
+}
+
+
+def _without_beginning(self: Any, entry: Any) -> Generator[Any, Any, None]:
+    """Do not note the beginning of a step."""
+    if entry.kind != "b":
+        yield from _record(self, entry)
+
+
+_record = durable.Hand.record
+
+
+def _does_not_go_along(what: Any) -> contextlib.AbstractContextManager[Any]:
+    """Messages that move to another partition leave this behind."""
+    return mock.patch.object(bringing, "ALONG", tuple(one for one in features.ALONG if one is not what))
+
+
+DURABLE_MUTANTS: dict[str, Mutant] = {
+    **{name: functools.partial(script, *change) for name, change in DURABLE_SCRIPTS.items()},
+    "a step at most once is not noted before": lambda: mock.patch.object(durable.Hand, "record", _without_beginning),
+    "a record does not go along": functools.partial(_does_not_go_along, RECORDS),
+    "a record is never read": lambda: mock.patch.object(model.Book, "read"),
+    "a message that rests has failed": lambda: mock.patch.object(
+        durable, "resting", lambda message: message.again(failures=message.failures + 1)
+    ),
+    "a message that rests has not begun": lambda: mock.patch.object(durable, "_going_on", lambda element: element),
+    "a parked message stays when it is cancelled": lambda: mock.patch.object(
+        own, "remove_parked", lambda keys, *_: ops.count(keys, "cancelled", 0)
+    ),
+}
+
+#: Changes of scripts that flows run.
+FLOW_SCRIPTS = {
+    "a message does not wait for its flow": (
+        r"(q.followed, '\\v' .. id_of\(element\)\)\n +)if not record",
+        r"\1if true",
+    ),
+    "what goes on passes by its key": (
+        r"if element then enter\(q, element\) end -- a delayed",
+        "if element then redis.call('LPUSH', q.messages, element) end -- a delayed",
+    ),
+    "what is told twice counts twice": (r"if not string.find\(known, mark, 1, true\) then", "if true then"),
+    "a dead letter counts as gone": (r"elseif outcome ~= 'dead' then", "else"),
+    "what is to be skipped waits on": (r"if rule == 's' then", "if false then"),
+    "what is gone counts as handled": (
+        r"if outcome == 'acked' or rule == 'r' then",
+        "if outcome ~= 'dead' or rule == 'r' then",
+    ),
+    "an end in this home is not told": (r"for _, id in ipairs\(here\) do let_go\(q, id, here\[id\]\) end", ""),
+    "a member that has left is not told": (r"report_flow\(q, texts\)\n    for", "for"),
+    "a part of a flow that was given up stays": (r"local element = ours and take_from_flow.*?\n", "local element\n"),
+    "a redrive is not told": (r"has_revived = function\(q, element\) tell\(q, element, 'revived'\) end,", ""),
+}
+
+_by_queue = flows.Plan.by_queue
+
+
+def _first_ones_first(self: Any, *, waits: bool) -> Any:
+    return _by_queue(self, waits=not waits)
+
+
+FLOW_MUTANTS: dict[str, Mutant] = {
+    **{name: functools.partial(script, *change) for name, change in FLOW_SCRIPTS.items()},
+    "those that wait are sent last": lambda: mock.patch.object(flows.Plan, "by_queue", _first_ones_first),
+    "a member's record does not go along": functools.partial(_does_not_go_along, MEMBERS),
+    "the ends of members are not noted": lambda: mock.patch.object(telling, "_note_ends", _nothing(None)),
+}
+
+#: Changes of scripts that receivers run.
+RECEIPT_SCRIPTS = {
+    "a message in flight is visible too early": (
+        r"received, '-inf', now, 'LIMIT'",
+        "received, '-inf', now + 1000, 'LIMIT'",
+    ),
+    "a key goes on while a message of it is in flight": (r"if #stay > 0 then", "if #stay > 1 then"),
+    "a former receipt deletes": (
+        r"return record and string.sub\(record, #FIRST_TURN \+ 1, .*? == name",
+        "return record",
+    ),
+    "what was in flight is the last in its line": (
+        r"redis.call\('ZADD', q.waiting, 0, group .. turn .. element\)",
+        "join_line(q, group, element, false)",
+    ),
+}
+
+RECEIPT_MUTANTS: dict[str, Mutant] = {
+    name: functools.partial(script, *change) for name, change in RECEIPT_SCRIPTS.items()
+}
+
+#: Changes of scripts that queues with a rate run, and charges.
+COST_SCRIPTS = {
+    "a cost counts as one": (r"return weighted and cost_of\(element\) or 1", "return 1"),
+    "a charge comes on top of the cost": (r"or reserved\)", "or 0)"),
+    "a charge that is repeated counts again": (r"\(redis.call\('GET', charged\) or reserved\)", "reserved"),
+    "what was not spent stays spent": (
+        r"return math.max\(now, \(full_at or 0\) \+ more \* bucket.each\)",
+        "return full_at or 0",
+    ),
+    "a key is not charged": (r"if key_bucket and group ~= '' and more ~= 0 then", "if false then"),
+    "a message takes what is not there": (
+        r"if least and tokens_in\(bucket, full_at, now\) < least then",
+        "if false then",
+    ),
+}
+
+COST_MUTANTS: dict[str, Mutant] = {name: functools.partial(script, *change) for name, change in COST_SCRIPTS.items()}
+
+#: Mutants that only some plans can show, with what says which.
+OF_PLANS: tuple[tuple[dict[str, Mutant], Callable[[int], bool]], ...] = (
+    (PARTITION_MUTANTS, has_partitions), (DURABLE_MUTANTS, has_durable), (FLOW_MUTANTS, has_flows),
+    (COST_MUTANTS, has_costs), (RECEIPT_MUTANTS, has_receivers),
+)  # fmt: skip
+
 MUTANTS: dict[str, Mutant] = {
-    **PARTITION_MUTANTS,
-    **DURABLE_MUTANTS,
+    **{name: mutant for table, _ in OF_PLANS for name, mutant in table.items()},
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
     "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),

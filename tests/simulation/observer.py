@@ -5,9 +5,11 @@ from typing import Any
 
 from tests.reference.moves import may_move
 from tests.simulation.books import Books
+from tests.simulation.budgets import Budgets
 from tests.simulation.calls import Calls
 from tests.simulation.ends import Ends
 from tests.simulation.flights import Flights, is_flying
+from tests.simulation.graphs import Graphs
 from tests.simulation.journeys import Journeys
 from tests.simulation.outputs import Outputs
 from tests.simulation.records import Records
@@ -42,6 +44,8 @@ class Observer(World):
         self.books = Books(self)
         self.records = Records(self)
         self.outputs = Outputs(self)
+        self.graphs = Graphs(self)
+        self.budgets = Budgets(self)
         self._ends = Ends(self)
         self._journeys = Journeys()
 
@@ -52,6 +56,8 @@ class Observer(World):
         self._ends.next_step()
         self.flights.next_step()
         self.records.next_step()
+        self.graphs.next_step()
+        self.budgets.charge()
         found = self.server.contents()
         if found is None:
             return
@@ -63,6 +69,8 @@ class Observer(World):
             self._compare(process, causes, message, before.get(message, []), after.get(message, []))
         self.runs.check()
         self.records.check()
+        self.graphs.check()
+        self.budgets.check()
         self.books.check(changed)
 
     def _compare(
@@ -90,9 +98,11 @@ class Observer(World):
             self.where[message] = new
         arrow = (old.state if old else NOWHERE, new.state if new else NOWHERE)
         if old is not None and new is not None and arrow[0] == arrow[1] and old.consumer == new.consumer:
-            if old.is_away and not new.is_away:
+            if (old.is_away and not new.is_away) or (old.waits_for_flow and not new.waits_for_flow):
                 self.runs.takes_turn(story, old, new)
-                self.moves.append(f"{message[1]}: {old.queue} -> {new.queue}")
+                self.graphs.moved(process, causes, message, story, old, new)
+                what = f"{old.queue} -> {new.queue}" if old.is_away else "goes on"
+                self.moves.append(f"{message[1]}: {what}")
             return
         self.moves.append(f"{message[1]}: {arrow[0] or '-'} -> {'flight' if is_flying(new) else arrow[1] or '-'}")
         if old is not None and old.state == PROCESSING and is_flying(new) and "receive" in causes:
@@ -102,6 +112,7 @@ class Observer(World):
             what = "is lost" if new is None else f"goes to {new.state}"
             raise Violation(f"{message[1]} {what} from {arrow[0] or 'nowhere'} by {', '.join(causes) or 'a read'}")
         self._note(process, causes, message, story, old, new)
+        self.graphs.moved(process, causes, message, story, old, new)
 
     def _tick(self, message: Message, causes: list[str]) -> Story | None:
         """Return the story of a message that a schedule has just sent."""
@@ -146,6 +157,8 @@ class Observer(World):
             self.runs.claimed(message, story)
             if "newest" not in causes:  # it has the place of one that was claimed
                 self.books.claimed(message[0])
+            if "claim_limited" in causes:
+                self.budgets.claimed(message, story)
         if new.state == DELAYED:
             story.due = new.score
         if new.state == READY and (old is None or old.state in (DELAYED, DEAD, PREPARED, PARKED)):
@@ -186,7 +199,7 @@ class Observer(World):
         self.read(self.contents)
         everything = [one for keys in self.placed.values() for placed in keys.values() for one in placed]
         self.where = self._journeys.restarts(everything)
-        self.runs.restarts(before)
+        self.runs.restarts(before, saved_at)
         self.calls.restarts(saved_at)
         self.records.restarts(saved_at)
         for message, story in self.stories.items():

@@ -1,5 +1,7 @@
 """What the simulation has to know about a request."""
 
+from typing import Any
+
 from reliq.ops import Op, Request, Sleep, Transaction, Watch
 
 
@@ -25,6 +27,19 @@ def causes(request: Request) -> list[str]:
             return []
         case _:
             return [name for one in request for name in causes(one)]
+
+
+def ops_of(request: Request) -> list[Op[Any]]:
+    """Return the ops of a request."""
+    match request:
+        case Op():
+            return [request]
+        case Transaction():
+            return list(request.ops)
+        case list():
+            return request
+        case _:
+            return []
 
 
 def label(request: Request) -> str:

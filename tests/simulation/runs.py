@@ -88,31 +88,36 @@ class Runs:
         self._claimed.clear()
 
     def takes_turn(self, story: Story, old: Place | None, new: Place) -> None:
-        """A message has come among the ready ones, or is in another line."""
+        """A message is among the ready ones, or in another line. While it waits for its flow it has no turn."""
+        if new.waits_for_flow:
+            story.turn = story.turn_until = 0.0
+            return
         if old is not None and old.state in (
             DELAYED,
             PARKED,
         ):  # those of one step are promoted in the order of their dues
+            story.turned_at = story.turned_at if story.turn else self._world.clock.now
             story.turn = story.turn or self._turns
             until = story.turn
         else:
             self._entered += 1
             until = self._turns + self._entered
             if old is None or not old.is_away:
-                story.turn, story.strayed = until, None
+                story.turn, story.turned_at, story.strayed = until, self._world.clock.now, None
         story.turn_until = 0.0 if new.is_away else until
         if new.is_away:
             story.strayed = (new.queue, new.line)
 
-    def restarts(self, before: dict[Message, Place]) -> None:
-        """The server has an older state again; `before`: where messages were when it went."""
+    def restarts(self, before: dict[Message, Place], saved_at: float) -> None:
+        """The server has the state again that it had then; `before`: where messages were when it went."""
         where = self._world.where
         held = {(message, one.consumer) for message, one in before.items() if one.state == PROCESSING}
         self._undone |= {one for one in held if one[0] not in where or where[one[0]].consumer != one[1]}
         for message, story in self._world.stories.items():
             held_by = where[message].consumer if message in where else ""
             state = where[message].state if message in where else ""
-            if state == DELAYED or (state == PARKED and story.freed):  # its turn begins when it is ready again
+            is_new = state == DELAYED and story.turned_at >= saved_at
+            if is_new or (state == PARKED and story.freed):  # its turn begins when it is ready again
                 story.turn = story.turn_until = 0.0
             for run in story.runs:
                 run.undone = run.undone or run.consumer != held_by

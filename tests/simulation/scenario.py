@@ -4,6 +4,8 @@ import random
 from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Disaster, Fault, Plan, Setting, Slow
+from tests.simulation.costing import has_costs, with_costs
+from tests.simulation.flowing import has_flows, with_flows
 from tests.simulation.partitioned import has_partitions, with_partitions
 from tests.simulation.receiving import has_receivers, with_receivers
 from tests.simulation.resting import has_durable, with_durable
@@ -55,6 +57,10 @@ def plan(seed: int) -> Plan:
         choices = with_receivers(seed, choices, ACTIVE)
     if has_durable(seed):
         choices = with_durable(seed, choices, ACTIVE, _message)
+    if has_costs(seed):
+        choices = with_costs(seed, choices, ACTIVE)
+    if has_flows(seed):
+        choices = with_flows(seed, choices, ACTIVE)
     return Plan(seed, tuple(choices))
 
 

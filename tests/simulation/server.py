@@ -241,6 +241,16 @@ class SimulatedRedis:
         (found,) = self._ask(("ZRANGE", key, 0, -1))
         return list(found)
 
+    def value(self, key: str) -> bytes | None:
+        """Return a string."""
+        found: bytes | None = self._ask(("GET", key))[0]
+        return found
+
+    def score(self, key: str, member: str) -> bytes | None:
+        """Return the score of a member of a sorted set."""
+        found: bytes | None = self._ask(("ZSCORE", key, member))[0]
+        return found
+
     def entries(self, key: str) -> list[Any]:
         """Return the entries of a stream."""
         (found,) = self._ask(("XRANGE", key, "-", "+"))

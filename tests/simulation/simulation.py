@@ -4,13 +4,16 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any, cast
+from unittest import mock
 
 from reliq.contract.keywords import ConfigChanges
 from reliq.errors import ReliqError
+from reliq.features.flows import telling
 from reliq.features.steps.signals import SignalSteps
 from reliq.features.topics.client import TopicCalls
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Together
+from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
 from tests.simulation.callers import CALLERS, Caller
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
 from tests.simulation.clock import EPOCH, VirtualClock, in_force
@@ -24,6 +27,7 @@ from tests.simulation.stories import DEAD, Violation
 from tests.simulation.workers import Worker
 
 RESTART_AFTER = 0.5  #: seconds after which a process that was killed is started again
+SENDING_FOR_MS = 4000  #: after so long the producer of a flow is taken for dead
 DRAINED_WITHIN = 120.0  #: seconds after the last fault
 
 
@@ -41,7 +45,8 @@ class Simulation:
 
     def run(self) -> None:
         """Run it to its end; raises Violation."""
-        with in_force(self.clock, self.plan.seed), quiet():
+        soon = mock.patch.object(telling, "_SENDING_FOR_MS", SENDING_FOR_MS)
+        with in_force(self.clock, self.plan.seed), quiet(), soon:
             self.server.empty()
             self.server.now = self.clock.now
             self._configure()
@@ -164,16 +169,21 @@ class Simulation:
         self._signal_all()
         if self._awaited():
             return False
-        drained = all(place.state == DEAD for place in self.observer.where.values())
-        return drained and not self._unsettled()
+        stuck = set(self.observer.graphs.waiting())
+        if not all(place.state == DEAD or one in stuck for one, place in self.observer.where.items()):
+            return False
+        if stuck:
+            self._judge_dead()
+            return False
+        return not self._unsettled()
 
     def _unsettled(self) -> list[str]:
-        """Return the queues of which the number of partitions still changes, or that keep an empty one."""
+        """Return the queues whose number of partitions still changes, or that keep an empty one; unfinished flows."""
         return [
             f"the partitions of {queue} are {layout}"
             for queue, layout in self.observer.layouts.items()
             if layout.moving or (layout.retired and self._may_be_forgotten(layout.every(queue)[-1]))
-        ]
+        ] + self.observer.graphs.unfinished()
 
     def _may_be_forgotten(self, partition: str) -> bool:
         """Whether nothing is kept in a partition."""
@@ -206,6 +216,19 @@ class Simulation:
             self.observer.after(None, ["signal"])
             self.observer.records.answered(message, signal, "at last", taken=taken)
 
+    def _judge_dead(self) -> None:
+        """Put the dead letters back for which others wait, the second time delete them; those others go on, or die."""
+        self._lives["the judge"] = self._lives.get("the judge", 0) + 1
+        redrives = self._lives["the judge"] == 1 and self.plan.seed % 2 == 0
+        for queue in self._queues():
+            letters = DeadLetterQueue(TopicCalls("redis://simulated", None, None)._queue_steps(queue).homes)
+            if redrives:
+                self._at_once(letters.redrive(Filter(), RedriveOptions()))
+            else:
+                self._at_once(letters.purge(Filter(), everything=True))
+            self.kernel.note("the end", f"the dead letters of {queue} are {'put back' if redrives else 'deleted'}")
+            self.observer.after(None, ["redrive", "discard"])
+
     def _queues(self) -> list[str]:
         return sorted({queue for queue, _ in self.observer.stories} | {one.queue for one in self.plan.of(Setting)})
 
@@ -226,6 +249,7 @@ class Simulation:
             if entered and not there and not story.gone:
                 raise Violation(f"{identity} of {queue} is nowhere")
         observer.outputs.check()
+        observer.graphs.check_end()
         for queue in self._queues():
             for partition in observer.partitions(queue):
                 self._check_rest(partition)
@@ -235,6 +259,7 @@ class Simulation:
     def _check_rest(self, queue: str) -> None:
         """Nothing is left behind in a partition of a queue that is drained but its dead letters."""
         keys = QueueKeys(queue)
+        config = self.server.fields(keys.config)
         large = sum(self.observer.stories[message].large for message in self.observer.there(queue))
         for what, command, key, most in (
             ("bodies", "HLEN", keys.bodies, large),
@@ -245,7 +270,8 @@ class Simulation:
             if found != most:
                 raise Violation(f"{found} {what} are left in {queue}, not {most}")
         followed, early = self.server.fields(keys.followed), self.server.members(keys.waits)
-        self.observer.records.check_rest(queue, followed, self.server.fields(keys.config), early)
+        self.observer.records.check_rest(queue, followed, config, early)
+        self.observer.graphs.check_rest(queue, followed, config)
         if missing := self.observer.books.missing(queue):
             raise Violation(f"the books of {queue} do not balance at the end: {missing} missing")
 

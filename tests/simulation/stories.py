@@ -33,6 +33,11 @@ class Place:
         """Whether it waits to be taken to the home of its key, another partition."""
         return self.line.startswith("~")
 
+    @property
+    def waits_for_flow(self) -> bool:
+        """Whether it waits for other messages of its flow."""
+        return self.line.startswith("\v")
+
 
 @dataclass(slots=True)
 class Run:
@@ -59,6 +64,8 @@ class Story:
     dedup: tuple[str, float] | None = None  #: key and window
     replace: bool = False
     large: bool = False
+    cost: int = 1
+    charges: tuple[int, ...] = ()  #: what each of its runs says that it has cost, one after another
     plan: tuple[str, ...] = ()
     takes: float = 0.02  #: seconds that its handler takes
     script: tuple[tuple[str, str, float], ...] = ()  #: of a durable handler: what it does, its name, a number
@@ -73,6 +80,7 @@ class Story:
     lost: bool = False  #: by a restart from an older state
     due: float = 0.0
     turn: float = 0.0  #: in the order of its key, the earliest
+    turned_at: float = 0.0  #: when it got its turn
     turn_until: float = 0.0  #: the latest; 0 while it waits to be taken to the home of its key
     strayed: tuple[str, str] | None = None  #: partition and turn with which it has waited for that
     tries: int = 0  #: first runs, marks of those that are redelivered, and charges of it while its holder held no other

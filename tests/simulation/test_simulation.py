@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation import __main__ as command
-from tests.simulation.durable_mutants import DURABLE_MUTANTS
-from tests.simulation.mutants import MUTANTS, PARTITION_MUTANTS
+from tests.simulation.mutants import MUTANTS, OF_PLANS
 from tests.simulation.partitioned import has_partitions
 from tests.simulation.report import report
-from tests.simulation.resting import has_durable
 from tests.simulation.scenario import plan
 from tests.simulation.server import SimulatedRedis
 from tests.simulation.simulation import Simulation, simulate
@@ -37,10 +35,10 @@ def server() -> Iterator[SimulatedRedis]:
         yield server
 
 
-def test_no_seed_violates_anything(server: SimulatedRedis) -> None:
-    for seed in [*range(SEEDS), *PARTITIONED]:
-        if simulate(plan(seed), server) is not None:
-            pytest.fail(report(plan(seed), lambda smaller: simulate(smaller, server)))
+@pytest.mark.parametrize("seed", [*range(SEEDS), *PARTITIONED])
+def test_no_seed_violates_anything(server: SimulatedRedis, seed: int) -> None:
+    if simulate(plan(seed), server) is not None:
+        pytest.fail(report(plan(seed), lambda smaller: simulate(smaller, server)))
 
 
 def test_a_seed_is_the_same_simulation_each_time(server: SimulatedRedis) -> None:
@@ -67,6 +65,12 @@ def test_the_command_shrinks_a_failing_seed_and_tells_its_history(
     assert text.endswith("of the same key, are in processing at once")
 
 
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_a_mutant_changes_what_there_is(name: str) -> None:
+    with MUTANTS[name]():
+        pass
+
+
 @pytest.mark.parametrize("name", sorted(QUICK))
 def test_a_mutant_is_found(server: SimulatedRedis, name: str) -> None:
     with MUTANTS[name]():
@@ -81,11 +85,8 @@ def test_a_rare_mutant_is_found(server: SimulatedRedis, name: str) -> None:
 
 
 def first_violation(server: SimulatedRedis, mutant: str) -> tuple[int, Violation]:
-    for seed in range(MOST):
-        if mutant in PARTITION_MUTANTS and not has_partitions(seed):
-            continue
-        if mutant in DURABLE_MUTANTS and not has_durable(seed):
-            continue
+    fits = next((has for table, has in OF_PLANS if mutant in table), lambda _: True)
+    for seed in filter(fits, range(MOST)):
         if violation := simulate(plan(seed), server):
             return seed, violation
     raise AssertionError(f"nothing is violated within {MOST} seeds")

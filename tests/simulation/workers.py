@@ -9,6 +9,7 @@ from typing import Any
 from reliq import ops
 from reliq.contract import values
 from reliq.errors import InvalidMessage, PreparedClosed, ReliqError, StepsChanged, TimeLimitExceeded
+from reliq.features.charges.steps import _charged_here
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.model.backoff import steps as delays
 from reliq.model.handlers import Handler
@@ -22,7 +23,7 @@ from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.sharing import LOOK_EVERY, Sharing
-from tests.simulation.handlers import DurableHandler
+from tests.simulation.handlers import Apart, DurableHandler
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 from tests.simulation.stories import Run, Story, Violation
@@ -218,6 +219,8 @@ class Loop:
         if story.script:
             error = yield from self._perform_script(message, run, story)
             outcome = "fail" if error else outcome
+        for actual in story.charges:
+            yield from self._charge(message, actual)
         yield Sleep(story.takes)
         if outcome == "crash":
             run.outcome = run.outcome or "crash"
@@ -250,6 +253,11 @@ class Loop:
             self._worker.kernel.note(self._worker.process.name, f"{message.id} raises {type(error).__name__}")
             return error
         return None
+
+    def _charge(self, message: Message, actual: int) -> Steps[None]:
+        """Do what `Message.charge` does. The handler goes on where it fails."""
+        if self.consumer.runs(message):
+            yield Apart([_charged_here(self.consumer, message, actual)])
 
     def _handles(self, element: bytes) -> bool:
         return self._running is not None and self._running[0].element == element

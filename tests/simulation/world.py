@@ -123,7 +123,7 @@ class World:
         for place, item in enumerate(items[::2] if scored else items):
             if item == BLANK:
                 continue
-            element, line = (item[_LINE:], item[_GROUP:_LINE].decode()) if kind == "waiting" else (item, "")
+            element, line = (item[_LINE:], _line(item)) if kind == "waiting" else (item, "")
             score = float(items[2 * place + 1]) / 1000 if scored else 0.0
             if state == PARKED:
                 head, _, element = item.partition(b"\n")
@@ -136,6 +136,11 @@ class World:
     def lease(self, place: Place) -> list[bytes] | None:
         """Return the deadline of the consumer that holds a message."""
         return self.contents.get(QueueKeys(place.queue).lease(place.consumer))
+
+
+def _line(item: bytes) -> str:
+    """Return the turn of a member of `waiting`; behind a vertical tab that of one which waits for its flow."""
+    return ("\v" if item.startswith(b"\v") else "") + item[_GROUP:_LINE].decode()
 
 
 def _parts(key: str) -> tuple[str, str, str]:

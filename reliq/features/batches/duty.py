@@ -40,8 +40,8 @@ class Batches(Duty[int]):
 def _without_open(batches: Sequence[str], away: Callable[[QueueKeys], bool]) -> Steps[Sequence[str]]:
     """Return those of the batches that have to be looked at one by one, with two calls for all of them."""
     try:
-        records = yield [own.batch_fields(batch) for batch in batches]
-        pairs = [(batch, one) for batch, one in zip(batches, records, strict=True) if not waits(one)]
+        now, *records = yield [ops.server_time(), *map(own.batch_fields, batches)]
+        pairs = [(batch, one) for batch, one in zip(batches, records, strict=True) if not waits(one, now)]
         # One that is ending ends, even if a message of it was sent again since.
         found = [(batch, [] if Field.ENDING in one else own.queues_in(one)) for batch, one in pairs]
         found = [(batch, queues) for batch, queues in found if not any(map(away, queues))]

@@ -136,22 +136,25 @@ def _of_children(fields: dict[str, bytes]) -> Counts:
     return Counts(0, handled + dead + cancelled, dead, cancelled)
 
 
-def waits(fields: dict[str, bytes]) -> bool:
-    """Whether a batch with this record cannot end yet: its producer adds messages, or it waits for other batches."""
+def waits(fields: dict[str, bytes], now: int) -> bool:
+    """Whether a batch with this record cannot end yet: its producer adds messages, or it waits for other batches.
+
+    `now`: ms of the server's clock.
+    """
     if not fields:
         return False
-    is_old = time.time() * 1000 - int(fields[Field.OPENED]) > _OPEN_FOR_MS
+    is_old = now - int(fields[Field.OPENED]) > _OPEN_FOR_MS
     return (fields[Field.STATE].decode() not in _ENDED and not is_old) or int(fields.get(Field.CHILDREN, 0)) > 0
 
 
 def end(batch: str) -> Steps[bool]:
     """Do what follows if all messages of a batch have ended; return whether they have. For monitors; safe to repeat."""
-    fields = yield own.batch_fields(batch)
+    now, fields = yield [ops.server_time(), own.batch_fields(batch)]
     if not fields:
         yield own.batch_drop(batch)
         return False
     state = fields[Field.STATE].decode()
-    if state == OPEN and time.time() * 1000 - int(fields[Field.OPENED]) > _OPEN_FOR_MS:
+    if state == OPEN and now - int(fields[Field.OPENED]) > _OPEN_FOR_MS:
         yield own.batch_close(batch, ABANDONED)
         return False
     if state not in _ENDED or int(fields.get(Field.CHILDREN, 0)) > 0:

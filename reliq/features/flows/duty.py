@@ -59,7 +59,7 @@ class OpenFlows(Duty[int]):
         """Give up or forget the flows that need it, and mend the others; return how many members were lost."""
         name, attempts, lost = self.name, survey.attempts, 0
         flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
-        now, moment = int(time.time() * 1000), time.monotonic()
+        now, moment = (yield from attempts.of_all(name, ops.one(ops.server_time()), 0)), time.monotonic()
         for flow in flows:
             if (yield from attempts.of_all(name, tend(flow, now), otherwise=True, item=flow, elsewhere=True)):
                 continue

@@ -77,7 +77,10 @@ _DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that
 
 
 def tend(flow: str, now: int) -> Steps[bool]:
-    """Give a flow up whose producer is gone, and forget one that was given up; return whether it was one of these."""
+    """Give a flow up whose producer is gone, and forget one that was given up; return whether it was one of these.
+
+    `now`: ms of the server's clock.
+    """
     head = yield own.flow_head(flow)
     if not head:
         yield own.flow_forget(flow)

@@ -87,13 +87,17 @@ class System:
         """What the work consists of."""
         return steady_driver.WRITERS if self.work == "jobs" else ("into", "out")
 
-    def goes_on(self) -> None:
-        """Wait until each part of the work has been done once more; the stream gets a file before."""
-        begun = Counter(one.split("-")[0] for one in self.done)
+    def feed(self) -> None:
+        """Give the stream a file to read."""
         lines = "".join(f"{number}\n" for number in range(self.files * LINES, (self.files + 1) * LINES))
         (self.folder / "hidden").write_text(lines)
         (self.folder / "hidden").rename(self.folder / "in" / f"{self.files}.txt")
         self.files += 1
+
+    def goes_on(self) -> None:
+        """Wait until each part of the work has been done once more."""
+        begun = Counter(one.split("-")[0] for one in self.done)
+        self.feed()
 
         def more() -> bool:
             assert self.driver.poll() is None, (self.folder / "log").read_text(errors="replace")[-4000:]
@@ -107,8 +111,13 @@ class System:
         (self.folder / "stop").touch()
         assert self.driver.wait(timeout=PATIENCE) == 0
 
-    def at_work(self) -> int:
-        """Return how many parts are staged, and how many batches a stream has claimed: here a fault strikes."""
+    def wait_for_work(self) -> None:
+        """Wait until something is staged, or a batch of the stream is claimed; then for up to 0.1 s more."""
+        self.feed()
+        eventually(self._at_work, timeout=PATIENCE)
+        time.sleep(0.1 * self.chance.random())
+
+    def _at_work(self) -> int:
         pattern = f"reliq:{{{self.queue}}}:{'staged' if self.work == 'jobs' else 'processing'}:*"
         if isinstance(self.server, ClusterServer):
             return len(self.server.cluster.keys(pattern, self.queue))
@@ -174,16 +183,14 @@ def kill_executor(system: System) -> None:
 
 def kill_driver(system: System) -> None:
     """kill -9 of the driver with all its processes, while a job is staged; then it starts again."""
-    eventually(system.at_work, timeout=PATIENCE)
-    time.sleep(0.1 * system.chance.random())
+    system.wait_for_work()
     kill(system.driver)
     system.start()
 
 
 def kill_redis(system: System) -> None:
     """kill -9 of Redis, which has on its disk what it has answered, while a job is staged."""
-    eventually(system.at_work, timeout=PATIENCE)
-    time.sleep(0.1 * system.chance.random())
+    system.wait_for_work()
     system.server.redis.kill()
     time.sleep(2 * system.chance.random())
     system.server.redis.start()
@@ -200,7 +207,7 @@ def fill_memory(system: System) -> None:
 def fail_over(kind: str) -> Callable[[System], None]:
     def fault(system: System) -> None:
         assert isinstance(system.server, SentinelServer)
-        eventually(system.at_work, timeout=PATIENCE)
+        system.wait_for_work()
         system.server.fleet.fail_over(kind)
 
     return fault
@@ -209,7 +216,7 @@ def fail_over(kind: str) -> Callable[[System], None]:
 def move_slot(system: System) -> None:
     """The slot of the queue goes to another master of the cluster, while a job is staged."""
     assert isinstance(system.server, ClusterServer)
-    eventually(system.at_work, timeout=PATIENCE)
+    system.wait_for_work()
     system.server.cluster.move_slot(system.queue)
 
 

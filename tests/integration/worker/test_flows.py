@@ -246,6 +246,17 @@ def test_a_producer_that_died_half_way_has_run_nothing(app, client):
     assert app.store.call(flow_ids(10)) == []
 
 
+def test_a_monitor_whose_clock_is_ahead_gives_no_flow_up_that_is_being_sent(app, monkeypatch):
+    plan = Plan()
+    plan.add("q", reliq.NewMessage(b"first"), (), "fail")
+    assert app.store.call(flow_open(plan, 0, 1))
+    ahead = time.time() + 3_600
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: ahead)
+        Monitor(app.store).tell_flows()
+    assert [one.state for one in app.flows()] == ["sending"]
+
+
 def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     app.queue("q").configure(max_length=3)
     with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012

@@ -1,0 +1,101 @@
+"""Rules about rates: what claims take of the buckets of a queue and its keys, and how charges correct it.
+
+Redis must know each bucket as the reference model does, after each step.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from reliq.model.element import group_of, limit_group_of
+from reliq.model.keys import QueueKeys
+from reliq.ops import Op
+from tests.reference.limits import Bucket
+from tests.simulation.requests import ops_of
+from tests.simulation.stories import Message, Story, Violation
+from tests.simulation.world import World
+
+_EXACT = 0.001  #: seconds
+
+
+class Budgets:
+    """The buckets of the queues with one partition."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._buckets: dict[tuple[str, str], Bucket] = {}  #: by queue and group of a key; "": of the queue itself
+        self._claimed: dict[tuple[str, str], list[int]] = defaultdict(list)  #: costs, of the latest step
+        self._charging: list[Op[Any]] = []  #: those that it asks for
+        self._charged: dict[str, int] = {}  #: by the key in Redis: what a run was charged last
+
+    def asked(self, request: Any) -> None:
+        """A request is carried out next."""
+        self._claimed.clear()
+        self._charging = [one for one in ops_of(request) if one.script and one.script.name == "charge"]
+
+    def claimed(self, message: Message, story: Story) -> None:
+        """A message was claimed within the limits."""
+        queue = message[0]
+        self._claimed[queue, ""].append(story.cost)
+        group = group_of(story.key) if story.key else limit_group_of(story.limit_key) if story.limit_key else ""
+        if group:
+            self._claimed[queue, group].append(story.cost)
+
+    def check(self) -> None:
+        """At the end of a step."""
+        touched = set()
+        for (queue, group), costs in self._claimed.items():
+            bucket = self._bucket(queue, group)
+            if bucket is None:
+                continue
+            if not bucket.admits(costs, self._now):
+                there = bucket.tokens(self._now)
+                raise Violation(f"messages of {queue} with costs {costs} are claimed, and there are {there} tokens")
+            bucket.spend(sum(costs), self._now)
+            touched.add((queue, group))
+        for queue, group in sorted(touched):
+            self._compare(queue, group)
+
+    def charge(self) -> None:
+        """A step was carried out, which perhaps charges runs."""
+        for op in self._charging:
+            for queue, group in sorted(self._charge(op)):
+                self._compare(queue, group)
+
+    def _charge(self, op: Op[Any]) -> set[tuple[str, str]]:
+        config, _, _, charged, reserved, actual, group = map(str, op.command[3:10])
+        queue = config.removeprefix("reliq:{").partition("}")[0]
+        if self._world.server.value(charged) != actual.encode():
+            return set()  # it was refused
+        more = int(actual) - self._charged.get(charged, int(reserved))
+        self._charged[charged] = int(actual)
+        touched = set()
+        for one in {"", group}:
+            bucket = self._bucket(queue, one)
+            if bucket is not None and more:
+                bucket.spend(more, self._now)
+                touched.add((queue, one))
+        return touched
+
+    def _bucket(self, queue: str, group: str) -> Bucket | None:
+        """Return a bucket; None if there is no such limit, or it is not known."""
+        world, limits = self._world, self._world.limits[queue]
+        rate = limits.get("key_rate" if group else "rate")
+        if rate is None or world.restarted or world.layouts[queue].count > 1 or world.resized[queue]:
+            return None
+        if (queue, group) not in self._buckets:
+            self._buckets[queue, group] = Bucket.of(rate, None if group else limits.get("burst"))
+        return self._buckets[queue, group]
+
+    def _compare(self, queue: str, group: str) -> None:
+        bucket, keys, server = self._buckets[queue, group], QueueKeys(queue), self._world.server
+        raw = server.score(keys.buckets, group) if group else server.fields(keys.flow).get(b"full_at")
+        there = max(self._now, float(raw or 0) / 1000)
+        expected = max(self._now, bucket.full_at)
+        if abs(there - expected) > _EXACT:
+            of = f"a key of {queue}" if group else queue
+            is_full, must_be = there - self._now, expected - self._now
+            raise Violation(f"the bucket of {of} is full in {is_full:.3f} s, not in {must_be:.3f} s")
+
+    @property
+    def _now(self) -> float:
+        return float(self._world.clock.now)
