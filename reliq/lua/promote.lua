@@ -19,7 +19,7 @@ if #due > 0 then
   redis.call('ZREM', delayed, unpack(due))
   for at, element in ipairs(due) do
     local group = group_of(element)
-    if group or priority_of(element) or q.flowing then
+    if group or priority_of(element) or q.flowing or cost_of(element) ~= 1 then
       place(q, element)
     else
       plain[#plain + 1] = element

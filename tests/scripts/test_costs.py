@@ -2,10 +2,14 @@
 
 import random
 
+import msgspec
 import pytest
 
 from reliq import ops
 from reliq.features.charges import ops as own
+from reliq.features.schedules import ops as schedule_ops
+from reliq.features.schedules.duty import prepared
+from reliq.features.schedules.model import Definition, State
 from reliq.model.element import Extra, group_of, limit_group_of
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
@@ -90,6 +94,26 @@ def test_messages_start_while_the_bucket_has_what_they_cost_in_their_order(world
     world.redis.hset(KEYS.flow, "full_at", world.now + 6_500)
     assert claim(world)[0] == ["c"]
     assert world.state()["counters"]["claimed"] == 3
+
+
+def test_the_cost_of_a_message_that_was_delayed_counts(world):
+    world.run(ops.enqueue(KEYS, [], [Entry("a", costing("a", 4), 60.0, None, 0.0)]))
+    world.redis.zadd(KEYS.delayed, {costing("a", 4): 1})
+    world.run(ops.promote(KEYS, 100))
+    claim(world)
+    assert missing(world) == pytest.approx(4, abs=1)
+
+
+def test_the_cost_of_a_tick_counts(world):
+    definition = Definition("s", "q", "60s", b"x", cost=4)
+    state = State.at(definition, world.run(ops.server_time()) - 60_000)
+    world.run(schedule_ops.schedule_put(KEYS, [schedule_ops.Written("s", b"", state, definition)]))
+    stored = schedule_ops.Stored(definition, state, msgspec.json.encode(state))
+    tick = prepared(KEYS, stored, world.run(ops.server_time()))
+    assert tick is not None
+    assert world.run(schedule_ops.fire(KEYS, [tick.fire]))[1] == [schedule_ops.Firing.SENT]
+    claim(world)
+    assert missing(world) == pytest.approx(4, abs=1)
 
 
 def test_a_message_that_costs_more_than_a_full_bucket_waits_for_one_and_the_next_ones_for_the_rest(world):

@@ -94,7 +94,7 @@ for place, start in ipairs(starts) do
       local element, body = argv[at + ELEMENT], argv[at + BODY]
       if body ~= '' then redis.call('HSET', q.bodies, body_of(element), body) end
       if q.follows then have_entered(q, {element}) end
-      if end_of(element) and (group_of(element) or priority_of(element)) then
+      if end_of(element) and (group_of(element) or priority_of(element) or cost_of(element) ~= 1) then
         enter(q, element)
       else
         plain[#plain + 1] = element
