@@ -37,13 +37,16 @@ def around(
     except GeneratorExit:  # abandoned: nothing can be awaited any more
         raise
     except BaseException as error:
-        hook, about = ("on_suspend", ()) if isinstance(error, RunOver) else ("on_error", (error,))
+        about: tuple[BaseException, ...] = (error,)
+        hook, stays = "on_error", "first error"
+        if isinstance(error, RunOver):
+            hook, stays, about = "on_suspend", "suspension", ()
         while begun:
             one = begun.pop()
             try:
                 yield from _waited(call(_call_hook, one, hook, subject, *about))
             except (Exception, SystemExit):  # not Ctrl-C, and not a cancellation
-                log.exception("%s of middleware %s failed; how the run ended stays", hook, type(one).__qualname__)
+                log.exception("%s of middleware %s failed; the %s stays", hook, type(one).__qualname__, stays)
         raise
 
 
