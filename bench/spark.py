@@ -1,6 +1,6 @@
 """Rates of the Spark sink and source beside the usual way, in one run on one machine.
 
-    python bench/spark.py [--rows 2000000] [--rounds 3] [--real-time] [--only write 4KiB ...]
+    python -m bench.spark [--rows 2000000] [--rounds 3] [--real-time] [--only write 4KiB ...]
 
 The usual way is foreachPartition with a redis-py pipeline of 1,000 LPUSHes; beside both stand sinks that do nothing,
 one in Python and Spark's own. All write the same cached rows of 200 bytes, 4 KiB and 64 KiB of JSON from local[2], in
@@ -11,31 +11,24 @@ Beside the rate: microseconds of CPU a row, by who spends them.
 import argparse
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable
 from functools import partial
-from statistics import median
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import reliq
+from bench.spark_contest import WARM_UPS, Contestant
+from bench.spark_watch import backfill, commit_of_many, memory_of_a_job, redis_process
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
-from reliq.features.staging import steps as staging
-from reliq.model.keys import QueueKeys
-from reliq.ops.chunks import chunks_of
 from reliq.spark import register
 from reliq.transport.store import Store
 
-WHO = ("Spark's JVM", "its Python", "Redis")  #: uses the CPU
 PARTITIONS = 4
-WARM_UPS = 2
 
 
 def usual_way(df: DataFrame, port: int) -> None:
@@ -54,87 +47,6 @@ def usual_way(df: DataFrame, port: int) -> None:
 
 def sink(df: DataFrame, queue: str, **options: str) -> None:
     df.write.format("reliq").options(queue=queue, **options).mode("append").save()
-
-
-class Contestant:
-    """One way to do the work, with the times of its rounds."""
-
-    def __init__(self, name: str, rows: int, work: Callable[[], object]) -> None:
-        self.name, self._rows, self._work = name, rows, work
-        self._seconds: list[float] = []
-        self._cpu: list[dict[str, float]] = []
-
-    def round(self) -> None:
-        before, started = cpu_seconds(), time.perf_counter()
-        self._work()
-        self._seconds.append(time.perf_counter() - started)
-        after = cpu_seconds()
-        self._cpu.append({who: after[who] - before[who] for who in WHO})
-
-    @property
-    def rate(self) -> float:
-        """Rows a second, the median of the rounds after the warm-ups."""
-        return self._rows / median(self._seconds[WARM_UPS:])
-
-    @property
-    def cpu(self) -> float:
-        """Microseconds of CPU a row of all processes, the median of the rounds after the warm-ups."""
-        return median([sum(one.values()) for one in self._cpu[WARM_UPS:]]) / self._rows * 1e6
-
-    def compare(self, other: "Contestant") -> None:
-        """Print how many times as fast as the other one this is, round by round: both had the same machine."""
-        pairs = zip(self._seconds[WARM_UPS:], other._seconds[WARM_UPS:], strict=True)
-        ratio = median(theirs / ours for ours, theirs in pairs)
-        print(f"  {ratio:.2f} times the rate (median of the rounds), for {self.cpu / other.cpu:.2f} times the CPU")
-
-    def report(self) -> None:
-        rounds = ", ".join(f"{self._rows / one:,.0f}" for one in self._seconds[WARM_UPS:])
-        print(f"{self.name:22}{self.rate:>10,.0f} rows/s  ({rounds})")
-        for who in WHO:
-            spent = median([cpu[who] for cpu in self._cpu[WARM_UPS:]])
-            print(f"    {who:12}{spent / self._rows * 1e6:>8.2f} us of CPU a row")
-
-
-def cpu_seconds() -> dict[str, float]:
-    """What the processes below this one have used so far, with those that ended."""
-    spent = dict.fromkeys(WHO, 0.0)
-    for process in psutil.Process().children(recursive=True):
-        name, times = process.name(), process.cpu_times()
-        who = "Spark's JVM" if "java" in name else "Redis" if "redis" in name else "its Python"
-        spent[who] += times.user + times.system
-        if who == "its Python":
-            spent[who] += times.children_user + times.children_system
-    return spent
-
-
-def commit_of_many(url: str, rows: int) -> None:
-    """Stage `rows` without Spark, commit, and watch Redis and the first worker meanwhile."""
-    store, keys = Store(url), QueueKeys("commit")
-    job = staging.Job(keys)
-    writer = staging.PartWriter(job, "commit", "0")
-    for start in range(0, rows, 10_000):
-        batch = [reliq.NewMessage(b"x" * 200, id=f"{start + n}").element(1) for n in range(10_000)]
-        store.run(writer.add(chunks_of(batch)))
-    store.call(ops.command("SLOWLOG", "RESET"))
-    store.call(ops.command("CONFIG", "SET", "slowlog-log-slower-than", 1000))
-    first: list[float] = []
-    started = time.perf_counter()
-
-    def first_worker() -> None:
-        with reliq.Reliq(url).queue("commit").consumer() as consumer:
-            consumer.claim(1, wait=30)
-            first.append(time.perf_counter() - started)
-
-    worker = threading.Thread(target=first_worker)
-    worker.start()
-    store.run(staging.commit(job, [writer.part]))
-    store.run(staging.roll_forward(job))
-    whole = time.perf_counter() - started
-    worker.join()
-    slow = store.call(ops.command("SLOWLOG", "GET", 1000))
-    longest = max((entry[2] for entry in slow), default=0) / 1000
-    print(f"commit of {rows:,} staged rows: first worker after {first[0] * 1000:.0f} ms, all after {whole:.2f} s")
-    print(f"  longest single command in Redis (SLOWLOG): {longest:.1f} ms")
 
 
 def write_in_turns(df: DataFrame, server: EmbeddedRedis, what: str, rows: int, rounds: int) -> None:
@@ -252,86 +164,6 @@ def many_queues(spark: SparkSession, server: EmbeddedRedis, rows: int, rounds: i
     df.unpersist()
 
 
-def memory_of_a_job(spark: SparkSession, server: EmbeddedRedis, rows: int, size: int) -> None:
-    """Watch Redis while a job is written: its memory, its longest command, and the sends into another queue."""
-    df, app = messages(spark, rows, PARTITIONS, size), reliq.Reliq(server.url)
-    before = send_times(app, 2.0)
-    app.store.call(ops.command("CONFIG", "SET", "slowlog-log-slower-than", 100))
-    app.store.call(ops.command("SLOWLOG", "RESET"))
-    base, seen, over = used_memory(app), [0], threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.02):
-            seen.append(used_memory(app))
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    during = sends_during(server, lambda: sink(df, "sink"))
-    over.set()
-    watcher.join()
-    needed, slow = used_memory(app) - base, app.store.call(ops.command("SLOWLOG", "GET", 1000))
-    longest, what = max(((entry[2] / 1000, entry[3]) for entry in slow), default=(0.0, []))
-    peak = (max(seen) - base) / needed
-    print(f"{rows:,} rows of {size} bytes: Redis needs {needed / 1e6:,.0f} MB, meanwhile {peak:.2f} times as much")
-    print(f"  longest command in Redis: {longest:.1f} ms, {b' '.join(what[:2])[:60].decode(errors='replace')}")
-    print(f"  p99 of a send into another queue: {p99(before):.2f} ms before, {p99(during):.2f} ms meanwhile")
-    app.store.call(ops.command("FLUSHALL"))
-
-
-def backfill(spark: SparkSession, server: EmbeddedRedis, rows: int, rounds: int) -> None:
-    """Compare the sends into another queue without a job, and while one writes with and without a limit of its rate."""
-    df, app = messages(spark, rows, PARTITIONS, 4070), reliq.Reliq(server.url)
-    limited = partial(sink, df, "sink", maxBytesPerSecond="8MiB")
-    ways = {"alone": partial(time.sleep, 10), "without a limit": partial(sink, df, "sink"), "at 8 MiB/s": limited}
-    found: dict[str, list[float]] = {way: [] for way in ways}
-    for way, work in [*ways.items()] * rounds:
-        found[way].append(p99(sends_during(server, work)))
-        app.store.call(ops.command("FLUSHALL"))
-    for way, times in found.items():
-        print(f"p99 of a send into another queue, {way}: {median(times):.2f} ms ({min(times):.2f} to {max(times):.2f})")
-
-
-def sends_during(server: EmbeddedRedis, work: Callable[[], object]) -> list[float]:
-    """Return how long each send took while work was done."""
-    found, over = list[float](), threading.Event()
-    sender = threading.Thread(target=lambda: found.extend(send_times(reliq.Reliq(server.url), 1e9, over)))
-    sender.start()
-    work()
-    over.set()
-    sender.join()
-    return found
-
-
-def used_memory(app: reliq.Reliq) -> int:
-    found = app.store.call(ops.command("INFO", "memory")).split(b"used_memory:")[1]
-    return int(found.split(b"\r")[0])
-
-
-def send_times(app: reliq.Reliq, seconds: float, over: threading.Event | None = None) -> list[float]:
-    """Return how long each send into another queue took, in ms; the thread has the priority of Redis."""
-    os.sched_setscheduler(0, *scheduling_of(redis_process().pid))
-    found, until = [], time.perf_counter() + seconds
-    while time.perf_counter() < until and not (over and over.is_set()):
-        started = time.perf_counter()
-        app.queue("other").send(b"x")
-        found.append((time.perf_counter() - started) * 1000)
-        time.sleep(0.002)
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    return found
-
-
-def scheduling_of(pid: int) -> tuple[int, os.sched_param]:
-    return os.sched_getscheduler(pid), os.sched_getparam(pid)
-
-
-def redis_process() -> psutil.Process:
-    return next(one for one in psutil.Process().children(recursive=True) if "redis" in one.name())
-
-
-def p99(times: list[float]) -> float:
-    return sorted(times)[int(len(times) * 0.99)]
-
-
 def read_ready(spark: SparkSession, df: DataFrame, rows: int, rounds: int) -> None:
     sink(df, "sink")
     source = spark.read.format("reliq").option("queue", "sink").load()
@@ -392,11 +224,14 @@ def main() -> None:
         if "queues" in options.only:
             many_queues(spark, server, rows // 4, rounds)
         if "memory" in options.only:
-            memory_of_a_job(spark, server, rows * 2, 170)
-            memory_of_a_job(spark, server, rows // 20, 4070)
-            memory_of_a_job(spark, server, rows // 200, 65_510)
+            for count, size in ((rows * 2, 170), (rows // 20, 4070), (rows // 200, 65_510)):
+                job = partial(sink, messages(spark, count, PARTITIONS, size), "sink")
+                memory_of_a_job(server, job, count, size)
         if "backfill" in options.only:
-            backfill(spark, server, rows // 80, rounds)
+            job = partial(sink, messages(spark, rows // 80, PARTITIONS, 4070), "sink")
+            limited = partial(job, maxBytesPerSecond="8MiB")
+            ways = {"alone": partial(time.sleep, 10), "without a limit": job, "at 8 MiB/s": limited}
+            backfill(server, ways, rounds)
         if "commit" in options.only:
             commit_of_many(server.url, 1_000_000)
     spark.stop()

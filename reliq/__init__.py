@@ -77,6 +77,7 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.model.policy import Again, Dead, Retry
+from reliq.model.result import Results
 from reliq.model.stats import Stats
 from reliq.protocol.delayed import DelayedPage
 
@@ -138,6 +139,7 @@ __all__ = [
     "RedisUnsuitable",
     "Reliq",
     "ReliqError",
+    "Results",
     "Retry",
     "Schedule",
     "ScheduleOptions",

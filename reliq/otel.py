@@ -30,6 +30,7 @@ import reliq
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
+from reliq.model.policy import RunOver
 from reliq.runtime import tracing
 
 _NOTHING = Context()
@@ -90,6 +91,9 @@ def processing(message: Message) -> Iterator[Span]:
     active.runs.before(message)
     try:
         yield trace.get_current_span()
+    except RunOver:
+        active.runs.on_suspend(message)
+        raise
     except BaseException as error:
         active.runs.on_error(message, error)
         raise
@@ -170,6 +174,9 @@ class _Runs(Middleware[Message]):
 
     def on_error(self, message: Message, error: BaseException) -> None:
         _fail(self._close(), error)
+
+    def on_suspend(self, message: Message) -> None:
+        self._close().end()
 
     def _close(self) -> Span:
         ended = self._open.get()

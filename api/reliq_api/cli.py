@@ -133,7 +133,7 @@ def list_keys(options: argparse.Namespace) -> int:
 
 
 def _columns(identity: str, key: keyring.ApiKey) -> list[str]:
-    until = "until " + (_utc(key.expires_at) if key.expires_at else "for ever")
+    until = "until " + _utc(key.expires_at) if key.expires_at else "for ever"
     rate = f"{key.rate:g}/s" if key.rate else ""
     return [identity, key.name, ",".join(key.scopes), ",".join(key.queues), until, rate]
 

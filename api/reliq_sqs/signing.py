@@ -132,12 +132,19 @@ def _check_time(signature: Signature) -> None:
         at = timegm(time.strptime(signature.at, "%Y%m%dT%H%M%SZ"))
     except ValueError:
         raise _incomplete("Date must be in ISO-8601 'basic format'.") from None
-    age = time.time() - at
-    if signature.presigned_for is not None:
-        if not -SKEW <= age <= signature.presigned_for:
-            raise _wrong(f"Signature expired: {signature.at} and {signature.presigned_for} s are over.")
-    elif abs(age) > SKEW:
-        raise _wrong(f"Signature expired: {signature.at} is more than {SKEW} s from the time of the endpoint.")
+    now, skew = time.time(), f"{SKEW // 60} min."
+    valid, shown = (SKEW, skew) if signature.presigned_for is None else (signature.presigned_for,) * 2
+    if at > now + SKEW:
+        later = f"is still later than {_basic(now + SKEW)} ({_basic(now)} + {skew})"
+        raise _wrong(f"Signature not yet current: {signature.at} {later}")
+    if at < now - valid:
+        earlier = f"is now earlier than {_basic(now - valid)} ({_basic(now)} - {shown})"
+        raise _wrong(f"Signature expired: {signature.at} {earlier}")
+
+
+def _basic(at: float) -> str:
+    """Return a time in ISO 8601's basic format."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
 
 
 def _canonical(signature: Signature, request: Signed, digest: str) -> str:

@@ -68,6 +68,13 @@ FLOW = (
         },
         unit="ops",
     ),
+    Lines(
+        "Flows",
+        "Flows that have not ended, of the oldest 1,000: open ones wait for their messages, cancelled ones for those "
+        "that run, abandoned ones were not sent as a whole.",
+        {"{{state}}": "max by (state) (reliq_flows)"},
+        width=24,
+    ),
 )
 LATENCY = (
     Lines(

@@ -31,7 +31,7 @@ class Delayed:
         `failed`: only messages that wait for a retry; `last_error` says why. `error_class`: of the last error, with or
         without its module. `headers`: all of these must be equal. `bodies`: as in `queue.dead.list`.
         """
-        wanted = Selection(failed, error_class, dict(headers or {}))
+        wanted = Selection(failed, error_class, headers)
         return await self._store.run(delayed_of_queue(self._homes, limit, after, wanted, bodies))
 
     async def run(
@@ -49,7 +49,7 @@ class Delayed:
         A monitor makes them ready at once. Their failures still count. `dry_run`: only count, for filters.
         `progress` is called with the number so far. Raises InvalidName, and InvalidSetting without ids and filter.
         """
-        wanted = Selection(failed, error_class, dict(headers or {}))
+        wanted = Selection(failed, error_class, headers)
         if not ids:
             return await self._store.run(run_selected(self._homes, wanted, all, dry_run, progress))
         if all or dry_run or not wanted.empty:

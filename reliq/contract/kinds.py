@@ -203,7 +203,7 @@ class Headers(Kind):
 
     def check(self, value: Any, what: str = "headers") -> dict[str, str]:
         try:
-            checked = dict(value)
+            checked: dict[str, str] = {**value}
             size = sum(len(name.encode()) + len(text.encode()) for name, text in checked.items())
         except (AttributeError, TypeError, ValueError):
             raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None

@@ -187,6 +187,20 @@ def whole(value: object, what: str, smallest: int, largest: int) -> int:
     return value
 
 
+def number(value: object, what: str, smallest: float, largest: float) -> float:
+    """Read a number in [smallest, largest]; raises InvalidSetting naming `what`, also for NaN."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not smallest <= value <= largest:
+        raise InvalidSetting(f"{what} is {value!r}: it must be a number from {smallest:,} to {largest:,}")
+    return value
+
+
+def unicode_text(value: object, what: str) -> str:
+    """Return a text that is valid Unicode; raises InvalidSetting naming `what`."""
+    if not isinstance(value, str) or any("\ud800" <= one <= "\udfff" for one in value):
+        raise InvalidSetting(f"{what} is {cut(repr(value), 100)}: give a text of valid Unicode")
+    return value
+
+
 def cut(text: str, largest: int = MAX_ERROR_CHARACTERS) -> str:
     """Return the text in at most `largest` bytes of UTF-8, with its middle left out and lone surrogates replaced."""
     data = text.encode("utf-8", "replace")

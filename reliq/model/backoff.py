@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reliq.contract.values import Duration, seconds, whole
+from reliq.contract.values import Duration, number, seconds, whole
 from reliq.errors import InvalidHandler, InvalidSetting
 
 Backoff = Callable[[int, BaseException], float | None]
@@ -64,10 +64,8 @@ class exponential:
         object.__setattr__(self, "first", seconds(self.first, "first"))
         object.__setattr__(self, "cap", seconds(self.cap, "cap"))
         whole(self.limit, "limit", 0, _RETRIES_MOST)
-        if not 1.0 <= self.factor <= 1000.0:
-            raise InvalidSetting(f"factor is {self.factor!r}: it must be between 1 and 1000")
-        if not 0.0 <= self.jitter <= 1.0:
-            raise InvalidSetting(f"jitter is {self.jitter!r}: it must be between 0 and 1")
+        number(self.factor, "factor", 1, 1000)
+        number(self.jitter, "jitter", 0, 1)
 
     def __call__(self, failures: int, error: BaseException) -> float | None:
         if failures > self.limit:

@@ -29,11 +29,12 @@ class Middleware(Protocol[S_contra]):
     """Code around runs (`Middleware[reliq.Message]`) or sends (`Middleware[reliq.Sending]`): override what you need.
 
     Each hook is a `def`, or an `async def` where the handler, or the application that sends, is asynchronous. The
-    three hooks and the handler share their context variables. Errors:
+    hooks of a run and the handler share their context variables. Errors:
 
     - `before` and `after` may raise: then the run has failed, or the send raises that error. `reliq.Retry` and
       `reliq.Dead` decide about a message as in a handler.
     - `on_error` is called instead of `after`. What it raises is logged, and the first error stays.
+    - `on_suspend` is called instead of both. What it raises is logged.
     """
 
     def before(self, subject: S_contra, /) -> Awaited:
@@ -48,11 +49,16 @@ class Middleware(Protocol[S_contra]):
         """Finish what has failed, in reverse order."""
         return None
 
+    def on_suspend(self, subject: S_contra, /) -> Awaited:
+        """Finish a run that ended without an outcome, in reverse order: its message sleeps or waits, and runs again."""
+        return None
+
 
 _ARGUMENTS = {
     "before": ("the subject",),
     "after": ("the subject", "the result"),
     "on_error": ("the subject", "the error"),
+    "on_suspend": ("the subject",),
 }
 
 

@@ -1,7 +1,7 @@
 """Results: what a handler has returned, as it is stored in Redis for those who wait for it."""
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -10,8 +10,18 @@ from reliq.contract.values import bytes_text
 from reliq.errors import InvalidMessage
 
 MAX_RESULT_BYTES = 1024 * 1024
+T = TypeVar("T")
 _strict_json = json.JSONEncoder(allow_nan=False).encode
 _JSON, _BYTES, DEAD, CANCELLED = (one.value for one in Stored)
+
+
+class Results(list[T]):
+    """What a typed handler takes beside its body: the results of the messages that its own has waited for in a flow.
+
+        def assemble(order: Order, parts: reliq.Results[Part]): ...
+
+    In the order of `after`, each as the type in brackets; None for one that has failed.
+    """
 
 
 class Answer:

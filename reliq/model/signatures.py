@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from reliq.errors import InvalidHandler, InvalidName
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.message import Message
+from reliq.model.result import Results
 
 HandlerFunction = Callable[..., Any]
 
@@ -27,8 +28,9 @@ _MESSAGE = re.compile(r"(\w+\.)*Message")
 class TypedCall:
     """How a function with an annotated body is called."""
 
-    read: Reader
-    call: Callable[[Any, Message], Any]  #: the function, called with its body and the message, which it may not want
+    read: Reader | None  #: None: it takes no body
+    call: Callable[..., Any]  #: the function, called with its body and the message, which it may not want
+    results: type | None = None  #: of the results of its flow that it is called with too
 
 
 def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> TypedCall | None:
@@ -46,20 +48,51 @@ def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> Typ
             given[one.name] = _type_of(function, one, bare, what)
         elif _may_take_message(function, one, what):
             given[one.name] = Message
-    bodies = [name for name, kind in given.items() if not _is_message(kind)]
+    shown = f"{what} is {name_of(function)}{signature}"
+    results = [name for name, kind in given.items() if _is_results(kind)]
+    bodies = [name for name, kind in given.items() if not _is_message(kind) and name not in results]
+    if results:
+        return _with_results(function, shown, given, bodies, results)
     if not bodies:
         return None
-    shown = f"{what} is {name_of(function)}{signature}"
     others = [signature.parameters[name].annotation for name in given if name not in bodies]
     if len(bodies) > 1 or len(others) > 1 or any(one in _ANYTHING for one in others):
         raise InvalidHandler(
             f"{shown}: it can take one body, annotated with its type, and the message, annotated with reliq.Message"
         )
+    return TypedCall(_reader(shown, bodies[0], given[bodies[0]]), _caller(function, signature, list(given), bodies[0]))
+
+
+def _reader(shown: str, name: str, kind: Any) -> Reader:
     try:
-        read = reader_of(given[bodies[0]])
+        return reader_of(kind)
     except Exception as error:  # noqa: BLE001  of msgspec or pydantic
-        raise InvalidHandler(f"{shown}, and the type of {bodies[0]} is unsuitable: {error}") from None
-    return TypedCall(read, _caller(function, signature, list(given), bodies[0]))
+        raise InvalidHandler(f"{shown}, and the type of {name} is unsuitable: {error}") from None
+
+
+def _with_results(
+    function: HandlerFunction, shown: str, given: dict[str, Any], bodies: list[str], results: list[str]
+) -> TypedCall:
+    """Return the call of a function that takes results, by the names of its parameters."""
+    messages = [name for name in given if name not in bodies and name not in results]
+    if any(len(one) > 1 for one in (bodies, results, messages)):
+        raise InvalidHandler(
+            f"{shown}: it can take one body, one reliq.Results[...] and the message, annotated with reliq.Message"
+        )
+    (kind,) = get_args(given[results[0]]) or (Any,)
+    if kind not in (Any, bytes):
+        _reader(shown, results[0], kind)
+    read = _reader(shown, bodies[0], given[bodies[0]]) if bodies else None
+
+    def call(body: Any, message: Message, found: list[Any]) -> Any:
+        values = dict.fromkeys(bodies, body) | dict.fromkeys(messages, message)
+        return function(**values, **{results[0]: Results(found)})
+
+    return TypedCall(read, call, kind)
+
+
+def _is_results(kind: Any) -> bool:
+    return kind is Results or get_origin(kind) is Results
 
 
 def _caller(

@@ -34,7 +34,7 @@ class Upgrades:
         if is_async(function):
             raise InvalidHandler(f"{what} is {name_of(function)}, an async function, which is never awaited: use def")
         typed = typed_call(function, what, bare=Any)
-        if typed is None:
+        if typed is None or typed.read is None:
             raise InvalidHandler(f"{what} is {name_of(function)}, which takes the message: it must take the body")
         read = typed.read
 
@@ -96,9 +96,23 @@ def reading(function: HandlerFunction, typed: TypedCall | None, upgrades: Upgrad
         body = upgrades.current(message)
         if typed is None:
             return function(message.with_body(body))
-        return typed.call(typed.read(body), message)
+        return typed.call(_read(typed, body), message)
 
-    return functools.update_wrapper(read, function)
+    if typed is None or typed.results is None:
+        return functools.update_wrapper(read, function)
+
+    def read_all(message: Message) -> Any:
+        return typed.call(_read(typed, upgrades.current(message)), message, message.results(typed.results))
+
+    async def read_all_async(message: Message) -> Any:
+        body = _read(typed, upgrades.current(message))
+        return await typed.call(body, message, await message.results(typed.results))
+
+    return functools.update_wrapper(read_all_async if is_async(function) else read_all, function)
+
+
+def _read(typed: TypedCall, body: bytes) -> Any:
+    return None if typed.read is None else typed.read(body)
 
 
 def _version_of(text: str) -> int:

@@ -287,7 +287,8 @@ def _replicas(facts: Facts) -> Iterator[Finding]:
 
 def _memory(facts: Facts) -> Iterator[Finding]:
     policy = facts.info.get("maxmemory_policy", "")
-    if policy not in ("", "noeviction"):
+    evicts = policy not in ("", "noeviction")
+    if evicts:
         yield Finding("failure", "eviction", policy, "When it is full, Redis deletes whole queues.",
                       "CONFIG SET maxmemory-policy noeviction, in a Redis of the queues' own.")  # fmt: skip
     if "used_memory" not in facts.info:
@@ -299,7 +300,11 @@ def _memory(facts: Facts) -> Iterator[Finding]:
                       "CONFIG SET maxmemory, to about two thirds of the machine's memory.")  # fmt: skip
         return
     share, fact = used / most, f"{used / 1e6:.1f} of {most / 1e6:.1f} MB used"
-    if share >= 1:
+    if evicts:
+        level: Level = "failure" if share >= _NEARLY_FULL else "ok"
+        yield Finding(level, "memory", fact, f"When it is full, it evicts by {policy}.",
+                      "" if level == "ok" else "First the policy: see eviction.")  # fmt: skip
+    elif share >= 1:
         yield Finding("failure", "memory", fact, "Sends are refused (QueueFull); workers can still drain the queues.",
                       "More workers, a larger maxmemory, or a max_length for each queue.")  # fmt: skip
     elif share >= _NEARLY_FULL:

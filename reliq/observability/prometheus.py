@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq._version import __version__
 from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
+from reliq.features.flows.metrics import flows_by_state
 from reliq.features.staging.metrics import latest_job, staged_messages
 from reliq.features.topics.metrics import unroutable_messages
 from reliq.model.keys import instance_of, logical_name
@@ -38,6 +39,7 @@ OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Iterab
     staged_messages,
     latest_job,
     unroutable_messages,
+    flows_by_state,
 )
 
 _INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {

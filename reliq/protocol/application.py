@@ -17,13 +17,15 @@ from reliq.model.policy import ErrorsGiven
 from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.runtime.url import dereferenced
+from reliq.runtime.url import dereferenced, read_url
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def url_from_environment(url: str | None) -> str:
     """Return the URL or, without one, that of RELIQ_URL; both may be references, `env:NAME` or `file:/path`."""
+    if url is not None and not isinstance(url, str):
+        read_url(url)  # refuses it
     return dereferenced(url or os.environ.get("RELIQ_URL") or values.DEFAULT_URL)
 
 

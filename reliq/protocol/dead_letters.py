@@ -1,13 +1,13 @@
 """The steps of dead letters: list, filter, redrive, purge."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from reliq import ops
 from reliq.contract.outcomes import REASONS
-from reliq.contract.values import Duration, check_id, seconds, whole
+from reliq.contract.values import Duration, check_id, number, seconds, unicode_text, whole, yes_or_no
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.error_text import gist
@@ -18,7 +18,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies, read_starts
 from reliq.protocol.homes import QueueHomes
-from reliq.protocol.listing import STEP, Part, merged_page, read_by_id, read_page, walk
+from reliq.protocol.listing import STEP, Part, check_headers, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable
 from reliq.protocol.progress import Progress, unwatched
 from reliq.runtime.moment import earlier
@@ -46,7 +46,11 @@ class Filter:
         if self.reason is not None and self.reason not in REASONS:
             raise InvalidSetting(f"reason is {self.reason!r}: it is one of {', '.join(REASONS)}")
         if self.ids is not None:
-            object.__setattr__(self, "ids", frozenset(check_id(one) for one in self.ids))
+            object.__setattr__(self, "ids", _checked_ids(self.ids))
+        for name in ("error_class", "error_text"):
+            if getattr(self, name) is not None:
+                unicode_text(getattr(self, name), name)
+        object.__setattr__(self, "headers", check_headers(self.headers))
         for name in ("older_than", "newer_than"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, seconds(getattr(self, name), name))
@@ -55,16 +59,7 @@ class Filter:
     def of(cls, filters: DeadLetterFilters) -> "Filter":
         """Return the filter for the keywords of a call; raises TypeError, InvalidSetting and InvalidName."""
         check_names(filters, DeadLetterFilters, "filters")
-        ids = filters.get("ids")
-        return cls(
-            filters.get("reason"),
-            filters.get("error_class"),
-            filters.get("error_text"),
-            filters.get("older_than"),
-            filters.get("newer_than"),
-            dict(filters.get("headers") or {}),
-            None if ids is None else frozenset([ids] if isinstance(ids, str) else ids),
-        )
+        return cls(**filters)  # type: ignore[arg-type]  # it is read there
 
     @property
     def empty(self) -> bool:
@@ -128,14 +123,15 @@ class RedriveOptions:
     progress: Progress = unwatched
 
     def __post_init__(self) -> None:
-        if self.rate is not None and not 0.01 <= self.rate <= 1e6:
-            raise InvalidSetting(f"rate is {self.rate!r}: give messages a second, from 0.01 to 1,000,000")
+        if self.rate is not None:
+            number(self.rate, "rate, in messages a second,", 0.01, 1_000_000)
         if self.limit is not None:
             whole(self.limit, "limit", 1, 10**12)
+        for name in ("dry_run", "keep_failures"):
+            object.__setattr__(self, name, yes_or_no(getattr(self, name), name))
         if self.stop_above is None:
             return
-        if not 0 <= self.stop_above <= 1:
-            raise InvalidSetting(f"stop_above is {self.stop_above!r}: give a share from 0 to 1, such as 0.2")
+        number(self.stop_above, "stop_above, a share,", 0, 1)
         if self.rate is None:
             raise InvalidSetting("stop_above needs a rate: without one all letters are back before the first can die")
 
@@ -330,10 +326,20 @@ class DeadLetterQueue:
 
     def purge(self, wanted: Filter, everything: bool) -> Steps[int]:
         """Delete letters for good; return how many."""
+        everything = yes_or_no(everything, "all")
         steps = self._homes.act(
             _PURGE, lambda keys: DeadLetterSteps(keys).purge(wanted, everything, Counter.PURGED_DEAD)
         )
         return sum((yield from steps))
+
+
+def _checked_ids(given: object) -> frozenset[str]:
+    """Return the ids, given one by one or in a collection; raises InvalidName and InvalidSetting."""
+    if isinstance(given, str):
+        return frozenset([check_id(given)])
+    if not isinstance(given, Iterable):
+        raise InvalidSetting(f"ids is {given!r}: give one id, or several in a list")
+    return frozenset(check_id(one) for one in given)
 
 
 def gist_of(letter: DeadLetter) -> str:

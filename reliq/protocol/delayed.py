@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reliq import ops
-from reliq.contract.values import check_id
+from reliq.contract.values import check_id, unicode_text, yes_or_no
 from reliq.errors import InvalidSetting
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.acts import counted
 from reliq.protocol.homes import QueueHomes
-from reliq.protocol.listing import Part, merged_page, read_page, walk
+from reliq.protocol.listing import Part, check_headers, merged_page, read_page, walk
 from reliq.protocol.progress import Progress, unwatched
 
 _RUN = "the run of delayed messages"
@@ -24,7 +24,13 @@ class Selection:
 
     failed: bool = False  #: only those that wait for a retry
     error_class: str | None = None  #: of the last error, with or without its module
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] | None = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "failed", yes_or_no(self.failed, "failed"))
+        object.__setattr__(self, "headers", check_headers(self.headers))
+        if self.error_class is not None:
+            unicode_text(self.error_class, "error_class")
 
     @property
     def empty(self) -> bool:
@@ -35,7 +41,7 @@ class Selection:
             return False
         if self.error_class is not None and not message.failed_with(self.error_class):
             return False
-        return all(message.headers.get(name) == value for name, value in self.headers.items())
+        return all(message.headers.get(name) == value for name, value in (self.headers or {}).items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ def run_selected(
     homes: QueueHomes, wanted: Selection, everything: bool, dry_run: bool, progress: Progress = unwatched
 ) -> Steps[int]:
     """Make the selected messages that are not due yet due now; return how many. Raises InvalidSetting."""
+    everything, dry_run = yes_or_no(everything, "all"), yes_or_no(dry_run, "dry_run")
     if wanted.empty and not everything:
         raise InvalidSetting("running delayed messages needs ids, a filter, or all=True")
     total = 0

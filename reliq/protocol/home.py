@@ -65,7 +65,7 @@ class Home:
         Raises Moved, AtLimit and OutcomeUnknown; `sent` has the ids of the calls before.
         """
         ids: list[str] = []
-        for batch in calls_of(messages, pushed=not (self._limited or self.unknown)):
+        for batch in calls_of(messages, pushed=not self._limited):
             try:
                 ids += yield from self._call(batch, terms, route)
             except ReliqError as error:

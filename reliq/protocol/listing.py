@@ -6,10 +6,11 @@ from typing import Literal, Protocol, TypeVar
 
 from reliq import ops
 from reliq.contract.values import whole
-from reliq.errors import InvalidSetting, ReliqError
+from reliq.errors import InvalidMessage, InvalidSetting, ReliqError
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
+from reliq.model.outgoing import check_headers as checked_headers
 from reliq.ops import Steps, Together
 from reliq.protocol.bodies import read_bodies, read_starts
 from reliq.protocol.homes import QueueHomes
@@ -33,12 +34,20 @@ def read_by_id(keys: QueueKeys, zset: str, identity: str, shown: int | None = No
         skip = found
 
 
-def _read_cursor(cursor: str) -> tuple[str, int]:
+def _read_cursor(cursor: object) -> tuple[str, int]:
     """Return the score and the number of messages of that score to skip; raises InvalidSetting."""
-    found = _CURSOR.fullmatch(cursor)
+    found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
     if found is None:
         raise InvalidSetting(f"after is {cursor!r}: give the `next` of the page before")
     return found[1], int(found[2])
+
+
+def check_headers(headers: object) -> dict[str, str]:
+    """Return the headers of a filter; raises InvalidSetting."""
+    try:
+        return checked_headers({} if headers is None else headers)  # type: ignore[arg-type]
+    except InvalidMessage as error:
+        raise InvalidSetting(f"a filter by headers: {error}") from None
 
 
 class ReadPage(Protocol[M]):
@@ -65,7 +74,7 @@ def merged_page(
     every = [one.keys for one in (yield from homes.every())]
     if len(every) == 1:
         return (yield from read(every[0], limit, cursor, bodies))
-    cursors = cursor.split(",") if cursor else [_START] * len(every)
+    cursors = str(cursor).split(",") if cursor else [_START] * len(every)
     if len(cursors) != len(every):
         raise InvalidSetting(f"after is {cursor!r}, and the queue has changed since: begin again with the first page")
     unread = [place for place, one in enumerate(cursors) if one != _END]

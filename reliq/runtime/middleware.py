@@ -36,17 +36,17 @@ def around(
         return result
     except GeneratorExit:  # abandoned: nothing can be awaited any more
         raise
-    except RunOver:  # no failure
-        while begun:
-            yield from _waited(call(_call_hook, begun.pop(), "after", subject, None))
-        raise
     except BaseException as error:
+        about: tuple[BaseException, ...] = (error,)
+        hook, stays = "on_error", "first error"
+        if isinstance(error, RunOver):
+            hook, stays, about = "on_suspend", "suspension", ()
         while begun:
             one = begun.pop()
             try:
-                yield from _waited(call(_call_hook, one, "on_error", subject, error))
+                yield from _waited(call(_call_hook, one, hook, subject, *about))
             except (Exception, SystemExit):  # not Ctrl-C, and not a cancellation
-                log.exception("on_error of middleware %s failed; the first error stays", type(one).__qualname__)
+                log.exception("%s of middleware %s failed; the %s stays", hook, type(one).__qualname__, stays)
         raise
 
 

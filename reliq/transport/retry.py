@@ -43,7 +43,7 @@ class CallRetry:
         hopeless = given_up or self._watching or (self._sent and not self._may_repeat) or used_up
         self._retries -= not loaded
         if hopeless or time.monotonic() + pause > self._until:
-            raise self._out_of_tries(failure)
+            raise self._out_of_tries(failure) from None  # it says what the failure was
         return pause
 
     def refused(self, error: ReliqError) -> ReliqError:

@@ -124,7 +124,7 @@ def _text(error: BaseException) -> str:
     try:
         return cut(str(error), _MAX_TEXT)
     except BaseException:  # the exception's own __str__ raises
-        return "(its text cannot be read)"
+        return "<exception str() failed>"  # as in a traceback
 
 
 failures = FailureLog()  #: of this process

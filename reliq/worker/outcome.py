@@ -2,10 +2,12 @@
 
 import logging
 import traceback
+from dataclasses import replace
 
 from reliq.contract import values
 from reliq.contract.values import cut
 from reliq.errors import InvalidBody, TimeLimitExceeded
+from reliq.model.backoff import exponential
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Policy, Retry
@@ -16,7 +18,6 @@ from reliq.protocol.outcomes import buried, cancelled, failure_now, released, re
 from reliq.worker.failures import failures
 from reliq.worker.once import Finished, MarkUnknown, Repeated, looks_up
 
-_WHEN_POLICY_FAILS = 60.0  #: seconds; a back-off that raises must not cost the message
 _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could not be read
 
 
@@ -71,13 +72,16 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
 
 
 def _delay(policy: Policy, message: Message, error: BaseException) -> float | None:
+    """Return the seconds until the next try; the default back-off decides where the handler's own one fails."""
     try:
         return policy.delay(message.failures + 1, error)
     except BaseException as raised:  # even sys.exit(): it must cost neither the message nor the worker
+        delay = replace(policy, backoff=exponential()).delay(message.failures + 1, error)
+        then = "is a dead letter" if delay is None else f"is tried again after {delay:.1f} s"
         kind = ("back_off_failed", message.queue, _class_name(raised))
-        text = "back_off_failed queue=%s id=%s error_class=%s: the message is tried again after %g s"
-        failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], _WHEN_POLICY_FAILS, error=raised)
-        return _WHEN_POLICY_FAILS
+        text = "back_off_failed queue=%s id=%s error_class=%s: by the default back-off the message %s"
+        failures.write(logging.ERROR, kind, text, message.queue, message.id, kind[2], then, error=raised)
+        return delay
 
 
 def _class_name(error: BaseException) -> str:

@@ -29,6 +29,7 @@ def needs(program: str) -> pytest.MarkDecorator:
         pytest.param(["webhooks.py"], "delivered 300 of 300, dead 0", None, marks=pytest.mark.slow),
         (["asyncio_orders.py"], "shipped 500 of 500, acked 500", []),
         (["agent_stream.py"], "the answer is whole, in run 2", None),
+        (["report_flow.py"], "ann is told\nsplit: handled, notify: handled", []),
         (["order_approval.py"], "how was order 1?\ncharged [1, 2], acked 2", None),
         pytest.param(["http_clients.py", "javascript"], "acked 2, delayed 1", [], marks=needs("node")),
         pytest.param(["http_clients.py", "go"], "acked 2, delayed 1", [], marks=[needs("go"), pytest.mark.slow]),

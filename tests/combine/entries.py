@@ -116,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     *map(_fits, OPTIONS),
     *(_without(one, other) for one in LATEST for other in ("key", "limit_key", "delay")),
     *(_with(one, "dedup_key") for one in LATEST),
-    _with("debounce", "replace"), _with("at_most", "replace"), _with("at_most", "debounce"),
+    _with("burst", "rate"), _with("debounce", "replace"), _with("at_most", "replace"), _with("at_most", "debounce"),
     *((("way", one), lambda way, value: way not in ("prepare", "roll back") or value == UNSET) for one in LATEST),
     *map(_not_with_expired, ("ttl", "delay", "debounce", "at_most")),
     (("concurrency", "partitions"), lambda concurrency, partitions: concurrency != 1 or partitions == 1),

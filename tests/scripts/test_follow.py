@@ -188,6 +188,18 @@ def test_the_index_is_deleted_beside_the_counts_of_an_open_batch(tracked):
     assert tracked.redis.hkeys(KEYS.followed) == [f" {BATCH}".encode()]
 
 
+@pytest.mark.parametrize(
+    ("flag", "field"), [("batched", " b"), ("recorded", "\na"), ("emitted", "\ta"), ("flowing", "\va")]
+)
+def test_what_other_features_have_noted_stays_when_the_index_goes(tracked, flag, field):
+    tracked.run(ops.enqueue(KEYS, elements("x")))
+    tracked.redis.hset(KEYS.followed, field, "noted")
+    tracked.redis.hset(KEYS.config, flag, 1)
+    tracked.redis.hdel(KEYS.config, "track")
+    assert tracked.run(track_ops.forget_tracked(KEYS)) == 0
+    assert tracked.redis.hkeys(KEYS.followed) == [field.encode()]
+
+
 def test_the_index_of_a_queue_that_tracks_again_stays(tracked):
     tracked.run(ops.enqueue(KEYS, [of_batch("a"), *elements("x")], batches={BATCH: 1}))
     assert tracked.run(track_ops.forget_tracked(KEYS)) == 0

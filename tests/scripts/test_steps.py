@@ -208,11 +208,12 @@ def test_a_record_goes_with_a_dead_letter_that_is_discarded(held: World):
     assert fields(held) == {}
 
 
-def test_parked_messages_are_removed_with_their_records(held: World):
+def test_parked_messages_are_removed_with_their_records_but_for_their_end(held: World):
     held.run(own.record(hold("a"), 1, ENTRY))
     held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
     assert held.run(own.remove_parked(KEYS, "purged", ["a", "unknown"])) == 1
-    assert fields(held) == {}
+    assert fields(held) == {b"\na": b"ended", b"\n": b"1", b"\n\n1": b"\na"}
+    assert held.run(own.signal(KEYS, "a", "go", b"j1", 60.0)) == "ended"
     assert (parked(held), held.redis.exists(KEYS.waits)) == ({}, 0)
     assert places(held)["counters"] == {"parked": 1, "purged": 1}
 

@@ -19,7 +19,7 @@ from reliq_monitor import MonitorThread
 ROOT = Path(__file__).parents[2]
 
 
-def eventually(condition: Callable[[], Any], timeout: float = 20.0, what: str = "") -> Any:
+def eventually(condition: Callable[[], Any], timeout: float = 60.0, what: str = "") -> Any:
     """Wait until the condition answers something true, and answer that."""
     until = time.monotonic() + timeout
     while True:

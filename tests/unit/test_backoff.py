@@ -1,6 +1,7 @@
 """Back-offs and durations: pure functions."""
 
 import math
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,8 @@ def test_the_levels_of_rocketmq():
         lambda: exponential(jitter=1.5),
         lambda: exponential(first=math.inf),
         lambda: exponential(limit=True),
+        *(lambda wrong=wrong: exponential(factor=wrong) for wrong in ("x", None, True, Decimal("1.5"), math.nan)),
+        *(lambda wrong=wrong: exponential(jitter=wrong) for wrong in ("x", None, True, Decimal("0.5"), math.nan)),
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_written(bad):

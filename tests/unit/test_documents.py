@@ -84,6 +84,11 @@ def test_every_path_that_a_page_names_exists():
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
+def test_no_page_has_the_marks_of_a_merge():
+    marks = re.compile(r"^(<<<<<<<|>>>>>>>) ", re.MULTILINE)
+    assert [page.name for page in documents() if marks.search(page.read_text(encoding="utf-8"))] == []
+
+
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
     (tmp_path / "there.md").write_text("# A heading, with `code`\n\n```md\n# no heading\n```\n")
     page = tmp_path / "page.md"

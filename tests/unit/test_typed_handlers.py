@@ -129,6 +129,7 @@ def call(app: reliq.Reliq, function: Callable[..., Any], body: Any) -> Any:
     app.handler("orders")(function)
     (handler,) = app.handlers
     assert handler.typed is not None
+    assert handler.typed.read is not None
     message = message_of(body)
     return handler.typed.call(handler.typed.read(message.body), message)
 

@@ -4,6 +4,7 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import msgspec
@@ -40,6 +41,7 @@ Described = tuple[bytes, dict[str, Any]]  #: the body of a message, and its opti
 #: The header of each option.
 HEADERS = {f"reliq-{one.flag}": one for one in options_of(SEND) if not isinstance(one.kind, kinds.Headers)}
 _HEADER = "reliq-header-"
+_KNOWN = (*HEADERS, "reliq-durability")
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -62,6 +64,17 @@ def read_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     own = {name.removeprefix(_HEADER): value for name, value in headers.items() if name.startswith(_HEADER)}
     kind = headers.get("content-type")
     return {**options, "headers": {"content-type": kind, **own} if kind else own}
+
+
+def check_names(headers: Mapping[str, str]) -> None:
+    """Raise Problem for a header that looks like an option and is none: a misspelled one must not be ignored."""
+    for name in headers:
+        if name.startswith("reliq-") and name not in _KNOWN and not name.startswith(_HEADER):
+            near = get_close_matches(name[len("reliq-") :], [one[len("reliq-") :] for one in _KNOWN], 1)
+            hint = (
+                f"; is it Reliq-{near[0].title()}?" if near else f"; a header of the message is {_HEADER.title()}NAME"
+            )
+            raise Problem("invalid_header", f"{name.title()[:100]} is no option of a message{hint}")
 
 
 def _value(option: Option, text: str) -> str | float:

@@ -11,7 +11,7 @@ from reliq.errors import InvalidSetting
 from reliq.model.outgoing import NewMessage, too_large
 from reliq.runtime.tracing import is_traceparent
 from reliq_api.enqueue import cloudevents
-from reliq_api.enqueue.entries import Described, read_entry, read_headers
+from reliq_api.enqueue.entries import Described, check_names, read_entry, read_headers
 from reliq_api.http.docs import header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
@@ -53,6 +53,7 @@ class Head(NamedTuple):
     @classmethod
     def of(cls, form: Form, headers: Mapping[str, str], settings: Settings, *, is_json: bool = True) -> "Head":
         """Read the headers for messages of this form; raises Problem."""
+        check_names(headers)
         return cls(form, headers, trace(headers), durability_of(headers), settings.max_body, is_json)
 
     @property

@@ -227,7 +227,8 @@ def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  what it was installed for
     # `input` is left out: an error never quotes a body.
     faults = [{"at": list(one["loc"]), "message": one["msg"], "type": one["type"]} for one in error.errors()]
-    return Problem("invalid_request", "The request does not fit its schema.", errors=faults[:20]).response()
+    said = "; ".join(f"{'.'.join(map(str, one['at']))}: {one['message']}" for one in faults[:3])
+    return Problem("invalid_request", said, errors=faults[:20]).response()
 
 
 def _reliq(request: Request, error: Exception) -> Response:

@@ -26,7 +26,8 @@ def as_whole(value: Any) -> Any:
 DeathReason = Literal[*REASONS]  # type: ignore[valid-type]
 Whole = Annotated[int, BeforeValidator(as_whole)]
 Seconds = Annotated[float, Field(ge=0, le=values.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
-Period = Seconds | Annotated[str, Field(pattern=DURATION, examples=["5m"])]
+PeriodText = Annotated[str, Field(pattern=DURATION, examples=["5m"])]
+Period = Seconds | PeriodText
 
 
 class Request(BaseModel):

@@ -15,7 +15,7 @@ from reliq_api.ui.access import Operated, Viewer, homes_of, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.redrives import Redrives, redrives_of
 from reliq_api.ui.render import page
-from reliq_api.ui.search import AGES, Search
+from reliq_api.ui.search import AGES, Search, query_of
 
 LETTERS = 25  #: on one page
 
@@ -23,7 +23,7 @@ router = APIRouter(route_class=Page, prefix="/queues/{name}/dead")
 
 
 def search_of(request: Request) -> Search:
-    return Search.read(request.query_params.multi_items())
+    return Search.read(query_of(request, (*Search.names(), "id")))
 
 
 Wanted = Annotated[Search, Depends(search_of)]

@@ -11,7 +11,7 @@ from fastapi.routing import APIRouter
 from reliq_api.ui.access import Operated
 from reliq_api.ui.guard import Page, form
 from reliq_api.ui.render import page
-from reliq_api.ui.search import Fields, header_of
+from reliq_api.ui.search import Fields, header_of, query_of
 
 LISTED = 25  #: messages on one page
 
@@ -48,7 +48,7 @@ class Wanted:
 
 @router.get("")
 async def delayed(request: Request, queue: Operated, after: str | None = None) -> Response:
-    wanted = Wanted.read(request.query_params.multi_items())
+    wanted = Wanted.read(query_of(request, ("failed", "error", "header")))
     return page(
         request,
         "delayed.html",

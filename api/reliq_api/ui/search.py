@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from fastapi import Request
+
 from reliq.errors import InvalidSetting
 from reliq.protocol.dead_letters import Filter
 
@@ -24,6 +26,18 @@ def header_of(text: str) -> dict[str, str]:
     if not equals:
         raise InvalidSetting(f"header is {text!r}: write name=value")
     return {name.strip(): value.strip()}
+
+
+def query_of(request: Request, known: Iterable[str]) -> Fields:
+    """Return the query of a page whose forms act on all that it lists.
+
+    Raises InvalidSetting for an unknown name: without it, the page would list more than was asked for.
+    """
+    fields = request.query_params.multi_items()
+    for name, _ in fields:
+        if name not in (*known, "after", "notice", "count"):
+            raise InvalidSetting(f"there is no filter {name!r} on this page: it has {', '.join(known)}")
+    return fields
 
 
 @dataclass(frozen=True, slots=True)

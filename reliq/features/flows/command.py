@@ -16,14 +16,23 @@ _SHOWN = 50  #: messages of a layer
 
 def add_to(commands: Any) -> None:
     """Add the commands to the parser."""
-    every = command(commands, "flow list", flows, "list the flows that have not ended, oldest first", json_too=True)
+    every = command(
+        commands, "flow list", flows,
+        "list the flows that have not ended, oldest first, with how many of their messages have ended; an abandoned "
+        "one was not sent as a whole", json_too=True,
+    )  # fmt: skip
     every.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
     one = command(
-        commands, "flow show", show, "print the messages of a flow, with their states, in the order of their layers",
-        json_too=True,
+        commands, "flow show", show,
+        "print the messages of a flow by layers: number, state, queue, id, the numbers of those that it waits for, and "
+        "the flows that its handler has opened; also in the hour after its end", json_too=True,
     )  # fmt: skip
     one.add_argument("id", help="the id of the flow")
-    gone = command(commands, "flow cancel", cancel, "cancel the messages of a flow that have not ended", json_too=True)
+    gone = command(
+        commands, "flow cancel", cancel,
+        "cancel the messages of a flow that have not ended, and of those that its handlers have opened; one that runs "
+        "learns it with its next heartbeat", json_too=True,
+    )  # fmt: skip
     gone.add_argument("id", help="the id of the flow")
 
 
@@ -85,4 +94,5 @@ def _member(one: FlowMember) -> str:
     few = " ".join(f"#{number}" for number in one.after[:5])
     more = f" and {len(one.after) - 5:,} more" if len(one.after) > 5 else ""
     after = f"  after {few}{more} (on failure: {one.on_failure})" if one.after else ""
-    return f"#{one.number:<4} {one.state:9}  {one.queue}  {one.id}{after}"
+    opened = f"  opened {' '.join(one.flows)}" if one.flows else ""
+    return f"#{one.number:<4} {one.state:9}  {one.queue}  {one.id}{after}{opened}"

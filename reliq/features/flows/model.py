@@ -50,6 +50,8 @@ class FlowMessage(NamedTuple):
 class Asked(NamedTuple):
     """What a handler asks for: the results of the messages that its own has waited for."""
 
+    kind: Any = None  #: the type of each; None: as it is, and None where there is none
+
 
 _REFUSED = ("dedup_key", "window", "replace", "debounce", "at_most")
 
@@ -258,10 +260,11 @@ class FlowCalls:
 
     __slots__ = ()
 
-    def results(self) -> Awaitable[list[Any]]:
+    def results(self, kind: Any = None) -> Awaitable[list[Any]]:
         """Return what the handlers of the messages in `after` returned, in that order; await it in async handlers.
 
-        For handlers with `result=`. None: there is none, or its message has failed.
+        For handlers with `result=`. None: there is none, or its message has failed. `kind`: the type of each, as that
+        of `reliq.Results[kind]`; then one that is not there or does not fit is an InvalidBody.
         """
-        found: Awaitable[list[Any]] = self._holder().act(self, Asked())  # type: ignore[attr-defined]
+        found: Awaitable[list[Any]] = self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]
         return found

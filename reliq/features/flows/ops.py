@@ -153,6 +153,15 @@ def flow_members(flow: str, numbers: Sequence[int]) -> Op[list[bytes | None]]:
     return Op(("HMGET", flow_record(flow), *(f"m{number}" for number in numbers)))
 
 
+def flow_outcomes(flow: str, numbers: Sequence[int]) -> Op[list[str | None]]:
+    """Read what has become of some members; None: nothing is noted."""
+
+    def read(reply: list[bytes | None]) -> list[str | None]:
+        return [None if one is None else one.decode() for one in reply]
+
+    return Op(("HMGET", flow_record(flow), *(f"e{number}" for number in numbers)), read)
+
+
 def flow_forget(flow: str) -> list[Op[Any]]:
     """Delete a flow from the open ones, with its record: by its expiry, as a producer has no right to DEL."""
     return [Op(("ZREM", FLOWS, flow)), Op(("PEXPIRE", flow_record(flow), 0))]

@@ -1,17 +1,19 @@
 """The steps of those who have a flow: they look at it, cancel it, and read the results of its members."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from reliq import ops
-from reliq.errors import ReliqError
+from reliq.errors import InvalidBody, ReliqError
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import FLOW, NUMBER, Asked, FlowProgress, Node, decode_node, members_of
+from reliq.features.flows.model import ACKED, FLOW, NUMBER, Asked, FlowProgress, Node, decode_node, members_of
 from reliq.features.flows.opened import ALIVE, Opened
+from reliq.model.body_types import reader_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.partitions import read_layout
-from reliq.model.result import CANCELLED, DEAD, read_result
+from reliq.model.result import CANCELLED, DEAD, read_result, result_json
 from reliq.ops import Steps
 from reliq.ops.partitions import Coming
 from reliq.protocol.act import Act
@@ -91,8 +93,10 @@ def nodes_of(flow: str) -> Steps[list[Node]]:
 # --- results ---
 
 
-def _results(message: Message) -> Steps[list[Any]]:
+def _results(message: Message, kind: Any) -> Steps[list[Any]]:
     headers = message.headers
+    if FLOW not in headers and kind is not None:
+        return []
     if FLOW not in headers:
         raise ReliqError(f"message {message.id} of {message.queue!r} is not of a flow: it has waited for no others")
     (own_node,) = yield own.flow_members(headers[FLOW], [int(headers[NUMBER])])
@@ -109,8 +113,41 @@ def _results(message: Message) -> Steps[list[Any]]:
         for keys in (yield from homes_of(queue)):
             for start in range(0, len(ids), AT_ONCE):
                 yield from _stored(keys, queue, ids[start : start + AT_ONCE], found)
-    stored = (found.get((node.queue, node.id)) for node in nodes)
-    return [None if one is None or one in _STORED_NOT else read_result(one) for one in stored]
+    stored = [found.get((node.queue, node.id)) for node in nodes]
+    if kind is not None and None in stored:
+        yield from _check_missing(headers[FLOW], before, nodes, stored)
+    read = read_result if kind in (None, Any) else partial(_read_as, kind)
+    return [None if one is None or one in _STORED_NOT else read(one) for one in stored]
+
+
+def _check_missing(
+    flow: str, numbers: Sequence[int], nodes: Sequence[Node], stored: Sequence[bytes | None]
+) -> Steps[None]:
+    """Raise InvalidBody if a message was handled whose result is not kept."""
+    missing = [place for place, one in enumerate(stored) if one is None]
+    for start in range(0, len(missing), AT_ONCE):
+        part = missing[start : start + AT_ONCE]
+        outcomes = yield own.flow_outcomes(flow, [numbers[place] for place in part])
+        for place, outcome in zip(part, outcomes, strict=True):
+            if outcome in (None, ACKED):  # a failure is noted before those behind it are told
+                queue = nodes[place].queue
+                raise InvalidBody(
+                    f"there is no result of message {nodes[place].id} of {queue!r}, for which this one waited: give "
+                    f'the handler of {queue!r} result="7d", a time longer than the flow takes',
+                    "$",
+                )
+
+
+def _read_as(kind: Any, stored: bytes) -> Any:
+    text = result_json(stored)
+    if kind is bytes:
+        return stored[1:]
+    if text is None:
+        raise InvalidBody("a result of the messages before this one in the flow is bytes: take Results[bytes]", "$")
+    try:
+        return reader_of(kind)(text)
+    except InvalidBody as error:
+        raise InvalidBody(f"a result of the messages before this one in the flow: {error}", error.path) from None
 
 
 def _stored(keys: QueueKeys, queue: str, ids: Sequence[str], found: dict[tuple[str, str], bytes]) -> Steps[None]:
@@ -124,7 +161,7 @@ def _stored(keys: QueueKeys, queue: str, ids: Sequence[str], found: dict[tuple[s
 def _ask(consumer: ConsumerSteps, message: Message, asked: Asked | Opened) -> Any:
     if isinstance(asked, Opened):
         return of_handler(consumer, message)
-    return consumer.run_report(_results(message))
+    return consumer.run_report(_results(message, asked.kind))
 
 
 OF_FLOWS = Act((Asked, Opened), _ask)

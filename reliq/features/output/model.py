@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from reliq.errors import InvalidMessage
+from reliq.errors import InvalidSetting
 from reliq.model.result import read_result, stored
 
 MAX_CHUNKS = 10_000  #: of a message
@@ -62,11 +62,11 @@ def stored_chunk(value: object) -> bytes:
 
 
 def check_after(after: object) -> str:
-    """Return the id of the chunk after which to read; raises InvalidMessage."""
+    """Return the id of the chunk after which to read; raises InvalidSetting."""
     if after == "":
         return ""
     if not isinstance(after, str) or not _CHUNK_ID.fullmatch(after):
-        raise InvalidMessage(f"after is {after!r}: give the id of a chunk, such as 1700000000000-0")
+        raise InvalidSetting(f"after is {after!r}: give the id of a chunk, such as 1700000000000-0")
     return after
 
 

@@ -8,7 +8,13 @@ from reliq.aio.unbroken import Lock, acquired, brought
 from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.features.receipts.model import Received, Wanted
-from reliq.features.receipts.steps import ReceiptSteps, check_wanted, checked_visibility
+from reliq.features.receipts.steps import (
+    ReceiptSteps,
+    check_wanted,
+    checked_changes,
+    checked_receipts,
+    checked_visibility,
+)
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.aiostore import AioStore
 
@@ -115,12 +121,11 @@ class ReceiveCalls:
 
     async def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""
-        checked = [(receipt, checked_visibility(seconds)) for receipt, seconds in changes]
-        return await self._store.run(self._receipts.change_visibility(checked, late=late))
+        return await self._store.run(self._receipts.change_visibility(checked_changes(changes), late=late))
 
     async def delete_received(self, receipts: Sequence[str], *, late: bool = False) -> list[str]:
         """Delete received messages; return "deleted", "expired" or "unknown" for each; `late`: expired ones too."""
-        return await self._store.run(self._receipts.delete(receipts, late=late))
+        return await self._store.run(self._receipts.delete(checked_receipts(receipts), late=late))
 
     async def return_due(self) -> int:
         """Make messages ready again whose time is over, as monitors and receives do; return how many."""

@@ -9,7 +9,13 @@ from reliq.client.unbroken import Lock, acquired, brought
 from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.features.receipts.model import Received, Wanted
-from reliq.features.receipts.steps import ReceiptSteps, check_wanted, checked_visibility
+from reliq.features.receipts.steps import (
+    ReceiptSteps,
+    check_wanted,
+    checked_changes,
+    checked_receipts,
+    checked_visibility,
+)
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 
@@ -116,12 +122,11 @@ class ReceiveCalls:
 
     def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""
-        checked = [(receipt, checked_visibility(seconds)) for receipt, seconds in changes]
-        return self._store.run(self._receipts.change_visibility(checked, late=late))
+        return self._store.run(self._receipts.change_visibility(checked_changes(changes), late=late))
 
     def delete_received(self, receipts: Sequence[str], *, late: bool = False) -> list[str]:
         """Delete received messages; return "deleted", "expired" or "unknown" for each; `late`: expired ones too."""
-        return self._store.run(self._receipts.delete(receipts, late=late))
+        return self._store.run(self._receipts.delete(checked_receipts(receipts), late=late))
 
     def return_due(self) -> int:
         """Make messages ready again whose time is over, as monitors and receives do; return how many."""

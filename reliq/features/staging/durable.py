@@ -3,7 +3,7 @@
 Replication is one stream in order: a replica that has the commit has all that was staged before it on the same server.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from reliq import ops
@@ -16,12 +16,12 @@ from reliq.ops.schema import Counter
 from reliq.protocol.durability import MEMORY, Durability, check_possible, durability
 
 
-def wanted_for(queues: Iterable[str], given: str | None) -> Steps[Durability]:
+def wanted_for(queues: Collection[str], given: str | None) -> Steps[Durability]:
     """Return the durability that is given, else the strongest that one of the queues has; it is possible."""
     if given is not None:
         wanted = durability(given)
     else:
-        known = yield [ops.introduction(QueueKeys(queue)) for queue in sorted(queues)]
+        known = (yield [ops.introduction(QueueKeys(queue)) for queue in sorted(queues)]) if queues else ()
         each = (durability(one.durability) for one in known if one.durability)
         wanted = max(each, key=lambda one: (one.replicas, one.disks), default=MEMORY)
     yield from check_possible(wanted)

@@ -47,8 +47,7 @@ class Leased:
             return "over"
         entry, parting = found._replace(kind="z", value=b""), Parting(resting(hold.message))
         op = own.sleep(hold, book.number(entry), entry.encoded(), seconds, parting, Counter.SLEPT)
-        said = yield op
-        if said == "cancelled":
+        if (said := (yield op)) == "cancelled":
             return "cancelled"
         check_said(hold.message, said)
         return "sleeping"

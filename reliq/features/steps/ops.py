@@ -119,9 +119,8 @@ def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Partin
     """Store an entry and delay the message; answers as `record`, or "cancelled"."""
     call = signatures.sleep(
         places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, told=hold.keys.told,
-        slots=hold.keys.slots,
-        nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds), again=parting.again, counter=counter,
-        frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
+        slots=hold.keys.slots, nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds),
+        again=parting.again, counter=counter, frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
     )  # fmt: skip
     return scripted(call, as_text)
 

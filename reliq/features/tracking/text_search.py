@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from reliq import ops
-from reliq.contract.values import whole
+from reliq.contract.values import unicode_text, whole
 from reliq.errors import InvalidSetting
 from reliq.features.tracking.hits import Hit, Hits, where_is
 from reliq.features.tracking.model import Found
@@ -38,8 +38,8 @@ class TextSearch:
     @classmethod
     def checked(cls, text: str, place: str | None, limit: int, most: int) -> "TextSearch":
         """Check what a user has given; raises InvalidSetting."""
-        if not isinstance(text, str) or not 1 <= len(text) <= LONGEST:
-            raise InvalidSetting(f"text is {_shown(text)}: give 1 to {LONGEST:,} characters")
+        if not 1 <= len(unicode_text(text, "text")) <= LONGEST:
+            raise InvalidSetting(f"text is {len(text):,} characters long: give 1 to {LONGEST:,} characters")
         if place is not None and place not in PLACES:
             raise InvalidSetting(f"place is {place!r}: give one of {', '.join(PLACES)}")
         places = PLACES if place is None else (Place(place),)
@@ -110,7 +110,3 @@ class TextSearch:
 
 
 _KINDS: dict[Place, type[ListedMessage]] = {Place.DELAYED: DelayedMessage, Place.DEAD: DeadLetter}
-
-
-def _shown(text: object) -> str:
-    return f"{len(text):,} characters long" if isinstance(text, str) else repr(text)[:100]

@@ -119,6 +119,20 @@ def test_wrong_options_of_the_latest_are_refused(post, orders, options, text):
     assert orders.stats().ready == orders.stats().delayed == 0
 
 
+@pytest.mark.parametrize("media", ["text/plain", "application/json", "application/cloudevents+json"])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("Reliq-Dealy", "is it Reliq-Delay?"), ("Reliq-Xyzzy", "a header of the message is Reliq-Header-")],
+)
+def test_an_unknown_option_header_is_refused(service, orders, media, name, hint):
+    headers = {"content-type": media, name: "1h", "X-Reliq-Proxy": "of others"}
+    for path in ("messages", "messages/batch") if media == "application/json" else ("messages",):
+        answer = service.post(f"/v1/queues/{orders.name}/{path}", content=b'{"body": "x"}', headers=headers)
+        assert problem(answer) == (400, "invalid_header")
+        assert answer.json()["detail"].startswith(f"{name} is no option of a message; {hint}")
+    assert orders.stats().ready == 0
+
+
 def test_a_wrong_reliq_replace_is_refused(service, orders):
     headers = {"content-type": "text/plain", "reliq-dedup-key": "k", "reliq-replace": "yes"}
     answer = service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers)

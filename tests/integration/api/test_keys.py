@@ -529,3 +529,10 @@ def test_a_key_that_is_revoked_during_a_batch_enqueues_no_more(guarded, make, ap
         answer = client.post("/v1/queues/orders/messages/batch", content=lines(), headers=headers)
     assert problem(answer) == (401, "unauthorized")
     assert answer.json()["enqueued"] == orders.stats().ready == 1000
+
+
+def test_the_list_of_keys_says_until_when_each_is_valid(url, make):
+    make("operate")
+    make("operate", expires=86_400.0)
+    listed = reliq(url, "keys", "list").stdout
+    assert ("until for ever" in listed, listed.count("for ever"), listed.count("until 2")) == (False, 1, 1)

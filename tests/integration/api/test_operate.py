@@ -182,6 +182,14 @@ def test_a_breaker_is_opened_and_closed_over_http(service, orders):
     assert len(service.post(f"{path}/leases", json={"limit": 1}).json()["messages"]) == 1
 
 
+def test_a_duration_of_the_policy_may_have_a_unit(service, orders):
+    answer = service.patch(f"/v1/queues/{orders.name}", json={"dead_max_age": "30d"})
+    assert answer.json()["dead_max_age"] == orders.config().dead_max_age == 30 * 86_400
+    refused = service.patch(f"/v1/queues/{orders.name}", json={"dead_max_age": "a month"})
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("body.dead_max_age")
+
+
 @pytest.mark.parametrize("wrong", [
         {"rate": "100/parsec"}, {"rate": 5}, {"burst": 0}, {"concurrency": -1}, {"key_rate": "0/s"},
         {"key_concurrency": 0}, {"fair": "often"}, {"weights": {"a": 0}},

@@ -90,7 +90,7 @@ def test_a_message_without_output_has_an_empty_page_and_what_is_no_chunk_is_refu
     one = orders.send("x")
     assert service.get(address(orders, one)).json() == {"chunks": [], "more": False}
     for wrong in ({"params": {"after": "x"}}, {"headers": {"last-event-id": "x"}}):
-        assert problem(service.get(address(orders, one), **wrong)) == (422, "invalid_message")
+        assert problem(service.get(address(orders, one), **wrong)) == (422, "invalid_request")
     assert problem(service.get("/v1/queues/nothing/messages/x/output", headers=SSE)) == (404, "queue_not_found")
 
 

@@ -51,5 +51,8 @@ def test_a_service_on_a_used_port_says_so_and_does_not_say_that_it_serves(url, h
 
 def test_a_service_on_a_free_port_says_which(url):
     with process("api", "--url", url, "--port", "0") as child:
-        serving = next(line for line in iter(child.stderr.readline, b"") if b"serving http://127.0.0.1:" in line)
-    assert int(serving.rpartition(b":")[2]) > 0
+        printed: list[bytes] = []
+        while not printed or (printed[-1] and b"serving http://127.0.0.1:" not in printed[-1]):
+            printed.append(child.stderr.readline())
+    assert printed[-1], f"it ended: {printed}"
+    assert int(printed[-1].rpartition(b":")[2]) > 0

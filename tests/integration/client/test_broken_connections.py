@@ -264,8 +264,8 @@ def test_heartbeats_and_the_monitor_follow_it_too(failover):
                 monitor.promote()
             return client.llen(KEYS.messages) == 1
 
-        eventually(renewed, timeout=5)
-        eventually(promoted, timeout=5)
+        eventually(renewed)
+        eventually(promoted)
     assert not lost
     app.close()
 

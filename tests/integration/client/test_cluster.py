@@ -142,7 +142,7 @@ def test_batches_results_find_and_cancel(app):
     with working(app, monitor=True):
         results = [app.queue(name).result(one, wait=20) for name, one in zip(QUEUES, ids, strict=False)]
         assert results == [0, 1, 2, 3]
-        eventually(lambda: len(ends) == 2, timeout=20)
+        eventually(lambda: len(ends) == 2)
     assert ends == [(b"inner", "3"), (b"outer", "7")]  # the 3 of the inner batch count too
     assert app.batches() == []
     assert app.queue(QUEUES[0]).find(ids[0]).place == "done"

@@ -121,8 +121,9 @@ def test_what_is_known_of_a_cancellation_goes_with_the_message(queue, client):
 def test_messages_that_no_consumer_sees_are_cancelled_with_the_others(app, partitions):
     queue = app.queue("q")
     queue.configure(partitions=partitions)
+    parked: list[str] = []
     for tenant in "ab":
-        queue.send("parked", headers={"tenant": tenant}, key=f"k{tenant}")
+        parked.append(queue.send("parked", headers={"tenant": tenant}, key=f"k{tenant}"))
         queue.send("behind", headers={"tenant": tenant}, key=f"k{tenant}")
     with queue.consumer() as consumer:
         for _ in "ab":
@@ -137,6 +138,9 @@ def test_messages_that_no_consumer_sees_are_cancelled_with_the_others(app, parti
     assert queue.cancel_many(key="kb") == CancelledMany(2, 0)
     stats = queue.stats()
     assert (stats.parked, stats.ready, stats.waiting, stats.processing) == (0, 0, 0, 1)
+    for identity in parked:
+        with pytest.raises(reliq.SignalRefused, match="left the queue"):
+            queue.signal(identity, "go", 1)
 
 
 def test_the_end_of_a_flow_reaches_members_that_wait_for_a_signal(app):

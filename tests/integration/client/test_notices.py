@@ -50,7 +50,7 @@ def test_a_change_is_told_once_until_the_key_is_read_again(reader, told, client)
 
 
 def test_a_script_that_writes_and_a_key_that_expires_are_told(reader, told, client):
-    client.set("b", 1, px=50)
+    client.set("b", 1, px=1000)
     read(reader, "a", "b")
     client.eval("redis.call('ZADD', KEYS[1], 1, 'x')", 1, "a")
     assert heard(reader, told) == [["a"]]

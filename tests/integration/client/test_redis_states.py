@@ -15,6 +15,7 @@ from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import command, heartbeat, register
 from reliq.transport.server_check import unsuitable
 from reliq.transport.store import Store
+from tests.support.crash import crash
 from tests.support.proxy import Proxy
 from tests.support.workers import ROOT, Child, eventually, working
 
@@ -293,7 +294,7 @@ def test_a_killed_server_comes_back_with_every_message(server, anew):
     app = anew(server.url)
     ids = app.queue("q").send_many(range(1000))
     later = app.queue("q").send("later", delay="1h")
-    server.kill()
+    crash(server)
     with pytest.raises(RedisUnavailable):
         app.queue("q").stats()
     server.start()
@@ -311,7 +312,7 @@ def test_a_worker_outlives_the_server(server):
     with working(app, monitor=True):
         for start in range(0, 1000, 200):
             queue.send_many(range(start, start + 200))
-            server.kill()
+            crash(server)
             server.start()
         eventually(lambda: set(handled) == set(range(1000)), timeout=60)
         eventually(lambda: queue.stats().processing == 0, timeout=60)

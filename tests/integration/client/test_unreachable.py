@@ -139,3 +139,9 @@ def test_the_hint_about_a_password_shows_its_place_in_the_url(guarded, monkeypat
 def test_a_cluster_with_a_wrong_password_is_not_called_a_single_server(anew, guarded):
     with pytest.raises(reliq.RedisUnsuitable, match="the password or the user name in the URL is wrong"):
         anew(guarded.replace("redis://", "redis+cluster://:wrong@").removesuffix("/0")).queue("q").send("x")
+
+
+def test_a_send_that_cannot_reach_redis_raises_one_error_and_not_the_one_below_it(anew):
+    with pytest.raises(reliq.RedisUnavailable, match="cannot be reached") as raised:
+        anew("redis://localhost:1").queue("q").send("x")
+    assert raised.value.__suppress_context__

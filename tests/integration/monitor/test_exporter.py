@@ -88,6 +88,19 @@ def test_a_message_of_any_priority_has_its_age(app, url, priority):
     eventually(lambda: app.queue("orders").stats().oldest_ready_age > 0)
 
 
+def test_flows_are_counted_by_state(app, url):
+    exporter = Exporter(Store(url))
+    none = {("sending",): 0, ("open",): 0, ("cancelled",): 0, ("abandoned",): 0}
+    assert values(scraped(exporter)["reliq_flows"]) == none
+    for _ in range(3):
+        with app.flow() as flow:
+            flow.send("orders", "x")
+    with app.queue("orders").consumer() as consumer:
+        (one,) = consumer.claim(1)
+        app.cancel_flow(one.headers["flow"])
+        assert values(scraped(exporter)["reliq_flows"]) == none | {("open",): 2, ("cancelled",): 1}
+
+
 def test_what_no_queue_is_bound_for_is_counted(app, url):
     exporter = Exporter(Store(url))
     assert values(scraped(exporter)["reliq_messages_unroutable"]) == {(): 0}

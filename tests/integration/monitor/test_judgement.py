@@ -69,6 +69,12 @@ def test_each_fact_has_its_level(info, subject, level):
     assert [one for one, _ in found(judged(info), subject)] == [level]
 
 
+@pytest.mark.parametrize(("used", "level"), [("1000000", "ok"), ("850000000", "failure"), ("1000000001", "failure")])
+def test_a_redis_that_evicts_never_promises_to_delete_nothing(used, level):
+    ((found_level, meaning),) = found(judged({"maxmemory_policy": "allkeys-lru", "used_memory": used}), "memory")
+    assert (found_level, meaning) == (level, "When it is full, it evicts by allkeys-lru.")
+
+
 @pytest.mark.parametrize("name", ["aof_last_write_status", "rdb_last_bgsave_status"])
 def test_a_write_to_disk_that_failed_is_a_failure(name):
     assert "failure" in [level for level, _ in found(judged({name: "err"}), "persistence")]

@@ -18,6 +18,7 @@ from reliq.ops.topology import slot_of
 from reliq.protocol import claiming
 from reliq.protocol.stats import stats_of
 from tests.support.cluster import Cluster
+from tests.support.crash import crash
 from tests.support.fleet import wait
 from tests.support.losing_proxy import LosingProxy, scripts_of
 from tests.support.turns import Monitor
@@ -40,7 +41,7 @@ def away(cluster):
 
     def kill(server):
         killed.append(server)
-        server.kill()
+        crash(server)
 
     yield kill
     for server in killed:

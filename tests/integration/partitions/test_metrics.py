@@ -63,6 +63,6 @@ def test_the_monitor_exports_them_if_it_is_told_to(app, orders):
             except OSError:
                 return ""
 
-        text = eventually(scraped, timeout=20)
+        text = eventually(scraped)
     assert ready(text) == dict.fromkeys(NAMES, "100.0")
     assert 'reliq_queue_messages{queue="orders",state="ready"} 400.0' in text

@@ -130,10 +130,12 @@ def test_a_node_that_hangs_delays_one_send_and_not_each(app, cluster, there, mon
     os.kill(keeper.pid, signal.SIGSTOP)
     try:
         queue.send("waits for the node")
-        began = time.monotonic()
+        took = []
         for _ in range(10):
+            began = time.monotonic()
             queue.send("body")
-        assert time.monotonic() - began < 0.5 * 10
+            took.append(time.monotonic() - began)
+        assert sorted(took)[5] < 0.5
     finally:
         os.kill(keeper.pid, signal.SIGCONT)
         eventually(cluster.whole, timeout=60)

@@ -22,6 +22,7 @@ def session(url: str, master: str = "local[2]") -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.warehouse.dir", tempfile.mkdtemp())
+        .config("spark.executor.memory", "512m")  # of a cluster
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

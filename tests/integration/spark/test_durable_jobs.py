@@ -1,13 +1,14 @@
 """Durability of jobs, without a JVM: a write succeeds once replicas have its commit."""
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 import reliq
 from reliq import ops
 from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown
 from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
-from reliq.features.staging.spark.writer import commit
+from reliq.features.staging.spark.writer import ReliqWriter, commit
 from reliq.features.staging.spark.written import Staged
 from reliq.features.staging.steps import Job, Part, PartWriter
 from reliq.model.keys import SEVERAL, QueueKeys
@@ -20,6 +21,7 @@ from tests.support.fleet import Fleet
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("orders")
+ROWS = StructType([StructField("value", StringType())])
 
 
 def stage(store: Store, job: Job, queue: str = "orders") -> Part:
@@ -42,8 +44,12 @@ def test_a_write_with_more_replicas_than_there_are_fails_and_the_job_of_that_nam
     job, orders = Job(KEYS, "load"), app.queue("orders")
     with pytest.raises(OutcomeUnknown, match="load is committed, but durability replicas=1 was not reached"):
         write(app, job, durability="replicas=1")
-    assert not app.store.run(staging.open_job(Job(KEYS, "load"))), "written again, it adds nothing"
     assert Monitor(app.store).finish_staged() == orders.stats().ready == 1
+    again = {"job": "load", "columns": ""}
+    with pytest.raises(OutcomeUnknown, match="load is committed, but durability replicas=1 was not reached"):
+        ReliqWriter(options(app.url, durability="replicas=1", **again), ROWS, overwrite=False)
+    ReliqWriter(options(app.url, **again), ROWS, overwrite=False)
+    assert app.queue("orders").stats().ready == 1, "written again, it adds nothing"
 
 
 def test_the_durability_of_the_queue_is_that_of_its_jobs_unless_the_option_is_less(app):

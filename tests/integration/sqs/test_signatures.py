@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from functools import partial
 from urllib.parse import urlencode
 
@@ -99,14 +100,23 @@ def test_what_was_signed_cannot_be_changed(make_key, signed):
     assert httpx.post(made.url, content=body, headers=claimed).status_code == 403
 
 
-@pytest.mark.parametrize(("minutes", "status"), [(4, 200), (-4, 200), (6, 403), (-6, 403)])
-def test_clocks_may_differ_by_five_minutes(make_key, signed, monkeypatch, minutes, status):
+@pytest.mark.parametrize(
+    ("minutes", "status", "says"),
+    [
+        (4, 200, ""),
+        (-4, 200, ""),
+        (6, 403, r"Signature not yet current: \w+ is still later than \w+ \(\w+ \+ 5 min\.\)"),
+        (-6, 403, r"Signature expired: \w+ is now earlier than \w+ \(\w+ - 5 min\.\)"),
+    ],
+)
+def test_clocks_may_differ_by_five_minutes(make_key, signed, monkeypatch, minutes, status, says):
     identity, secret = make_key()
     now = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=minutes)
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda remove_tzinfo=True: now.replace(tzinfo=None))
     made = _request(signed, identity, secret, SigV4Auth, method="GET", Action="ListQueues")
     answer = httpx.request(made.method, made.url, headers=dict(made.headers))
     assert answer.status_code == status, answer.text
+    assert re.search(says, answer.text)
 
 
 def test_a_presigned_address_ends_when_it_says(make_key, signed, monkeypatch):

@@ -1,5 +1,6 @@
 """The dashboard in a real Chromium. `look` fails each test with pages that used the console or asked another host."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ from playwright.sync_api import expect
 
 import reliq
 from reliq.model.keys import owner_of
+from reliq.model.policy import RunOver
 from reliq.testing import work_off
 from tests.integration.ui.dying import bury
 from tests.support.workers import eventually
@@ -236,10 +238,26 @@ def paths(app) -> Iterator[list[str]]:
     of_queues += [f"/queues/orders/{one}?id={running}" for one in ("message", "message/cancel")] + [
         "/queues/late/delayed"
     ]
+    of_queues += durable_pages(app)
     with app.queue("orders").consumer() as consumer:
         consumer.claim()[0].progress(0.4, "page 12 of 30")
         of_queues.append(f"/workers/{owner_of(consumer.id)}")
         yield [*of_queues, *(dead + one for one in of_dead)]
+
+
+def durable_pages(app) -> list[str]:
+    """The pages of a message that waits for a signal and has output, and of a flow."""
+    queue = app.queue("approvals")
+    one = queue.send({"order": 7})
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        message.emit("asking the manager " * 20)
+        with contextlib.suppress(RunOver):
+            message.wait("approval", "2d")
+    with app.flow() as flow:
+        parts = [flow.send("parts", number) for number in range(3)]
+        flow.send("assembly", "end", after=parts)
+    return ["/queues/approvals", "/queues/approvals/parked", f"/queues/approvals/output?id={one}", f"/flows/{flow.id}"]
 
 
 # The dark pages differ from the light ones in their colours only.

@@ -49,3 +49,18 @@ def test_another_reason_replaces_the_one_of_the_search():
 def test_a_header_without_a_value_is_refused():
     with pytest.raises(InvalidSetting, match="name=value"):
         Search(header="tenant").filters()
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("dead", "older_than=1d"), ("dead", "headers=tenant%3Da"), ("dead/purge", "older_than=1d"),
+        ("dead/redrive", "x="), ("delayed", "error_class=ValueError"), ("delayed", "older=1d"),
+    ],
+)  # fmt: skip
+def test_a_filter_that_a_page_does_not_have_is_refused(client, app, path, query):
+    """Without it the page would list all, and its buttons act on all."""
+    app.queue("orders").send("x")
+    answer = client.get(f"/queues/orders/{path}?{query}")
+    assert answer.status_code == 422
+    assert "there is no filter" in answer.text

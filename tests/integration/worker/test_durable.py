@@ -463,7 +463,9 @@ def test_a_parked_message_is_cancelled_and_purged(app, client, kind, durable):
         assert queue.purge() == 2
     stats = queue.stats()
     assert (stats.parked, stats.missing, stats.counters["cancelled"], stats.counters["purged"]) == (0, 0, 1, 2)
-    nothing_is_left(client)
+    assert not client.exists(KEYS.parked, KEYS.waits)
+    with pytest.raises(reliq.SignalRefused, match="left the queue"):
+        queue.signal(one, "never", 1)
 
 
 def test_a_one_time_link_gives_its_signal_once(app, client):

@@ -113,6 +113,8 @@ def test_at_any_moment_of_the_start(app, tmp_path, milliseconds):
 INTERRUPTED = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.HANDLER)
+
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == "WHERE":
@@ -126,7 +128,9 @@ SCRIPT = "import sys; from reliq.cli.main import entry; sys.exit(entry())"
 @pytest.mark.parametrize("where", ["reliq._version", "msgspec", "reliq.cli.dead", "reliq_api.cli"])
 @pytest.mark.parametrize("arguments", [("queue", "stats"), ("top",), ()])
 def test_ctrl_c_while_a_command_imports_ends_it_without_a_traceback(app, tmp_path, where, arguments):
-    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("WHERE", where))
+    (tmp_path / "sitecustomize.py").write_text(
+        INTERRUPTED.replace("WHERE", where).replace("HANDLER", "default_int_handler")
+    )
     (tmp_path / "reliq").write_text(SCRIPT)  # as the one that pip installs
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RELIQ_URL": app.url}
     for program in (["-m", "reliq"], [str(tmp_path / "reliq")]):
@@ -137,7 +141,7 @@ def test_ctrl_c_while_a_command_imports_ends_it_without_a_traceback(app, tmp_pat
 
 def test_a_command_that_ignores_ctrl_c_still_does(app, tmp_path):
     """As behind `nohup`, or in the background of a script."""
-    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("WHERE", "msgspec"))
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("WHERE", "msgspec").replace("HANDLER", "SIG_IGN"))
     command = ["sh", "-c", f"trap '' INT; exec {sys.executable} -m reliq queue stats"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RELIQ_URL": app.url}
     done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)

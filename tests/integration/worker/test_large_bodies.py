@@ -214,8 +214,7 @@ def test_a_worker_that_stops_returns_what_it_has_not_started(app):
     with working(app):
         assert enough.wait(30)
     stats = app.queue("q").stats()
-    assert handled == list(range(len(handled)))
-    assert len(handled) < total
+    assert len(set(handled)) == len(handled) < total  # in another order if the watchdog handed some back meanwhile
     assert (stats.counters["acked"], stats.ready, stats.processing) == (len(handled), total - len(handled), 0)
     assert stats.consumers == 0
     assert app.store.call(command("HLEN", KEYS.bodies)) == stats.ready

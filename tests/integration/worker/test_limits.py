@@ -72,10 +72,10 @@ def test_a_worker_without_a_token_does_not_poll(app, client):
     with working(app):
         eventually(lambda: len(handled) == 2)
         eventually(lambda: queue.stats().processing == 0)
-        before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        before, began = client.info("commandstats")["cmdstat_evalsha"]["calls"], time.monotonic()
         time.sleep(2.0)
         asked = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
-    assert asked <= 3  # a heartbeat, or a look whether the limits have changed
+    assert asked <= 1 + time.monotonic() - began  # a heartbeat, or a look whether the limits have changed
     assert queue.stats().ready == 3
 
 

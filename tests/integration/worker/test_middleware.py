@@ -35,6 +35,9 @@ class Recorder(reliq.Middleware[Any]):
     def on_error(self, subject, error):
         self.note("on_error", type(error).__name__)
 
+    def on_suspend(self, subject):
+        self.note("on_suspend")
+
     def note(self, hook, *more):
         self.seen.append((self.name, hook, request.get(), *more))
         if hook == self.raises:
@@ -55,6 +58,10 @@ class AsyncRecorder(Recorder):
     async def on_error(self, subject, error):
         await asyncio.sleep(0)
         super().on_error(subject, error)
+
+    async def on_suspend(self, subject):
+        await asyncio.sleep(0)
+        super().on_suspend(subject)
 
 
 WAYS = [*((kind, Recorder) for kind in KINDS), ("async", AsyncRecorder)]
@@ -395,6 +402,43 @@ def test_a_cancelled_send_is_told_to_its_hooks(url):
     assert [entry[:2] + entry[3:] for entry in seen] == [
         ("outer", "before"), ("inner", "before"), ("outer", "on_error", "CancelledError"),
     ]  # fmt: skip
+
+
+@all_ways
+def test_a_run_that_sleeps_is_suspended_and_its_last_one_succeeds(app, kind, middleware):
+    """A hook tells a run that goes on later from one that has returned None."""
+    seen: list[tuple[Any, ...]] = []
+    for name in ("outer", "inner"):
+        app.middleware(runs=middleware(name, seen))
+
+    def handle(message):
+        message.sleep("a while", 0.01)
+        return "the end"
+
+    async def handle_async(message):
+        await message.sleep("a while", 0.01)
+        return "the end"
+
+    app.handler("q")(handle_async if kind == "async" else handle)
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: ("outer", "after", "the end") in [entry[:2] + entry[3:] for entry in seen])
+    assert [entry[:2] + entry[3:] for entry in seen] == [
+        ("outer", "before"), ("inner", "before"), ("inner", "on_suspend"), ("outer", "on_suspend"),
+        ("outer", "before"), ("inner", "before"), ("inner", "after", "the end"), ("outer", "after", "the end"),
+    ]  # fmt: skip
+
+
+def test_an_error_of_on_suspend_is_logged_and_the_message_sleeps(app, caplog):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen, raises="on_suspend"))
+    app.handler("q")(lambda message: message.sleep("long", "1h"))
+    app.queue("q").send("x")
+    work_off(app)
+    assert [entry[1] for entry in seen] == ["before", "on_suspend"]
+    assert "on_suspend of middleware Recorder failed" in caplog.text
+    (asleep,) = app.queue("q").delayed.list()
+    assert asleep.failures == 0
 
 
 def test_a_middleware_that_cannot_be_called_is_refused(app):

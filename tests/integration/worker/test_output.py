@@ -199,7 +199,7 @@ def test_what_is_no_chunk_is_refused(app):
         for large in (b"x" * (LARGEST + 1), "x" * (LARGEST - 1)):
             with pytest.raises(reliq.InvalidMessage, match=r"^emit got 1,048,577 bytes, the limit of a chunk is 1 MiB"):
                 message.emit(large)
-        with pytest.raises(reliq.InvalidMessage, match="id of a chunk"):
+        with pytest.raises(reliq.InvalidSetting, match="id of a chunk"):
             list(queue.output(one, after="yesterday"))
     with pytest.raises(reliq.ReliqError):
         message.emit("x")

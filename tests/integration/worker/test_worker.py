@@ -396,7 +396,7 @@ def test_a_reply_that_is_lost_loses_none_of_what_was_asked_for_ahead(app, redis_
     total = 40 * MOST
     app.queue("q").send_many(range(total))
     with Proxy(redis_server.port, reply=cut_every_twelfth) as proxy, working(app, url=proxy.url):
-        eventually(lambda: settled(app), timeout=60)
+        eventually(lambda: settled(app), timeout=120)
     assert sorted(handled) == list(range(total)), "nothing is lost, and nothing runs twice"
     assert counters(app)["acked"] == total
 

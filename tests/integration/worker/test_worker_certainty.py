@@ -271,14 +271,17 @@ def patiently(call):
 
 @contextlib.contextmanager
 def connections_killed(url):
-    """All connections of a server but one, about seven times a second."""
+    """All connections of a server but one, about seven times a second; less often while nothing is acked meanwhile."""
     stopping = threading.Event()
 
     def kill():
-        store = Store(url)
+        store, pause, before = Store(url), 1.0, 0
         with store.borrow() as connection:
-            while not stopping.wait(random.uniform(0.05, 0.25)):
+            while not stopping.wait(pause * random.uniform(0.05, 0.25)):
                 store.call(command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"), connection)
+                acked = int(store.call(command("HGET", KEYS.counters, "acked"), connection) or 0)
+                pause = 1.0 if acked > before else 1.2 * pause
+                before = acked
         store.close()
 
     killer = threading.Thread(target=kill)

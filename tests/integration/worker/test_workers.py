@@ -206,7 +206,7 @@ def test_the_others_take_the_partitions_of_a_paused_worker(app):
         app.store.run(instruct(first, Instruction.PAUSE))
         eventually(lambda: [one.paused for one in app.store.run(every_worker()) if one.id == first.id] == [True])
         sent = queue.send_many(range(40))
-        eventually(lambda: sorted(ran) == sorted(sent), timeout=20)
+        eventually(lambda: sorted(ran) == sorted(sent))
 
 
 def test_the_latest_instruction_counts_and_that_to_another_process_does_not():

@@ -211,6 +211,10 @@ class ReliqWriter(DataSourceArrowWriter):
             self._write = not over and store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
+                if not self._turn:  # else there is no record to ask about
+                    queues = {options.queue} if options.queue else set[str]()
+                    wanted = store.run(durable.wanted_for(queues, options.durability))
+                    store.run(durable.confirm_commit(self._job, wanted))
                 note_before(store, self._job, options, self._turn)
             elif options.on_handled is not None:
                 if not JOB_ENDS:

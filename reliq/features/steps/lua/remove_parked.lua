@@ -22,5 +22,6 @@ for _, id in ipairs({unpack(ARGV, IDS)}) do
   end
 end
 have_left(q, removed, counter)
+for _, element in ipairs(removed) do remember_end(q, element) end
 if #removed > 0 then redis.call('HINCRBY', q.counters, counter, #removed) end
 return #removed

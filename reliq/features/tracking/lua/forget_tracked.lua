@@ -1,5 +1,4 @@
--- forget_tracked: delete the index of a queue that tracks its messages no more, and leave the counts of open
--- batches, the records of messages, and the heads of their output.
+-- forget_tracked: delete the index of a queue that tracks its messages no more, and leave what other features have noted.
 --
 -- KEYS  config, followed
 -- ARGV  cursor, limit
@@ -12,13 +11,13 @@ local cursor, limit = ARGV[1], ARGV[2]
 -- end of the names
 redis.call('HLEN', followed) -- a wrong type is refused here, before the first write
 if redis.call('HEXISTS', config, 'track') == 1 then return 0 end
-local noted = redis.call('HMGET', config, 'batched', 'recorded', 'emitted')
-if not (noted[1] or noted[2] or noted[3]) then
+local noted = redis.call('HMGET', config, 'batched', 'recorded', 'emitted', 'flowing')
+if not (noted[1] or noted[2] or noted[3] or noted[4]) then
   redis.call('UNLINK', followed)
   return 0
 end
 local following, fields = unpack(redis.call('HSCAN', followed, cursor, 'COUNT', limit))
 for at = 1, #fields, 2 do
-  if not string.find(fields[at], '^[ \n\t]') then redis.call('HDEL', followed, fields[at]) end
+  if not string.find(fields[at], '^[ \n\t\v]') then redis.call('HDEL', followed, fields[at]) end
 end
 return tonumber(following)

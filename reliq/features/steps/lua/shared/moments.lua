@@ -1,7 +1,7 @@
--- The record of a message (lua/shared/records.lua of the slice) goes when the message leaves the queue. Of one that had signals the
+-- The record of a message (lua/shared/records.lua of the slice) goes when the message leaves the queue. Of one that had signals, or waited for one, the
 -- head stays as `ended`, so that a late signal is refused; so many of the latest ones are kept: under two line feeds and a number are their
 -- heads, under one line feed the number of the latest. Requires `follow` and `element`.
-local forget_record
+local forget_record, remember_end
 do
   local MOST_ENDED = 10000
 
@@ -35,6 +35,13 @@ do
   end
 
   forget_record = function(q, field, head) forget(q, field, head) end
+
+  -- Keep the end of a message that has left while it waited for a signal, whether it had any or not.
+  remember_end = function(q, element)
+    local field = field_of(element)
+    if redis.call('HGET', q.followed, field) == 'ended' then return end
+    redis.call('HINCRBY', q.config, 'recorded', 1 - note_ended(q, field))
+  end
 
   local function forget_all(q, fields, ended)
     for from = 1, #fields, 1000 do

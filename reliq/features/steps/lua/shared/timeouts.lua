@@ -59,15 +59,24 @@ do
     return count
   end
 
-  local function put(waits, bound, entry)
-    redis.call('ZADD', waits, string.format('%.0f', -bound), entry)
+  -- Put entries, each behind its bound, in the place of former ones; one of them may stay as it is.
+  local function replace(waits, former, entries)
+    local stays = {}
+    for _, new in ipairs(entries) do
+      redis.call('ZADD', waits, string.format('%.0f', -new[1]), new[2])
+      stays[new[2]] = true
+    end
+    for _, entry in ipairs(former) do
+      if not stays[entry] then redis.call('ZREM', waits, entry) end
+    end
   end
 
-  local function put_items(waits, items, from, to)
-    if from > to then return end
+  -- Returns the entry of these items, if there are some.
+  local function entries_of(items, from, to)
+    if from > to then return {} end
     local parts = {}
     for at = from, to do parts[#parts + 1] = items[at][2] end
-    put(waits, items[from][1], '\r' .. table.concat(parts))
+    return {{items[from][1], '\r' .. table.concat(parts)}}
   end
 
   -- The entry in which a time has its place, and its bound; nil if it would come before all entries.
@@ -93,17 +102,14 @@ do
   add_timeout = function(waits, at, id)
     local former, bound = entry_for(waits, at)
     if not former then former, bound = entry_behind(waits, 0) end
-    if not former then return put(waits, at, '\r' .. packed(at, id)) end
+    if not former then return replace(waits, {}, {{at, '\r' .. packed(at, id)}}) end
     local entry = former .. packed(at, id)
-    if count_of(entry) <= MOST then
-      put(waits, math.min(bound, at), entry)
-    else
-      local items = items_of(entry)
-      local cut = cut_of(items, at)
-      put_items(waits, items, 1, cut - 1)
-      put_items(waits, items, cut, #items)
-    end
-    redis.call('ZREM', waits, former)
+    if count_of(entry) <= MOST then return replace(waits, {former}, {{math.min(bound, at), entry}}) end
+    local items = items_of(entry)
+    local cut = cut_of(items, at)
+    local entries = entries_of(items, 1, cut - 1)
+    entries[#entries + 1] = entries_of(items, cut, #items)[1]
+    replace(waits, {former}, entries)
   end
 
   remove_timeout = function(waits, at, id)
@@ -113,14 +119,13 @@ do
     if not former or from > #former then return end
     local entry = string.sub(former, 1, from - 1) .. string.sub(former, from + #item)
     local left = count_of(entry)
-    local other = left > 0 and left <= FEW and entry_behind(waits, bound)
+    if left == 0 then return replace(waits, {former}, {}) end
+    local other = left <= FEW and entry_behind(waits, bound)
     if other and left + count_of(other) <= MOST - FEW then
-      put(waits, bound, entry .. string.sub(other, FROM))
-      redis.call('ZREM', waits, other)
-    elseif left > 0 then
-      put(waits, bound, entry)
+      replace(waits, {former, other}, {{bound, entry .. string.sub(other, FROM)}})
+    else
+      replace(waits, {former}, {{bound, entry}})
     end
-    redis.call('ZREM', waits, former)
   end
 
   -- Returns the ids of up to `limit` messages whose time is over, and takes them out, the earliest first.
@@ -133,8 +138,7 @@ do
       while items[at] and items[at][1] <= now and #ids < limit do
         ids[#ids + 1], at = id_in(items[at][2]), at + 1
       end
-      put_items(waits, items, at, #items)
-      redis.call('ZREM', waits, found[1])
+      replace(waits, found, entries_of(items, at, #items))
     end
     return ids
   end

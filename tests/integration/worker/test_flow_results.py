@@ -1,0 +1,150 @@
+"""Results of the messages before one in its flow, as an argument of a typed handler."""
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+import reliq
+from tests.support.handlers import settled, working_as
+from tests.support.workers import eventually
+
+
+@dataclass
+class Order:
+    number: int
+
+
+@dataclass
+class Part:
+    name: str
+    grams: int
+
+
+@pytest.fixture
+def found(app, kind):
+    """What the handler of `q` has got; that of `parts` returns a part, or bytes, and dies if it is to."""
+    seen: list[object] = []
+
+    @app.handler("parts", result="1h")
+    def part(message: reliq.Message):
+        body = message.json()["part"]
+        if body == "dies":
+            raise reliq.Dead("as it should")
+        return b"raw" if body == "raw" else Part(f"part {body}", 7)
+
+    return seen
+
+
+def bind(app, kind, seen, annotation):
+    def assemble(order, parts, message):
+        seen.append((order.number, parts, message.deliveries))
+
+    async def assemble_async(message, parts, order):
+        assemble(order, parts, message)
+
+    handle = assemble_async if kind == "async" else assemble
+    handle.__annotations__ = {"order": Order, "parts": annotation, "message": reliq.Message}
+    app.handler("q")(handle)
+
+
+def send(app, *parts, **options):
+    with app.flow() as flow:
+        before = [flow.send("parts", {"part": part}) for part in parts]
+        flow.send("q", {"number": 1}, after=before, **options)
+
+
+def run(app, kind, until):
+    with working_as(kind, app, monitor=True):
+        eventually(until)
+
+
+def test_a_typed_handler_takes_results_in_their_order(app, client, kind, found):
+    bind(app, kind, found, reliq.Results[Part])
+    send(app, 2, 1)
+    run(app, kind, lambda: found)
+    assert found == [(1, [Part("part 2", 7), Part("part 1", 7)], 0)]
+    assert type(found[0][1]) is reliq.Results
+
+
+@pytest.mark.parametrize(
+    ("annotation", "part", "expected"),
+    [
+        (reliq.Results, 1, {"name": "part 1", "grams": 7}),
+        (reliq.Results[dict[str, str | int]], 1, {"name": "part 1", "grams": 7}),
+        (reliq.Results[bytes], "raw", b"raw"),
+    ],
+)
+def test_results_of_other_types(app, client, kind, found, annotation, part, expected):
+    bind(app, kind, found, annotation)
+    send(app, part)
+    run(app, kind, lambda: found)
+    assert found == [(1, [expected], 0)]
+
+
+def test_one_that_has_failed_is_none(app, client, kind, found):
+    bind(app, kind, found, reliq.Results[Part])
+    send(app, "dies", 1, on_failure="run")
+    run(app, kind, lambda: found)
+    assert found == [(1, [None, Part("part 1", 7)], 0)]
+
+
+def test_a_message_of_no_flow_has_none(app, client, kind, found):
+    bind(app, kind, found, reliq.Results[Part])
+    app.queue("q").send({"number": 5})
+    run(app, kind, lambda: found)
+    assert found == [(5, [], 0)]
+
+
+def test_a_result_that_is_not_kept_makes_a_dead_letter_that_says_what_to_do(app, client, kind):
+    seen: list[object] = []
+
+    @app.handler("parts")
+    def part(message: reliq.Message):
+        return Part("none keeps it", 7)
+
+    bind(app, kind, seen, reliq.Results[Part])
+    send(app, 1)
+    run(app, kind, lambda: app.queue("q").stats().dead and settled(app))
+    (letter,) = app.queue("q").dead.list()
+    assert (letter.reason, seen) == ("invalid", [])
+    assert "give the handler of 'parts' result=\"7d\"" in letter.errors[-1].text
+
+
+def test_a_result_that_does_not_fit_makes_a_dead_letter(app, client, kind, found):
+    bind(app, kind, found, reliq.Results[Order])
+    send(app, 1, "raw")
+    run(app, kind, lambda: app.queue("q").stats().dead)
+    (letter,) = app.queue("q").dead.list()
+    assert (letter.reason, found) == ("invalid", [])
+    assert "a result of the messages before this one in the flow" in letter.errors[-1].text
+
+
+def test_a_handler_may_take_results_alone(app, client, kind, found):
+    if kind == "async":
+
+        @app.handler("q")
+        async def alone_async(parts: reliq.Results[Part]):
+            found.append(parts)
+
+    else:
+
+        @app.handler("q")
+        def alone(parts: reliq.Results[Part]):
+            found.append(parts)
+
+    send(app, 1)
+    run(app, kind, lambda: found)
+    assert found == [[Part("part 1", 7)]]
+
+
+def test_what_cannot_be_a_result_is_refused_where_the_handler_is_bound(app):
+    with pytest.raises(reliq.errors.InvalidHandler, match="the type of parts is unsuitable"):
+        bind(app, "inline", [], reliq.Results[threading.Lock])
+    with pytest.raises(reliq.errors.InvalidHandler, match=r"one body, one reliq\.Results"):
+
+        @app.handler("q")
+        def two(parts: reliq.Results[Part], others: reliq.Results[Part]):
+            pass
+
+    assert [*app.handlers] == []
