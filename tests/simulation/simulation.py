@@ -28,6 +28,7 @@ from tests.simulation.workers import Worker
 
 RESTART_AFTER = 0.5  #: seconds after which a process that was killed is started again
 SENDING_FOR_MS = 4000  #: after so long the producer of a flow is taken for dead
+DROPPED_FOR_MS = 8000  #: after so long what a producer that died while it gave a flow up has left is dropped
 DRAINED_WITHIN = 120.0  #: seconds after the last fault
 
 
@@ -45,7 +46,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run it to its end; raises Violation."""
-        soon = mock.patch.object(telling, "_SENDING_FOR_MS", SENDING_FOR_MS)
+        soon = mock.patch.multiple(telling, _SENDING_FOR_MS=SENDING_FOR_MS, _DROPPED_FOR_MS=DROPPED_FOR_MS)
         with in_force(self.clock, self.plan.seed), quiet(), soon:
             self.server.empty()
             self.server.now = self.clock.now
