@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.choices import Action, Actor, Choice, Fault, Setting
+from tests.simulation.partitioned import has_partitions
 
 _EACH = 5  #: of so many seeds one has budgets
 _FAULTS = ("reply lost", "reply lost", "request lost", "late", "killed after", "paused after")
@@ -20,7 +21,9 @@ def with_costs(seed: int, choices: Sequence[Choice], active: float) -> list[Choi
     queue = max(one.queue for one in choices if isinstance(one, Action))
     limits = ("rate", "burst", "concurrency", "key_concurrency", "key_rate", "fair")
     others = [one for one in choices if not (isinstance(one, Setting) and one.queue == queue and one.name in limits)]
-    found: list[Choice] = [*others, Setting(queue, "rate", chance.choice(("10/s", "40/s", "1200/m")))]
+    rate = chance.choice(("10/s", "40/s", "1200/m"))
+    rate = "60/s" if has_partitions(seed) else rate  # each partition has a share of it
+    found: list[Choice] = [*others, Setting(queue, "rate", rate)]
     if chance.random() < 0.7:
         found.append(Setting(queue, "burst", chance.choice((3, 6, 20))))
     if chance.random() < 0.5:
