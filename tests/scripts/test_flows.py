@@ -1,5 +1,6 @@
 """Messages that wait until others have ended, by whole states."""
 
+import itertools
 import time
 
 import pytest
@@ -17,6 +18,7 @@ from reliq.ops.held import Hold
 from tests.support.state import KEYS, World, element, elements, keyed
 
 OTHER = QueueKeys("other")
+STEPS = itertools.count(1)
 
 
 class Flow(dict[str, list[Behind]]):
@@ -28,7 +30,7 @@ class Flow(dict[str, list[Behind]]):
 
     def waits(self, name: str, *before: str, rule: OnFailure = "fail", raw: bytes = b"", delay: float = 0.0) -> None:
         """Send a message that waits for others."""
-        assert self.world.run(own.flow_wait(KEYS, "flow", [(name, len(before), rule)])) == []
+        assert self.world.run(own.flow_wait(KEYS, "flow", next(STEPS), [(name, len(before), rule)])) == []
         self.world.run(ops.enqueue(KEYS, [], [Entry(name, raw or element(name), delay, None, 0.0)]))
         for place, one in enumerate(before):
             self.setdefault(one, []).append(Behind(place, name, ""))
@@ -234,7 +236,7 @@ def test_one_that_waits_may_be_cancelled_or_purged(world: World, flow: Flow):
 
 
 def test_a_message_of_a_flow_that_was_given_up_does_not_run_when_it_comes_late(world: World):
-    assert world.run(own.flow_wait(KEYS, "flow", [("late", 1, "fail"), ("never", 1, "fail")])) == []
+    assert world.run(own.flow_wait(KEYS, "flow", next(STEPS), [("late", 1, "fail"), ("never", 1, "fail")])) == []
     world.run(own.flow_drop(KEYS, "flow", ["late", "never"]))
     world.run(ops.enqueue(KEYS, [], [Entry("late", element("late"), 0.0, None, 0.0)]))
     state = world.state()
@@ -244,7 +246,7 @@ def test_a_message_of_a_flow_that_was_given_up_does_not_run_when_it_comes_late(w
 
 
 def test_what_another_home_is_told_releases_there_once(world: World):
-    assert world.run(own.flow_wait(OTHER, "flow", [("end", 2, "fail")])) == []
+    assert world.run(own.flow_wait(OTHER, "flow", next(STEPS), [("end", 2, "fail")])) == []
     world.run(ops.enqueue(OTHER, [], [Entry("end", element("end"), 0.0, None, 0.0)]))
     behind = {name: [Behind(place, "end", "other")] for place, name in enumerate("ab")}
     world.run(own.flow_note(KEYS, [Noted(name, "flow 1", waits=False, behind=some) for name, some in behind.items()]))
@@ -292,10 +294,10 @@ def test_a_repeated_call_changes_nothing_and_an_id_of_another_flow_is_refused(wo
     flow.waits("end", "a", "b")
     flow.note("end")
     before = world.redis.hgetall(KEYS.followed)
-    assert world.run(own.flow_wait(KEYS, "flow", [("end", 2, "fail")])) == []
+    assert world.run(own.flow_wait(KEYS, "flow", next(STEPS), [("end", 2, "fail")])) == []
     flow.note("end")
     assert world.redis.hgetall(KEYS.followed) == before
-    assert world.run(own.flow_wait(KEYS, "another", [("end", 2, "fail")])) == ["end"]
+    assert world.run(own.flow_wait(KEYS, "another", next(STEPS), [("end", 2, "fail")])) == ["end"]
     assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", waits=False, behind=())])) == ["a"]
 
 
@@ -305,8 +307,8 @@ def test_a_late_request_to_wait_does_not_hold_back_what_has_gone_on(flow: Flow, 
     send(world, "a")
     world.given(leases={"w": 60_000})
     world.run(ops.settle(KEYS, "w", 60.0, world.run(ops.claim(KEYS, "w", 60.0, 1)).elements))
-    assert world.run(own.flow_wait(KEYS, "flow", [("end", 1, "fail")])) == []
-    assert world.run(own.flow_wait(KEYS, "another", [("end", 1, "fail")])) == ["end"]
+    assert world.run(own.flow_wait(KEYS, "flow", next(STEPS), [("end", 1, "fail")])) == []
+    assert world.run(own.flow_wait(KEYS, "another", next(STEPS), [("end", 1, "fail")])) == ["end"]
     assert world.redis.hget(KEYS.followed, "\vend") is None
     (held,) = world.run(ops.claim(KEYS, "w", 60.0, 1)).elements
     again = Message.decode("q", held).again()
@@ -314,13 +316,39 @@ def test_a_late_request_to_wait_does_not_hold_back_what_has_gone_on(flow: Flow, 
     assert work_off(world) == ["end"]
 
 
+@pytest.mark.parametrize("middle", [False, True])
+def test_late_requests_of_a_flow_note_nothing_after_the_end(world: World, middle: bool):
+    """A request that arrives twice, the second time when its message has ended, buries nobody and leaves nothing."""
+    wait = own.flow_wait(KEYS, "flow", 1, [("m", 1, "fail"), ("end", 2, "fail")])
+    behind = [Behind(0, "end", "")]
+    note = own.flow_note(KEYS, [Noted("m", "flow 1", waits=True, behind=behind)], "flow", 2)
+    others = [Noted("a", "flow 0", waits=False, behind=[Behind(0, "m", "")])]
+    others += [
+        Noted("b", "flow 2", waits=False, behind=[Behind(1, "end", "")]),
+        Noted("end", "flow 3", waits=True, behind=()),
+    ]
+    assert world.run(wait) == []
+    world.run(ops.enqueue(KEYS, [], [Entry(one, element(one), 0.0, None, 0.0) for one in ("m", "end")]))
+    assert [world.run(note), world.run(own.flow_note(KEYS, others, "flow", 3))] == [[], []]
+    send(world, "a")
+    assert work_off(world) == ["a", "m"]
+    if middle:
+        assert [world.run(wait), world.run(note)] == [[], []]
+    tell_all(world)
+    send(world, "b")
+    assert work_off(world) == ["b", "end"]
+    assert [world.run(wait), world.run(note)] == [[], []]
+    tell_all(world)
+    nothing_is_left(world)
+
+
 def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world: World):
     member = Noted("a", "flow 1", waits=False, behind=())
-    assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []
+    assert world.run(own.flow_note(KEYS, [member], brought=KEYS.dedup("x"))) == []
     assert world.redis.hget(KEYS.config, "flowing") == b"1"
     world.redis.delete(KEYS.followed, KEYS.config, KEYS.flows)
     world.redis.set(KEYS.dedup("x"), "a")
-    assert world.run(own.flow_note(KEYS, [member], KEYS.dedup("x"))) == []
+    assert world.run(own.flow_note(KEYS, [member], brought=KEYS.dedup("x"))) == []
     assert not world.redis.exists(KEYS.followed, KEYS.config, KEYS.flows)
 
 
@@ -484,7 +512,7 @@ def test_a_queue_without_flows_has_none_of_it(world: World):
 
 def test_a_fan_in_of_ten_thousand(world: World):
     ids = [new_id() for _ in range(10_000)]
-    assert world.run(own.flow_wait(KEYS, "flow", [("end", 10_000, "fail")])) == []
+    assert world.run(own.flow_wait(KEYS, "flow", next(STEPS), [("end", 10_000, "fail")])) == []
     world.run(ops.enqueue(KEYS, [], [Entry("end", element("end"), 0.0, None, 0.0)]))
     raw = [element("a", id=one) for one in ids]
     for at in range(0, len(raw), 1000):

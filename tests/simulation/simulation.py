@@ -186,10 +186,10 @@ class Simulation:
         ] + self.observer.graphs.unfinished()
 
     def _may_be_forgotten(self, partition: str) -> bool:
-        """Whether nothing is kept in a partition."""
+        """Whether nothing is kept in a partition, not even what it knows of flows that were given up."""
         keys = QueueKeys(partition)
         kept = self.server.length("XLEN", keys.history) + self.server.length("STRLEN", keys.outputs)
-        return not (self.observer.there(partition) or kept)
+        return not (self.observer.there(partition) or kept or b"flowing" in self.server.fields(keys.config))
 
     def _awaited(self) -> list[str]:
         """Return the messages that reliq itself sends and that have not come yet: ticks, and the ends of batches."""

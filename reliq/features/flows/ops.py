@@ -180,29 +180,37 @@ def flow_opened(keys: QueueKeys, identity: str, opened: str, outcome: str) -> Op
     return scripted(signatures.flow_opened(places=keys.places, id=identity, opened=opened, outcome=outcome), bool)
 
 
-def flow_wait(keys: QueueKeys, flow: str, waiting: Iterable[tuple[str, int, OnFailure]]) -> Op[list[str]]:
-    """Note messages that are to wait, before they are enqueued; answers ids that another flow has."""
+def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str, int, OnFailure]]) -> Op[list[str]]:
+    """Note messages that are to wait, before they are enqueued; answers ids that another flow has.
+
+    `step`: higher in each call that sends the flow, so that one which arrives late notes nothing.
+    """
     some: list[Argument] = []
     for identity, count, rule in waiting:
         some += signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0])
     call = signatures.flow_wait(
-        followed=keys.followed, config=keys.config, counters=keys.counters, flows=keys.flows, flow=flow, waiting=some
-    )
+        followed=keys.followed, config=keys.config, counters=keys.counters, flows=keys.flows,
+        producers=keys.producers, flow=flow, step=step, waiting=some,
+    )  # fmt: skip
     return scripted(call, _texts)
 
 
-def flow_note(keys: QueueKeys, members: Iterable[Noted], brought: str | None = None) -> Op[list[str]]:
+def flow_note(
+    keys: QueueKeys, members: Iterable[Noted], flow: str = "", step: int = 0, brought: str | None = None
+) -> Op[list[str]]:
     """Note members, and who waits for them; answers ids that another flow has.
 
-    `brought`: a key that exists once the message has entered, for one that comes from another partition.
+    `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another partition, a key that
+    exists once it has entered.
     """
     some: list[Argument] = []
     for one in members:
         behind = "".join(other.text for other in one.behind)
         some += signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
     call = signatures.flow_note(
-        followed=keys.followed, config=keys.config, flows=keys.flows, brought=brought, members=some
-    )
+        followed=keys.followed, config=keys.config, flows=keys.flows, producers=keys.producers, brought=brought,
+        flow=flow, step=step, members=some,
+    )  # fmt: skip
     return scripted(call, _texts)
 
 

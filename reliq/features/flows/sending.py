@@ -33,6 +33,7 @@ class Sending:
         self._parent = parent  #: the message whose handler sends it
         self._queue = queue
         self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
+        self._calls = 0  #: so many tell homes what to know
         self._entered = False  #: whether a message may be enqueued
 
     def steps(self) -> Steps[None]:
@@ -146,7 +147,12 @@ class Sending:
     def _wait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
         nodes = [self._plan.nodes[number] for number in numbers]
         waiting = [(node.id, len(node.after), node.on_failure) for node in nodes]
-        self._check_ids((yield own.flow_wait(keys, self._plan.id, waiting)))
+        self._check_ids((yield own.flow_wait(keys, self._plan.id, self._next(), waiting)))
+
+    def _next(self) -> int:
+        """Return the number of the next call: one that arrives behind it is late."""
+        self._calls += 1
+        return self._calls
 
     def _unwait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
         ids = [self._plan.nodes[number].id for number in numbers]
@@ -155,7 +161,8 @@ class Sending:
     def _note(self, numbers: Sequence[int]) -> Steps[None]:
         for name, some in self._by_home(numbers).items():
             for part in self._parts(some):
-                self._check_ids((yield own.flow_note(QueueKeys(name), [self._noted(name, number) for number in part])))
+                noted = [self._noted(name, number) for number in part]
+                self._check_ids((yield own.flow_note(QueueKeys(name), noted, self._plan.id, self._next())))
 
     def _renote(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
         yield from self._unwait(keys, numbers)

@@ -46,9 +46,21 @@ def flow_news(*, followed: str, config: str, limit: float) -> Call:
 
 
 def flow_note(
-    *, followed: str, config: str, flows: str, members: Iterable[Argument], brought: str | None = None
+    *,
+    followed: str,
+    config: str,
+    flows: str,
+    producers: str,
+    flow: Argument,
+    step: float,
+    members: Iterable[Argument],
+    brought: str | None = None,
 ) -> Call:
-    return "flows/flow_note", (followed, config, flows, *(() if brought is None else (brought,))), (*members,)
+    return (
+        "flows/flow_note",
+        (followed, config, flows, producers, *(() if brought is None else (brought,))),
+        (flow, step, *members),
+    )
 
 
 def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind: Argument) -> tuple[Argument, ...]:
@@ -86,9 +98,17 @@ def flow_told(*, followed: str, config: str, flows: str, up_to: float) -> Call:
 
 
 def flow_wait(
-    *, followed: str, config: str, counters: str, flows: str, flow: Argument, waiting: Iterable[Argument]
+    *,
+    followed: str,
+    config: str,
+    counters: str,
+    flows: str,
+    producers: str,
+    flow: Argument,
+    step: float,
+    waiting: Iterable[Argument],
 ) -> Call:
-    return "flows/flow_wait", (followed, config, counters, flows), (flow, *waiting)
+    return "flows/flow_wait", (followed, config, counters, flows, producers), (flow, step, *waiting)
 
 
 def flow_wait_waiting(*, id: Argument, count: Argument, rule: Argument) -> tuple[Argument, ...]:

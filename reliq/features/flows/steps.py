@@ -178,7 +178,7 @@ def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> S
             other._replace(home="" if (other.home or keys.queue) == home.queue else other.home or keys.queue)
             for other in one.behind
         ]
-        yield own.flow_note(home, [one._replace(behind=behind)], marks[one.id])
+        yield own.flow_note(home, [one._replace(behind=behind)], brought=marks[one.id])
 
 
 ALONG = Along(_take_along)

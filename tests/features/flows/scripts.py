@@ -20,8 +20,8 @@ def plan() -> Plan:
 FIRST = own.Noted("first", "flow 0", waits=False, behind=[own.Behind(0, "later", "")])
 MESSAGE = Message.decode("q", element("flowing"))
 CALLS = {
-    "flow_wait": lambda: own.flow_wait(KEYS, "flow", [("later", 2, "fail")]),
-    "flow_note": lambda: own.flow_note(KEYS, [FIRST], KEYS.dedup("flow")),
+    "flow_wait": lambda: own.flow_wait(KEYS, "flow", 1, [("later", 2, "fail")]),
+    "flow_note": lambda: own.flow_note(KEYS, [FIRST], brought=KEYS.dedup("flow")),
     "flow_tell": lambda: own.flow_tell(KEYS, [("flowing", 0, "purged")]),
     "flow_bury": lambda: own.flow_bury(KEYS, "flowing", element("flowing"), element("again"), "dead:predecessor"),
     "flow_news": lambda: own.flow_news(KEYS, 10),
@@ -36,7 +36,7 @@ CALLS = {
 
 
 def given(world: World) -> None:
-    world.run(own.flow_wait(KEYS, "flow", [("flowing", 1, "fail")]))
+    world.run(own.flow_wait(KEYS, "flow", 1, [("flowing", 1, "fail")]))
     world.run(ops.enqueue(KEYS, [], [Entry("flowing", element("flowing"), 0.0, None, 0.0)]))
     world.redis.hset(KEYS.followed, mapping={"\v\v\v": 1, "\v\v\v\v": 0, "\v\v\v\v1": "acked a flow 1\n"})
     world.redis.hset(KEYS.config, "flowed", 1)
