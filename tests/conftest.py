@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import redis.utils
 
@@ -17,6 +18,10 @@ from reliq.embedded import EmbeddedRedis
 from reliq_monitor.liveness import OUTAGE_GRACE
 from tests.support import ports
 from tests.support.workers import eventually
+
+# No test fails because the machine is busy.
+hypothesis.settings.register_profile("reliq", deadline=None)
+hypothesis.settings.load_profile("reliq")
 
 for name in [name for name in os.environ if name.startswith("RELIQ_")]:
     del os.environ[name]

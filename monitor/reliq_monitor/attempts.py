@@ -96,6 +96,11 @@ class Attempts:
             if what[0] == duty and what[1] in names and what[2] not in but:
                 self._failing.pop(what).outage.over()
 
+    def over(self, duty: str) -> None:
+        """Note that this duty has nothing to do for all queues: its failure is over."""
+        if failure := self._failing.pop((duty, "", ""), None):
+            failure.outage.over()
+
     def due(self, duty: str, home: JobKeys, item: str) -> bool:
         """Whether this part of a queue's duty may be tried now."""
         if not self._failing:

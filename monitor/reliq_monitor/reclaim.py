@@ -302,9 +302,9 @@ def note_company(holders: Holders, all_known: bool = True) -> Steps[None]:
     """
     lengths = yield [ops.held_count(keys, consumer) for keys, consumer in holders]
     holding = [one for one, length in zip(holders, lengths, strict=True) if length]
-    if all_known and len(holding) < 2:
+    if not holding or (all_known and len(holding) < 2):
         return
-    known = (yield [ops.mark_of(keys, consumer) for keys, consumer in holding]) if holding else []
+    known = yield [ops.mark_of(keys, consumer) for keys, consumer in holding]
     try:
         yield [
             ops.set_mark(keys, consumer, marks.after_batch(mark, charged=False))

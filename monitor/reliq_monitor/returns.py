@@ -97,6 +97,8 @@ class Returns(Duty[Scan]):
         self._company = {process: some for process, some in self._company.items() if process in self._holders}
         for duty in (self.name, _COMPANY):
             survey.attempts.nothing_to_do(duty, survey.queues, but={consumer for _, consumer in gone})
+        if not gone:
+            survey.attempts.over(_COMPANY)
         return Scan(sum(len(leases) for _, _, leases in survey.consumers), len(gone))
 
     def _find_company(self, survey: Survey) -> Steps[None]:

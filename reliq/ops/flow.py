@@ -6,6 +6,7 @@ from typing import Any, Literal
 from reliq.model.breaker import Breaker
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
+from reliq.ops.commands import names_of
 from reliq.ops.consumer import Claimed
 from reliq.ops.request import Call, Op, milliseconds, scripted, scripted_within
 
@@ -95,7 +96,7 @@ def some_consumers(keys: QueueKeys, cursor: int, many: int) -> Op[tuple[int, lis
 
 
 def _read_some(reply: list[Any]) -> tuple[int, list[str]]:
-    return int(reply[0]), [one.decode() for one in reply[1]]
+    return int(reply[0]), names_of(reply[1])
 
 
 def lead(keys: QueueKeys, consumer: str, seconds: float) -> Op[bool]:

@@ -123,12 +123,20 @@ class Batch:
 
 
 class FlowRecord:
-    """The record of a flow. Beside these, a field mNUMBER for each member, and eNUMBER for what has become of it."""
+    """The record of a flow. Beside these, a field mNUMBER for each member, and eNUMBER for what has become of it; cID
+    for a flow that the handler of a member has opened, and lNUMBER for each last member of such a flow.
+    """
 
     STATE: Final = "state"  #: sending, open, ended, cancelled, or abandoned: its producer is gone
     OPENED: Final = "opened"  #: ms since the epoch
     SIZE: Final = "size"  #: how many members it has
     LEFT: Final = "left"  #: how many of them have not ended
+    BY: Final = "by"  #: which producer sends it
+    PARENT: Final = "parent"  #: queue and id of the message whose handler has opened it
+    JOINED: Final = "joined"  #: present once that message knows how it ended
+    REST: Final = "rest"  #: how many of its last members have not ended
+    DEADS: Final = "deads"  #: how many of them are dead letters
+    FAILED: Final = "failed"  #: how many of them have failed otherwise
 
 
 class Prepared:

@@ -15,10 +15,10 @@ _PLAIN: Row = {
     "face": "consumer", "way": "send", "outcome": "ack", "act": "nothing", "moment": "held", "size": "small",
     "partitions": 1, **dict.fromkeys([*OPTIONS, *SETTINGS], UNSET),
 }  # fmt: skip
-#: What an option needs beside it.
+#: What an option or a setting needs beside it.
 _NEEDS: dict[str, list[str]] = {
     "window": ["dedup_key"], "replace": ["dedup_key"], "debounce": ["dedup_key", "replace"],
-    "at_most": ["dedup_key", "replace", "debounce"],
+    "at_most": ["dedup_key", "replace", "debounce"], "burst": ["rate"],
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def theatre() -> Iterator[Stage]:
 
 @pytest.mark.parametrize(("name", "value"), [pytest.param(*one, id=f"{one[0]}={one[1]}") for one in _features()])
 def test_a_feature_leaves_no_key_behind(theatre: Stage, name: str, value: Any) -> None:
-    beside = {one: OPTIONS[one][1] for one in _NEEDS.get(name, [])}
+    beside = {one: {**OPTIONS, **SETTINGS}[one][1] for one in _NEEDS.get(name, [])}
     theatre.tell({**_PLAIN, **beside, name: value})
 
 

@@ -1,14 +1,18 @@
 """reclaim: the monitor takes back what a vanished consumer held, in a transaction on watched keys."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from reliq import ops
-from reliq.errors import ForeignKey, RedisUnsuitable
+from reliq.errors import ForeignKey, RedisUnavailable, RedisUnsuitable
 from reliq.model.element import Extra, group_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import Transaction
 from reliq.transport.store import Store
+from reliq_monitor.attempts import Attempts
 from reliq_monitor.reclaim import charge_deliveries, note_company, reclaim, take_back, take_back_owner
+from reliq_monitor.returns import Returns
 from tests.support.proxy import Proxy, ignores_watch
 from tests.support.state import HOUR, KEYS, World, element, elements
 
@@ -315,6 +319,26 @@ def test_it_stays_so_when_the_monitor_dies_between_the_two_queues(world):
     world.store.run(note_company(holders))  # by the next monitor
     world.store.run(take_back(KEYS, "cw", known_dead=True))
     assert charges(world) == {"a": 0}
+
+
+def test_nothing_is_noted_of_lists_that_are_empty_by_now():
+    steps = note_company([(KEYS, "cw")], all_known=False)
+    next(steps)
+    with pytest.raises(StopIteration):
+        steps.send([0])
+
+
+def test_a_look_for_company_that_failed_is_over_with_the_last_vanished_consumer():
+    def failing():
+        raise RedisUnavailable("a node is away")
+        yield
+
+    attempts = Attempts(lambda home: "", sharded=True)
+    list(attempts.of_all("company", failing(), None, elsewhere=True))
+    assert attempts.failing == {("company", "")}
+    survey = SimpleNamespace(looked_at=1.0, gone=[], consumers=[], queues=[], attempts=attempts)
+    Returns()._note(survey)
+    assert attempts.failing == set()
 
 
 def test_the_last_one_of_a_long_list_was_not_alone_and_only_one_of_it_is_charged(world):

@@ -21,6 +21,7 @@ HASHES = {
     "report": schema.Report,
     "batch": schema.Batch,
     "graph": schema.FlowRecord,
+    "outer": schema.FlowRecord,
     "parent": schema.Batch,
 }
 COMMAND = re.compile(r"redis\.call\('(H[A-Z]+)', ([\w.\[\]]+), ([^\n]*)\)")

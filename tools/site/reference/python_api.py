@@ -67,7 +67,11 @@ GROUPS: dict[str, tuple[str, str, list[str]]] = {
             "Chunk",
         ],
     ),
-    "flows": ("Flows", "`app.flow` and `app.flow_progress`.", ["Flow", "FlowMember", "FlowMessage", "FlowProgress"]),
+    "flows": (
+        "Flows",
+        "`app.flow` and `app.flow_progress`.",
+        ["Flow", "FlowMember", "FlowMessage", "FlowProgress", "Results"],
+    ),
     "schedules": ("Schedules", "`app.schedules`.", ["Schedules", "Schedule", "ScheduleOptions"]),
 }
 MODULES = {

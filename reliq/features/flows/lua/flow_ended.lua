@@ -24,7 +24,8 @@ local function class_of(outcome)
   return not outcome and 'rest' or outcome ~= 'acked' and (CLASSES[outcome] or 'failed')
 end
 local function count(number, former, outcome)
-  if class_of(former) == class_of(outcome) or redis.call('HEXISTS', graph, 'l' .. number) == 0 then return end
+  local last = 'l' .. number
+  if class_of(former) == class_of(outcome) or redis.call('HEXISTS', graph, last) == 0 then return end
   if class_of(former) then redis.call('HINCRBY', graph, class_of(former), -1) end
   if class_of(outcome) then redis.call('HINCRBY', graph, class_of(outcome), 1) end
 end

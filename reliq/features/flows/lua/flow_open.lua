@@ -22,7 +22,8 @@ local now = now_ms()
 if not state then
   redis.call('HSET', graph, 'state', 'sending', 'by', by, 'opened', now, 'size', size, 'left', size)
   redis.call('ZADD', every, now, id)
-  if outer and redis.call('HEXISTS', outer, 'state') == 1 then redis.call('HSET', outer, 'c' .. id, number) end
+  local opened = 'c' .. id
+  if outer and redis.call('HEXISTS', outer, 'state') == 1 then redis.call('HSET', outer, opened, number) end
 end
 for from = FIELDS, #ARGV, 1000 do redis.call('HSET', graph, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
 return 1
