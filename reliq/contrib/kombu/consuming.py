@@ -265,7 +265,9 @@ class Settler(threading.Thread):
             self._woken.clear()
             try:
                 for exchange in self._exchanges():
-                    exchange.relieve(self._connection)
+                    with exchange.watched() as stays:  # a consumer that leaves gives back what it still holds
+                        if stays:
+                            exchange.relieve(self._connection)
                 self._outage.over()
             except ReliqError as error:
                 self._outage.failed(error)

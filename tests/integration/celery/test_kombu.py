@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import kombu
 import pytest
@@ -13,6 +14,7 @@ from kombu.asynchronous.hub import Hub
 import reliq
 import reliq.contrib.kombu
 from reliq.contrib.kombu.consuming import Inbox
+from reliq.transport.store import Store
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import eventually
 
@@ -23,6 +25,37 @@ def test_messages_come_in_order_and_are_gone_once_acked(app: reliq.Reliq, connec
     assert Received(connection, "orders", prefetch_count=8).drain(300) == list(range(300))
     stats = eventually(lambda: (now := app.queue("orders").stats()).counters.get("acked") == 300 and now)
     assert (stats.ready, stats.processing) == (0, 0)
+
+
+def test_a_consumer_that_ends_while_its_acks_are_sent_gives_nothing_back(
+    app: reliq.Reliq, connection: kombu.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import redis
+
+    sending, go, call = threading.Event(), threading.Event(), Store.call
+
+    def late(self: Store, *args: Any, **options: Any) -> Any:
+        if threading.current_thread().name == "reliq-settler":
+            sending.set()
+            go.wait(30)
+        return call(self, *args, **options)
+
+    publish(connection, "orders", "x")
+    received = Received(connection, "orders", ack=False)
+    received.consumer.consume()
+    received.drain_open(1)
+    monkeypatch.setattr(Store, "call", late)
+    with redis.from_url(app.url) as client:  # the reader waits for messages, and takes no acks along
+        eventually(lambda: client.info("clients")["blocked_clients"])
+    received.messages[0].ack()
+    assert sending.wait(30)
+    ending = threading.Thread(target=received.consumer.cancel)
+    ending.start()
+    ending.join(0.5)  # it has to wait for the acks
+    go.set()
+    ending.join(30)
+    eventually(lambda: app.queue("orders").stats().counters.get("acked") == 1)
+    assert app.queue("orders").stats().ready == 0
 
 
 def test_acks_and_claims_share_calls(app: reliq.Reliq, connection: kombu.Connection) -> None:
