@@ -52,6 +52,8 @@ def around(
 
 def _call_hook(one: Middleware[Any], hook: str, *arguments: Any) -> Awaitable[None] | None:
     """Call a hook; raises TypeError if it returns a value, which would have no meaning."""
+    if hook == "on_suspend" and not hasattr(one, hook):
+        return None
     returned = getattr(one, hook)(*arguments)
     if returned is None or isawaitable(returned):
         return returned

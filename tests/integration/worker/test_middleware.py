@@ -461,3 +461,28 @@ def test_an_async_hook_around_the_sends_of_a_synchronous_application_is_refused(
         reliq.InvalidHandler, match=r"before of middleware AsyncStamp is async, and reliq\.Reliq is not"
     ):
         app.middleware(sends=AsyncStamp())
+
+
+def test_a_class_of_its_own_need_not_know_of_suspended_runs(app):
+    seen: list[str] = []
+
+    class Three:
+        def before(self, message):
+            seen.append("before")
+
+        def after(self, message, result):
+            seen.append("after")
+
+        def on_error(self, message, error):
+            seen.append("on_error")
+
+    app.middleware(runs=Three())
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        message.sleep("a moment", seconds=0.01)
+
+    app.queue("q").send("x")
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+    assert seen == ["before", "before", "after"]
