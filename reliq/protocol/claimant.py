@@ -4,7 +4,7 @@ No other module registers a consumer, claims or settles. `reliq.protocol.consume
 hand remembers between two calls; leases over HTTP and batches of Spark remember nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,7 +88,7 @@ class Claimant:
         `in_row`: the acks should be the oldest messages of its list. A message that Redis would not take back with its
         changes becomes a dead letter as it is.
         """
-        *first, (acks, moves) = pieces(acks, (yield from takeable(moves)), len(acks) if in_row else 0)
+        *first, (acks, moves) = pieces(acks, (yield from takeable(moves)), len if in_row else _not_in_row)
         codes = ""
         for piece in first:
             codes += (yield from self._settle(*piece, in_row, ()))[0].codes
@@ -109,12 +109,19 @@ class Claimant:
         return ops.settle(self.keys, self.id, self.lease, acks, moves, limit, **known)
 
 
-def pieces(acks: Sequence[bytes], moves: Sequence[Move], row: int = 0) -> list[tuple[Sequence[bytes], Sequence[Move]]]:
+def _not_in_row(acks: Sequence[bytes]) -> int:
+    return 0
+
+
+def pieces(
+    acks: Sequence[bytes], moves: Sequence[Move], row_of: Callable[[Sequence[bytes]], int] = _not_in_row
+) -> list[tuple[Sequence[bytes], Sequence[Move]]]:
     """Return what one call after another settles, acks first; one that settles nothing if there is nothing.
 
-    `row`: so many of the acks, from the first on, should be the oldest messages of the list.
+    `row_of`: how many of the acks, from the first on, should be the oldest messages of the list; asked only of many.
     """
-    acked = AT_ONCE if row == len(acks) else _SINGLY_AT_ONCE
+    in_row = len(acks) > _SINGLY_AT_ONCE and row_of(acks) == len(acks)
+    acked = AT_ONCE if in_row else _SINGLY_AT_ONCE
     if len(acks) <= acked and len(moves) <= _MOVED_AT_ONCE:
         return [(acks, moves)]
     return [

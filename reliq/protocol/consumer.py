@@ -146,7 +146,7 @@ class ConsumerSteps(HeldSteps):
         In a queue with limits the claim is a call of its own, after the settlement.
         """
         codes, every = "", len(acks) + len(moves)
-        *first, (acks, moves) = pieces(acks, moves, self._held.row_of(acks))
+        *first, (acks, moves) = pieces(acks, moves, self._held.row_of)
         for some, others in first:
             codes += yield from self._settle_some(some, others, 0, ())
             if not self.alive:

@@ -151,9 +151,7 @@ class Given:
             self._session,
             check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
             self._bytes_per_second(),
-            values.durability(self._options["durability"], "option durability")
-            if "durability" in self._options
-            else None,
+            self._durability(),
         )
 
     def _durability(self) -> str | None:

@@ -4,7 +4,8 @@ The loop's thread and the watchdog share this object. The watchdog takes over se
 deques have atomic single operations: an item that one thread takes out belongs to it alone. Two locks do the rest:
 
 - `_asking` is held by the thread that sends or reads a settle-and-claim call;
-- `_relieving` is held by the watchdog while it settles, and by the loop while it leaves: never both at once.
+- `_relieving` is held by another thread while it settles (the watchdog, or that of kombu's acks), and by the loop while
+  it leaves: never both at once.
 """
 
 import contextlib

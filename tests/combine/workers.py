@@ -87,7 +87,7 @@ class WorkerStory(Story):
         return bool(self._runs)
 
     def _note_stood_in_line(self, queues: Mapping[str, Any]) -> None:
-        """Where several run at once, all may be claimed before one fails: then that one has nobody to wait for."""
+        """With several at once, all may be claimed before one fails: then that one waits for no other."""
         super()._note_stood_in_line(queues)
         counted = queues[QUEUE].counters["ordered"] if QUEUE in queues else 0
         if self._kind != "inline" and counted == self._queue.counters["ordered"] - 1 and not self._found_free:

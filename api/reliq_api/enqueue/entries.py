@@ -67,7 +67,7 @@ def read_headers(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def check_names(headers: Mapping[str, str]) -> None:
-    """Raise Problem for a header that looks like an option and is none: a misspelled one must not be ignored."""
+    """Raise Problem for an unknown `Reliq-` header, such as a misspelled option."""
     for name in headers:
         if name.startswith("reliq-") and name not in _KNOWN and not name.startswith(_HEADER):
             near = get_close_matches(name[len("reliq-") :], [one[len("reliq-") :] for one in _KNOWN], 1)

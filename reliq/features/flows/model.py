@@ -50,7 +50,7 @@ class FlowMessage(NamedTuple):
 class Asked(NamedTuple):
     """What a handler asks for: the results of the messages that its own has waited for."""
 
-    kind: Any = None  #: the type of each; None: as it is, and None where there is none
+    kind: Any = None  #: the type of each; None: JSON as it was stored. Failed members give None
 
 
 _REFUSED = ("dedup_key", "window", "replace", "debounce", "at_most")
@@ -263,8 +263,8 @@ class FlowCalls:
     def results(self, kind: Any = None) -> Awaitable[list[Any]]:
         """Return what the handlers of the messages in `after` returned, in that order; await it in async handlers.
 
-        For handlers with `result=`. None: there is none, or its message has failed. `kind`: the type of each, as that
-        of `reliq.Results[kind]`; then one that is not there or does not fit is an InvalidBody.
+        Their handlers need `result=`. A message that failed, or whose handler returned nothing, gives None. `kind`: the
+        type of each, as in `reliq.Results[kind]`; a result that is missing or of another type is then an InvalidBody.
         """
         found: Awaitable[list[Any]] = self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]
         return found

@@ -48,13 +48,13 @@ class Receipt(str):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message in flight. `receives`: how often it was received, this time included; `first_received_at`: ms."""
+    """A message in flight. Times are ms since the epoch."""
 
     message: Message
     receipt: Receipt
     receives: int  #: how often, with this time, it was received or its handlers failed, here and in earlier queues
-    first_received_at: int  #: ms since the epoch
-    received_at: int  #: the same of this receive; a repeated attempt is the same receive
+    first_received_at: int
+    received_at: int  #: that of this receive; a repeated attempt is the same receive
 
 
 #: What the scripts answer for each receipt of a call: done, and why not.

@@ -28,12 +28,6 @@ COUNT = 12
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=False) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def away(cluster):
     """Kill a node until the end of the test."""

@@ -13,23 +13,13 @@ from reliq.model.keys import FLOWS, QUEUES, QueueKeys
 from reliq.ops.topology import slot_of
 from reliq.transport.store import Store
 from reliq_monitor import MonitorThread
-from tests.support.cluster import Cluster
 from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=False) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def app(cluster):
-    for server in cluster.servers:
-        with redis.Redis(port=server.port) as client:
-            client.flushall()
-    with reliq.Reliq(cluster.url, send_timeout=0.2) as app:
+def app(emptied):
+    with reliq.Reliq(emptied.url, send_timeout=0.2) as app:
         yield app
 
 

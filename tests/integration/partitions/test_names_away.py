@@ -6,30 +6,19 @@ import signal
 import time
 
 import pytest
-import redis
 
 from reliq.contract import values
 from reliq.errors import RedisUnavailable
 from reliq.features.topics import steps
 from reliq.model.keys import QUEUES
-from tests.support.cluster import Cluster
 from tests.support.workers import eventually
 
 NEW = [f"new{number}" for number in range(9)]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=False) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def app(face, cluster):
-    for server in cluster.servers:
-        with redis.Redis(port=server.port) as client:
-            client.flushall()
-    return face(cluster.url, send_timeout=1)
+def app(face, emptied):
+    return face(emptied.url, send_timeout=1)
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from reliq.transport.store import Store
 from reliq_api.access import auth, keyring
 from reliq_monitor import MonitorThread
 from tests.integration.api.serving import serving
-from tests.support.cluster import Cluster
 from tests.support.crash import crash
 from tests.support.workers import eventually
 
@@ -37,18 +36,9 @@ COUNT = 6  #: partitions, two on each node
 PLAIN = [f"plain{number}" for number in range(9)]
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=False) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def app(cluster):
-    for server in cluster.servers:
-        with redis.Redis(port=server.port) as client:
-            client.flushall()
-    with reliq.Reliq(cluster.url, send_timeout=0.2) as app:
+def app(emptied):
+    with reliq.Reliq(emptied.url, send_timeout=0.2) as app:
         yield app
 
 
