@@ -56,7 +56,8 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         about, unit = (scenario.about, scenario.unit) if scenario else ("", "")
         lost = verdict["broken"].get("lost", 0) + verdict["lost in a window"]
         lines.append(
-            f"| `{row['scenario']}`{'' if row['good'] else ' **not passed**'} | {about} | {row['done']:,} {unit} | {verdict['messages']:,} | "
+            f"| `{row['scenario']}`{'' if row['good'] else ' **not passed**'} | {about} | {row['done']:,} {unit} | "
+            f"{verdict['messages']:,} | "
             f"{sum(verdict['extra runs'].values()):,} | {sum(verdict['refused sends'].values()):,} | {lost:,} |"
         )
     return "\n".join(lines) + "\n"
