@@ -357,6 +357,26 @@ def test_late_requests_of_a_flow_note_nothing_after_the_end(world: World, middle
     nothing_is_left(world)
 
 
+def test_a_late_request_to_drop_leaves_a_member_alone_that_has_come_back(world: World, flow: Flow):
+    """Its home was another partition meanwhile, and is this one again: it still waits."""
+    drop = own.flow_drop(KEYS, "flow", ["end"], step=next(STEPS), forever=True)
+    world.run(drop)
+    flow.waits("end", "a")
+    flow.note("end")
+    assert (world.run(drop), waiting(world)) == (0, "end")
+    send(world, "a")
+    assert work_off(world) == ["a", "end"]
+    nothing_is_left(world)
+
+
+def test_a_late_request_to_wait_leaves_nothing_of_a_flow_that_was_given_up(world: World):
+    wait = own.flow_wait(KEYS, "flow", 1, [("end", 1, "fail")])
+    note = own.flow_note(KEYS, [Noted("a", "flow 0", waits=False, behind=[Behind(0, "end", "")])], "flow", 2)
+    world.run(own.flow_drop(KEYS, "flow", ["a", "end"], step=3, forever=True))
+    assert [world.run(wait), world.run(note)] == [[], []]
+    nothing_is_left(world)
+
+
 def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world: World):
     member = Noted("a", "flow 1", waits=False, behind=())
     assert world.run(own.flow_note(KEYS, [member], brought=KEYS.dedup("x"))) == []
