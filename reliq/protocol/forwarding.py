@@ -81,8 +81,8 @@ def _coming(target: QueueHomes, messages: Sequence[NewMessage]) -> Steps[list[tu
     """Return the homes that messages may enter: several of one whose home is changing."""
     layout, found = (yield from target.read()), dict[str, list[Coming]]()
     for message in messages:
-        bucket, dedup_key = bucket_of(message), message.dedup_key
-        for name in layout.homes(target.queue, bucket, kept=True) if bucket is not None and dedup_key else ():
+        bucket, dedup_key = bucket_of(message), message.dedup_key or ""
+        for name in layout.homes(target.queue, bucket or 0, kept=True):
             found.setdefault(name, []).append(Coming(message.id, QueueKeys(name).dedup(dedup_key)))
     return [(QueueKeys(name), coming) for name, coming in found.items()]
 

@@ -5,6 +5,7 @@ from unittest.mock import patch
 import pytest
 
 import reliq
+from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
 from reliq.protocol import forwarding
@@ -66,7 +67,7 @@ def test_a_letter_whose_sending_was_broken_off_does_not_bring_its_old_record_aga
     shop = Shop(app)
     identity = shop.queue.send("order")
     shop.work(shop.queue)
-    with patch.object(forwarding.ops, "discard", side_effect=RedisUnavailable("away")), pytest.raises(RedisUnavailable):
+    with patch.object(ops, "discard", side_effect=RedisUnavailable("away")), pytest.raises(RedisUnavailable):
         app.store.run(forwarding.forward(QueueKeys("q"), "gone", ProducerPool()))
     with shop.other.consumer() as consumer:
         (message,) = consumer.claim(1)
