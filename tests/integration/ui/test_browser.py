@@ -259,6 +259,10 @@ def durable_pages(app) -> list[str]:
     with app.flow() as flow:
         parts = [flow.send("parts", number) for number in range(3)]
         flow.send("assembly", "end", after=parts)
+    with app.queue("parts").consumer() as consumer:
+        (part,) = consumer.claim()
+        with app.flow(parent=part) as within:
+            within.send("parts", "more")
     return ["/queues/approvals", "/queues/approvals/parked", f"/queues/approvals/output?id={one}", f"/flows/{flow.id}"]
 
 
