@@ -95,6 +95,11 @@ def test_the_traceback_of_a_module_begins_in_the_module(url, tmp_path, monkeypat
     [
         (("api",), "fastapi", "[api]"),
         (("monitor", "--metrics-port", "0"), "prometheus_client", "[monitor]"),
+        (("schedule", "add", "s", "* * * * *", "q"), "cronsim", "[schedules]"),
+        (("sqs",), "botocore", "[sqs]"),
+        (("sqs", "key", "create", "shop", "--scope", "send", "--queue", "*"), "cryptography", "[sqs]"),
+        (("sqs", "key", "list"), "cryptography", "[sqs]"),
+        (("sqs", "key", "revoke", "RQIA"), "cryptography", "[sqs]"),
     ],
 )
 def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
