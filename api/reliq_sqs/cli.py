@@ -164,9 +164,7 @@ def create(options: argparse.Namespace) -> int:
     if text is None:
         raise InvalidSetting(f"the secret is encrypted with the text of --key-file or {keys.VARIABLE}: set one")
     scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
-    identity, secret = _store(options).run(
-        keys.create(keys.Vault(text), options.name, scopes, queues, options.expires)
-    )
+    identity, secret = _store(options).run(keys.create(keys.Vault(text), options.name, scopes, queues, options.expires))
     if options.json:
         print(json.dumps({"id": identity, "secret": secret}))
     else:

@@ -114,6 +114,16 @@ def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_monitor_of_a_redis_that_refuses_it_ends(url):
+    done = subprocess.run(
+        [sys.executable, "-m", "reliq", "monitor", "--url", url.rpartition("/")[0] + "/9999"], capture_output=True,
+        text=True, timeout=30, check=False, env={**os.environ, "PYTHONPATH": PATHS},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "does not have the database" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_worker_whose_module_lacks_an_extra_says_so_without_a_traceback(url, tmp_path, monkeypatch, capsys):
     (tmp_path / "lacking.py").write_text("import reliq.contrib.taskiq\n")
     monkeypatch.syspath_prepend(tmp_path)
