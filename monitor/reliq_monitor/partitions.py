@@ -9,6 +9,7 @@ from reliq.ops import Steps
 from reliq.protocol.bringing import send_strays
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.resizing import forget_retired, settle, take_in
+from reliq.protocol.resting import rest
 from reliq.protocol.sharing import finish_change, share_again
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
@@ -61,6 +62,8 @@ class Spreading(Duty[int]):
             if (yield from settle(queue, layout)):
                 text = "queue=%s has %d partitions, %d before: all keys are in their home"
                 log.info(text, queue, layout.count, layout.before)
+        elif (yield from rest(queue, layout, survey.away)):
+            log.info("queue=%s closed partitions without messages leave their share of its limits to the others", queue)
         elif (yield from forget_retired(queue, layout)):
             log.info("queue=%s partition=%s is empty and closed", queue, layout.retired[-1])
 

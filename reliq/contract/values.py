@@ -47,6 +47,7 @@ MAX_BATCH = 1000  #: messages in one call of a script
 MAX_DELIVERIES = 5  #: consumers that may die with a message before it becomes a dead letter
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+DURATION = r"^[0-9]{1,15}(\.[0-9]{1,15})?\s{0,8}(ms|s|m|h|d)?$"  #: a duration as a text, for schemas
 _DURATION = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 
 _RATE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)(?:(?<=m)in)?", re.ASCII)
@@ -76,7 +77,7 @@ def seconds(value: Duration, what: str, shortest: float = 0.0, longest: float = 
             raise InvalidSetting(f'{what} is {value!r}: write seconds, or a number and a unit such as "90s" or "1h"')
         number = float(match[1]) * _UNITS[match[2]]
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
+        number = float(value) if abs(value) < 1e300 else math.inf  # a whole number may be too large for a float
     else:
         raise InvalidSetting(f"{what} is {value!r}: give seconds, a text such as '90s', or a timedelta")
     if not math.isfinite(number) or not shortest <= number <= longest:

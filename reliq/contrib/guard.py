@@ -10,6 +10,7 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -46,8 +47,10 @@ class Guard:
     def end(self) -> None:
         """End the guard: this process holds nothing any more."""
         self._let_go()
-        with suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(_END)
+        except subprocess.TimeoutExpired:  # it still starts, or Redis is away
+            threading.Thread(target=self._process.wait, name="reliq-guard-end", daemon=True).start()
 
     def _tell(self, value: object) -> None:
         pipe = self._process.stdin

@@ -54,7 +54,8 @@ if policy[1] then
   local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
   breaker = state[2] or breaker
   local bucket = bucket_of(policy[2], policy[3])
-  local _, reason = within_limits(1, bucket, tonumber(policy[4]), processing, state, exact_now_ms())
+  local concurrency = policy[4] ~= '0' and tonumber(policy[4]) -- 0: a closed partition with nothing to give out
+  local _, reason = within_limits(1, bucket, concurrency, processing, state, exact_now_ms())
   limited_by = reason
   local first = policy[6] and bucket and next_of(q.messages)
   if reason == '' and first and tokens_in(bucket, tonumber(state[4]), exact_now_ms()) < math.min(cost_of(first), bucket.most) then

@@ -32,6 +32,7 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     before: int = 1  #: the number of partitions before the latest change
     moving: bool = False  #: whether messages may still be in the home that their key had before that change
     version: int = 0  #: counts the changes
+    resting: tuple[str, ...] = ()  #: retired ones with nothing to give out, and so without a share of the limits
 
     @property
     def count(self) -> int:
@@ -51,6 +52,10 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the queues of all partitions that may have messages."""
         return [*self.names(queue), *(partition_queue(queue, one) for one in self.retired)]
 
+    def working(self, queue: str) -> list[str]:
+        """Return the queues of the partitions that share the limits of the queue."""
+        return [*self.names(queue), *(partition_queue(queue, one) for one in self.retired if one not in self.resting)]
+
     def earlier(self, queue: str) -> list[str]:
         """Return the queues that were the homes of keys before the latest change."""
         return [queue, *(partition_queue(queue, one) for one in (*self.open, *self.retired)[: self.before - 1])]
@@ -69,7 +74,13 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def without_last(self) -> "Layout":
         """Return the layout without the last of the retired partitions."""
-        return msgspec.structs.replace(self, retired=self.retired[:-1], version=self.version + 1)
+        *retired, last = self.retired
+        resting = tuple(one for one in self.resting if one != last)
+        return msgspec.structs.replace(self, retired=tuple(retired), resting=resting, version=self.version + 1)
+
+    def rested(self, resting: Iterable[str]) -> "Layout":
+        """Return the layout with these of the retired partitions at rest."""
+        return msgspec.structs.replace(self, resting=tuple(resting), version=self.version + 1)
 
     def settled(self) -> "Layout":
         """Return the layout once no message is in the earlier home of its key."""

@@ -167,6 +167,7 @@ from reliq.ops.policy import (
     follows,
     limits,
     max_deliveries,
+    paced_by,
     pause,
     read_retention,
     resume,

@@ -21,6 +21,15 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
     return changes
 
 
+def paced_by(keys: QueueKeys) -> Op[tuple[bool, bool]]:
+    """Read whether a partition has a share of a rate or a concurrency, and whether it is at rest: it starts nothing."""
+    return Op(("HMGET", keys.config, Config.RATE, Config.CONCURRENCY), _read_pace)
+
+
+def _read_pace(reply: list[bytes | None]) -> tuple[bool, bool]:
+    return any(reply), reply[1] == b"0"
+
+
 def pause(keys: QueueKeys) -> Op[int]:
     return Op(("HSET", keys.config, Config.PAUSED, 1))
 

@@ -28,6 +28,11 @@ def share(name: str, value: Any, place: int, count: int) -> int | str:
     return max(1, whole + (place < rest))
 
 
+def is_paced(policy: Mapping[str, Any]) -> bool:
+    """Whether all partitions together start a limited number of messages: a closed one at rest then starts none."""
+    return Field.RATE in policy or Field.CONCURRENCY in policy
+
+
 def check_shares(policy: Mapping[str, Any], count: int) -> None:
     """Raise InvalidSetting for a policy that so many partitions cannot share."""
     concurrency, max_bytes = policy.get(Field.CONCURRENCY), policy.get(Field.MAX_BYTES)

@@ -48,7 +48,7 @@ def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
         names = _new_names(queue, layout, count, slots)
         changed = layout.resized(count, names)
         yield from _drop_counters([QueueKeys(partition_queue(queue, name)) for name in names])
-        if (yield from _replace(queue, layout, changed)):
+        if (yield from replace(queue, layout, changed)):
             return changed
     raise InvalidSetting(f"partitions is {count}: the policy of queue {queue!r} changes all the time; try again")
 
@@ -115,7 +115,7 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
             away[every[place]] = error
             continue
         if later:
-            yield from _replace(queue, layout, msgspec.structs.replace(layout, version=later + 1))
+            yield from replace(queue, layout, msgspec.structs.replace(layout, version=later + 1))
             return False, {}
     return not away, away
 
@@ -158,7 +158,7 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
         if not (yield from _is_settled(QueueKeys(name))):
             return False
     changed = layout.settled()
-    if not (yield from _replace(queue, layout, changed)):
+    if not (yield from replace(queue, layout, changed)):
         return False
     if changed.several:
         yield from take_in(queue, changed)
@@ -187,7 +187,7 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
         yield from one.note(keys)
     first = QueueKeys(queue)
     added = [ops.count(first, name, value) for name, value in counts.counters.items() if name not in _OF_PLACES]
-    if not (yield from _replace(queue, layout, layout.without_last(), added)):
+    if not (yield from replace(queue, layout, layout.without_last(), added)):
         return False
     yield from _drop_counters([keys])
     return True
@@ -217,7 +217,7 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
     return gone
 
 
-def _replace(queue: str, layout: Layout, changed: Layout, further: Sequence[ops.Op[Any]] = ()) -> Steps[bool]:
+def replace(queue: str, layout: Layout, changed: Layout, further: Sequence[ops.Op[Any]] = ()) -> Steps[bool]:
     """Store a layout in the place of another, unless that was changed meanwhile; with it, run `further` ops."""
     keys = QueueKeys(queue)
     (text,) = yield Watch((keys.config,), (ops.layout(keys),))

@@ -14,12 +14,12 @@ from reliq import ops
 from reliq.contract.settings import BY_NAME
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout
+from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.ops.schema import Config
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.homes import QueueHomes, checked
-from reliq.protocol.policy import SHARED, check_shares, read_whole, share
+from reliq.protocol.policy import SHARED, check_shares, is_paced, read_whole, share
 from reliq.protocol.resizing import change, settle, take_in, tell
 
 _TRIES = 10
@@ -64,7 +64,7 @@ def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[
     answers = {queue: True, **(yield from _give(shares))}
     told, away = yield from tell(queue, layout)
     done_everywhere("the change of the policy", queue, {**answers, **away}, by_monitor=True)
-    yield from _end_change(queue, token)
+    yield from _end_change(queue, token, layout)
     return told
 
 
@@ -93,15 +93,19 @@ def switch(homes: QueueHomes, what: str, changes: Callable[[QueueKeys], list[ops
 def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
     """Finish a change of the policy that has not reached all partitions; return as `share_again`."""
     told = yield from share_again(queue, layout)
-    yield from _end_change(queue, token)
+    yield from _end_change(queue, token, layout)
     return told
 
 
-def _end_change(queue: str, token: str) -> Steps[None]:
-    """Note that a change has reached all partitions, unless a later one has begun."""
+def _end_change(queue: str, token: str, layout: Layout | None = None) -> Steps[None]:
+    """Note that a change has reached all partitions, unless a later one has begun.
+
+    Also unless they have another layout than this one, by which they got their shares: a monitor shares again.
+    """
     keys = QueueKeys(queue)
-    (latest,) = yield Watch((keys.config,), (ops.unfinished_change(keys),))
-    yield Transaction((ops.end_change(keys),) if latest == token else ())
+    latest, text = yield Watch((keys.config,), (ops.unfinished_change(keys), ops.layout(keys)))
+    is_last = latest == token and layout in (None, read_layout(text))
+    yield Transaction((ops.end_change(keys),) if is_last else ())
 
 
 def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
@@ -126,7 +130,10 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
         if (yield Transaction(tuple(shares.pop(queue)))) is None:
             continue
         checked(list((yield from _give(shares)).values()))
-        if policy_of((yield ops.read_hash(keys.config))) == policy:
+        values = yield ops.read_hash(keys.config)
+        if read_layout(values.get(Config.PARTITIONS)) != layout:
+            return False
+        if policy_of(values) == policy:
             break
     return not layout.several or (yield from take_in(queue, layout))
 
@@ -134,16 +141,21 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
 def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, list[ops.Op[Any]]]:
     """Return the ops that give each partition its share, by its queue, the first one first.
 
-    Closed partitions take no new messages, but they give out those that they have, and keep dead letters.
+    Closed partitions take no new messages, but they give out those that they have, and keep dead letters. Those at rest
+    have nothing to give out (`resting`).
     """
-    every, unset = layout.every(queue), [name for name in _POLICY if name not in policy]
+    every, open_ones, working = layout.every(queue), layout.names(queue), layout.working(queue)
+    among = {Config.MAX_LENGTH: open_ones, Config.MAX_BYTES: open_ones, Config.DEAD_MAX_COUNT: every}
     shares = {}
     for place, one in enumerate(every):
         of_it = dict[str, int | float | str](policy)
-        for name in SHARED:
-            count = layout.count if name in (Config.MAX_LENGTH, Config.MAX_BYTES) else len(every)
-            if name in policy:
-                of_it[name] = share(name, policy[name], place % count, count)
+        for name in (name for name in SHARED if name in policy):
+            some = among.get(name, working)
+            at = some.index(one) if one in some else place % len(some)
+            of_it[name] = share(name, policy[name], at, len(some))
+        if one not in working and is_paced(policy):
+            of_it[Config.CONCURRENCY] = 0
+        unset = [name for name in _POLICY if name not in of_it]
         shares[one] = list[ops.Op[Any]](ops.configure(QueueKeys(one), of_it, unset))
     whole = {name: value for name, value in policy.items() if name in SHARED} if len(every) > 1 else {}
     shares[queue].append(_whole(QueueKeys(queue), whole))

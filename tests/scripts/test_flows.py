@@ -124,6 +124,21 @@ def test_a_message_with_a_key_of_its_own_waits_for_others_first_and_then_for_its
     nothing_is_left(world)
 
 
+@pytest.mark.parametrize("row", [0, 1])
+def test_one_behind_a_message_of_its_own_key_gets_the_key_with_the_ack_of_that(world: World, flow: Flow, row: int):
+    flow.waits("end", "a", raw=keyed("end", "k"))
+    flow.note("end")
+    world.run(ops.enqueue(KEYS, [], [Entry("a", keyed("a", "k"), 0.0, None, 0.0)]))
+    world.given(leases={"w": 60_000})
+    (first,) = world.run(ops.claim(KEYS, "w", 60.0, 5)).elements
+    ordered = world.redis.hget(KEYS.counters, "ordered")
+    answer = world.run(ops.settle(KEYS, "w", 60.0, [first], limit=5, row=row))
+    assert answer.elements == [keyed("end", "k")]
+    assert world.redis.hget(KEYS.counters, "ordered") == ordered  # it has waited for its flow only
+    world.run(ops.settle(KEYS, "w", 60.0, answer.elements))
+    nothing_is_left(world)
+
+
 def test_one_that_is_delayed_waits_for_both(world: World, flow: Flow):
     flow.waits("late", "a", delay=60.0)
     flow.waits("soon", "a", delay=60.0)
@@ -339,6 +354,26 @@ def test_late_requests_of_a_flow_note_nothing_after_the_end(world: World, middle
     assert work_off(world) == ["b", "end"]
     assert [world.run(wait), world.run(note)] == [[], []]
     tell_all(world)
+    nothing_is_left(world)
+
+
+def test_a_late_request_to_drop_leaves_a_member_alone_that_has_come_back(world: World, flow: Flow):
+    """Its home was another partition meanwhile, and is this one again: it still waits."""
+    drop = own.flow_drop(KEYS, "flow", ["end"], step=next(STEPS), forever=True)
+    world.run(drop)
+    flow.waits("end", "a")
+    flow.note("end")
+    assert (world.run(drop), waiting(world)) == (0, "end")
+    send(world, "a")
+    assert work_off(world) == ["a", "end"]
+    nothing_is_left(world)
+
+
+def test_a_late_request_to_wait_leaves_nothing_of_a_flow_that_was_given_up(world: World):
+    wait = own.flow_wait(KEYS, "flow", 1, [("end", 1, "fail")])
+    note = own.flow_note(KEYS, [Noted("a", "flow 0", waits=False, behind=[Behind(0, "end", "")])], "flow", 2)
+    world.run(own.flow_drop(KEYS, "flow", ["a", "end"], step=3, forever=True))
+    assert [world.run(wait), world.run(note)] == [[], []]
     nothing_is_left(world)
 
 

@@ -124,7 +124,7 @@ def _brings_all(bring: Any) -> Any:
 
 
 def _given_up(queue: str, layout: Layout) -> Steps[bool]:
-    return (yield from resizing._replace(queue, layout, layout.without_last())) if layout.retired else False
+    return (yield from resizing.replace(queue, layout, layout.without_last())) if layout.retired else False
 
 
 def _reversed(by_home: Any) -> Any:

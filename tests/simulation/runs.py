@@ -1,9 +1,10 @@
 """Rules about the runs of handlers: who may start which message when, in which order."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.flights import Flights, is_flying
-from tests.simulation.stories import DELAYED, PARKED, PROCESSING, READY, Message, Place, Run, Story, Violation
+from tests.simulation.stories import DEAD, DELAYED, PARKED, PROCESSING, READY, Message, Place, Run, Story, Violation
 from tests.simulation.world import World
 
 
@@ -16,6 +17,7 @@ class Runs:
         self._undone: set[tuple[Message, str]] = set()  #: which consumers' claims of which messages a restart undid
         self._turns = 0.0  #: of the latest step
         self._entered = 0  #: messages that it has added
+        self._redriven = -1.0  #: when the latest of them had died, if it had: those of one ms are added in any order
         self._claimed: list[tuple[Message, Story]] = []  #: those with a key that it has brought into processing
 
     def starts(self, process: Any, consumer: str, message: Any) -> Run:
@@ -100,7 +102,8 @@ class Runs:
             story.turn = story.turn or self._turns
             until = story.turn
         else:
-            self._entered += 1
+            self._entered += old is None or old.state != DEAD or old.score != self._redriven
+            self._redriven = old.score if old is not None and old.state == DEAD else -1.0
             until = self._turns + self._entered
             if old is None or not old.is_away:
                 story.turn, story.turned_at, story.strayed = until, self._world.clock.now, None
@@ -121,6 +124,11 @@ class Runs:
                 story.turn = story.turn_until = 0.0
             for run in story.runs:
                 run.undone = run.undone or run.consumer != held_by
+
+
+def died_at(places: Sequence[Place] | None) -> float:
+    """When a message died that was a dead letter, else 0: a redrive adds them in this order."""
+    return places[0].score if places and places[0].state == DEAD else 0.0
 
 
 def _has_come_back(one: Story) -> bool:

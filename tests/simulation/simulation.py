@@ -28,7 +28,7 @@ from tests.simulation.workers import Worker
 
 RESTART_AFTER = 0.5  #: seconds after which a process that was killed is started again
 SENDING_FOR_MS = 4000  #: after so long the producer of a flow is taken for dead
-DROPPED_FOR_MS = 8000  #: after so long what a producer that died while it gave a flow up has left is dropped
+DROPPED_FOR_MS = 600_000  #: longer than a simulation: nothing may wait for that
 DRAINED_WITHIN = 120.0  #: seconds after the last fault
 
 

@@ -90,6 +90,7 @@ def test_a_mutant_is_found(server: SimulatedRedis, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # up to MOST seeds
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - QUICK))
 def test_a_rare_mutant_is_found(server: SimulatedRedis, name: str) -> None:
     with MUTANTS[name]():

@@ -1,6 +1,7 @@
 """Back-offs and durations: pure functions."""
 
 import math
+import re
 from decimal import Decimal
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reliq import Dead, InvalidSetting, Retry, exponential, fixed, rocketmq_levels, steps
-from reliq.contract.values import seconds
+from reliq.contract.values import DURATION, seconds
 from reliq.model.policy import Policy, error_classes
 
 ERROR = ValueError("boom")
@@ -76,12 +77,19 @@ def test_what_makes_no_sense_is_refused_where_it_is_written(bad):
 )
 def test_durations(text, value):
     assert seconds(text, "x") == value
+    assert re.fullmatch(DURATION, text.strip())  # as schemas tell it
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1e9", "99999999", "1w", "5 minutes", "٣s"])
 def test_what_is_no_duration(text):
     with pytest.raises(InvalidSetting, match="x is"):
         seconds(text, "x", longest=1e6)
+    assert text == "99999999" or not re.fullmatch(DURATION, text)
+
+
+def test_a_whole_number_that_is_too_large_for_a_float_is_no_duration():
+    with pytest.raises(InvalidSetting, match="it must be between"):
+        seconds(10**400, "x")
 
 
 def test_a_policy_per_exception_class():

@@ -10,12 +10,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw
 
-from reliq.contract import kinds
+from reliq.contract import kinds, values
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq_api.http.problems import Problem
 
-DURATION = r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$"
-Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=DURATION)] | None
+Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=values.DURATION)] | None
 
 
 def _member(option: Option) -> tuple[str, Any, Any]:

@@ -1,6 +1,6 @@
 """The schemas of requests and answers, for OpenAPI."""
 
-from reliq_api.schemas.base import DeathReason, Lease, MessageId, Period, QueueName, Request, Seconds, Whole
+from reliq_api.schemas.base import DeathReason, Lease, MessageId, Period, QueueName, Request, Whole
 from reliq_api.schemas.dead_letters import (
     DeadLetter,
     DeadLetterDetails,

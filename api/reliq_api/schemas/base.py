@@ -1,13 +1,17 @@
 """Types that several schemas use."""
 
+import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from reliq.contract import values
 from reliq.contract.outcomes import REASONS
+from reliq.errors import InvalidSetting
 from reliq.model.keys import FURTHER_HOME
-from reliq_api.enqueue.entries import DURATION
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
 MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
@@ -25,9 +29,36 @@ def as_whole(value: Any) -> Any:
 
 DeathReason = Literal[*REASONS]  # type: ignore[valid-type]
 Whole = Annotated[int, BeforeValidator(as_whole)]
-Seconds = Annotated[float, Field(ge=0, le=values.MAX_DELAY_SECONDS, allow_inf_nan=False, examples=[30])]
-PeriodText = Annotated[str, Field(pattern=DURATION, examples=["5m"])]
-Period = Seconds | PeriodText
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """The limits of a duration in a request: seconds, or a text such as "5m". The endpoint gets seconds."""
+
+    shortest: float = 0.0
+    longest: float = values.MAX_DELAY_SECONDS
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        limits = {"minimum": self.shortest, "maximum": self.longest}
+        text = {"type": "string", "pattern": values.DURATION, "examples": ["30s"]}
+        return {"anyOf": [{"type": "number", **limits, "examples": [30]}, text]}
+
+    def _read(self, value: Any) -> float:
+        is_text = isinstance(value, str) and re.fullmatch(values.DURATION, value)
+        if not is_text and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise PydanticCustomError(
+                "duration", 'write a number of seconds, or a text such as "250ms", "90s", "5m", "2h", "1d"'
+            )
+        try:
+            return values.seconds(value, "it", self.shortest, self.longest)
+        except InvalidSetting as error:
+            raise PydanticCustomError("duration", "{said}", {"said": str(error)}) from None
+
+
+Period = Annotated[float, Lasting()]
 
 
 class Request(BaseModel):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_m
 from reliq.contract import kinds
 from reliq.contract.options import Option
 from reliq.contract.settings import Setting
-from reliq_api.schemas.base import MessageId, Period, PeriodText, Seconds, Whole, as_whole
+from reliq_api.schemas.base import Lasting, MessageId, Whole, as_whole
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -67,8 +67,8 @@ def _as_sentence(text: str) -> str:
 def _type_of(kind: kinds.Kind) -> Any:
     """Return what a request may have for a value of this kind."""
     match kind:
-        case kinds.Duration(shortest=shortest):
-            return Annotated[Seconds, Field(ge=shortest)] | PeriodText if shortest >= 1 else Period
+        case kinds.Duration(shortest=shortest, longest=longest):
+            return Annotated[float, Lasting(shortest, longest)]
         case kinds.Whole(smallest=smallest, largest=largest):
             return Annotated[int, Field(ge=smallest, le=largest), BeforeValidator(as_whole)]
         case kinds.Flag():

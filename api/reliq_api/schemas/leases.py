@@ -1,23 +1,21 @@
 """Leases and their settlement."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.contract import outcomes, values
 from reliq.model.life import MAX_TEXT_BYTES
-from reliq_api.schemas.base import Lease, MessageId, Request, Seconds, Whole
+from reliq_api.schemas.base import Lasting, Lease, MessageId, Period, Request, Whole
+
+_Length = Annotated[float, Lasting(values.MIN_LEASE_SECONDS, values.MAX_LEASE_SECONDS)]
 
 
 class LeaseRequest(Request):
     limit: Whole = Field(1, ge=1, le=values.MAX_BATCH, description="The largest number of messages.")
-    wait: float = Field(0, ge=0, le=30, allow_inf_nan=False, description="Seconds to wait for the first one.")
-    lease: float = Field(
-        values.LEASE,
-        ge=values.MIN_LEASE_SECONDS,
-        le=values.MAX_LEASE_SECONDS,
-        allow_inf_nan=False,
-        description="Seconds in which the messages must be settled, or the lease extended.",
+    wait: Annotated[float, Lasting(longest=30)] = Field(0, description="How long to wait for the first one.")
+    lease: _Length = Field(
+        values.LEASE, description="How long the messages may take to be settled, or the lease to be extended."
     )
     encoding: Literal["auto", "text", "base64"] = Field(
         "auto",
@@ -50,7 +48,7 @@ class LeaseGiven(BaseModel):
 
 class RetryOf(Request):
     id: MessageId
-    delay: Seconds | None = Field(None, description="Default: 5 s, 15 s, 45 s ... up to an hour.")
+    delay: Period | None = Field(None, description="Default: 5 s, 15 s, 45 s ... up to an hour.")
     error: str = Field("", max_length=values.MAX_ERROR_CHARACTERS, description="Kept in the message's history.")
 
 
@@ -61,7 +59,7 @@ class DeadOf(Request):
 
 class ReleaseOf(Request):
     id: MessageId
-    delay: Seconds | None = None
+    delay: Period | None = None
 
 
 class SettleRequest(Request):
@@ -93,13 +91,7 @@ class SettleResult(BaseModel):
 
 
 class ExtendRequest(Request):
-    lease: float = Field(
-        values.LEASE,
-        ge=values.MIN_LEASE_SECONDS,
-        le=values.MAX_LEASE_SECONDS,
-        allow_inf_nan=False,
-        description="Seconds from now.",
-    )
+    lease: _Length = Field(values.LEASE, description="How long from now.")
 
 
 class Extended(BaseModel):

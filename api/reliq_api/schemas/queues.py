@@ -1,13 +1,12 @@
 """Queues: statistics, policy, limits."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reliq.contract import values
 from reliq.contract.settings import PAUSED, SETTINGS
 from reliq.model.stats import Stats
-from reliq_api.schemas.base import QueueName, Request
+from reliq_api.schemas.base import Lasting, QueueName, Request
 from reliq_api.schemas.declared import with_changes, with_fields, with_values
 
 
@@ -56,7 +55,7 @@ class Paused(BaseModel):
 
 class BreakerRequest(Request):
     state: Literal["open", "closed"]
-    seconds: float = Field(3600.0, ge=0.1, le=values.MAX_DELAY_SECONDS, description="How long it is open.")
+    seconds: Annotated[float, Lasting(0.1)] = Field(3600.0, description="How long it is open.")
 
 
 class Breaker(BaseModel):

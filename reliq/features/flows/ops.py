@@ -106,11 +106,15 @@ def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[s
     return scripted(call, bool)
 
 
-def flow_change(flow: str, before: str, state: str) -> Op[str]:
-    """Change the state of a flow that has one of those before; answers its state, empty if there is none."""
+def flow_change(flow: str, before: str, state: str, *, dropped: bool = False) -> Op[str]:
+    """Change the state of a flow that has one of those before; answers its state, empty if there is none.
+
+    `dropped`: note of one that is in this state that its members are given up, so that no monitor has to.
+    """
     call = signatures.flow_change(
-        graph=flow_record(flow), every=FLOWS, id=flow, before=before, state=state, kept=milliseconds(KEPT)
-    )
+        graph=flow_record(flow), every=FLOWS, id=flow, before=before, state=state, kept=milliseconds(KEPT),
+        dropped=dropped,
+    )  # fmt: skip
     return scripted(call, as_text)
 
 
@@ -135,7 +139,7 @@ def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
 
 def flow_head(flow: str) -> Op[dict[str, str]]:
     """Read the state of a flow, and how many members it has; empty if there is no such flow."""
-    names = ("state", "opened", "size", "left", "parent")
+    names = ("state", "opened", "size", "left", "parent", "dropped")
 
     def read(reply: list[bytes | None]) -> dict[str, str]:
         return {name: value.decode() for name, value in zip(names, reply, strict=True) if value is not None}
@@ -241,9 +245,12 @@ def flow_bury(keys: QueueKeys, identity: str, element: bytes, again: bytes, coun
     return scripted(call, bool)
 
 
-def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, forever: bool = False) -> Op[int]:
-    """Give up those of the messages of a flow that wait."""
-    return scripted(signatures.flow_drop(places=keys.places, flow=flow, forever=forever, ids=ids))
+def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, step: int = 0, forever: bool = False) -> Op[int]:
+    """Give up those of the messages of a flow that wait. `step`: as for `flow_wait`, by the producer of the flow."""
+    call = signatures.flow_drop(
+        places=keys.places, producers=keys.producers, flow=flow, step=step, forever=forever, ids=ids
+    )
+    return scripted(call)
 
 
 def flow_news(keys: QueueKeys, limit: int) -> Op[News]:

@@ -76,13 +76,13 @@ class Sending:
     def _give_up(self) -> Steps[None]:
         """Cancel what is there, as far as Redis answers; monitors do the rest. Where nothing is, forget the flow."""
         flow = self._plan.id
+        is_known = self._entered or (self._parent is not None and self._calls > 0)  # else it leaves no trace
         try:
             yield own.flow_change(flow, ALIVE, "abandoned")
             if self._parent is not None:
                 yield from join(flow)
-            yield from drop(flow, self._plan.nodes, forever=not self._entered)
-            if not self._entered:
-                yield own.flow_forget(flow)
+            yield from drop(flow, self._plan.nodes, forever=not self._entered, step=self._next)
+            yield own.flow_change(flow, "abandoned", "abandoned", dropped=True) if is_known else own.flow_forget(flow)
         except ReliqError:
             return
 
@@ -156,7 +156,7 @@ class Sending:
 
     def _unwait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
         ids = [self._plan.nodes[number].id for number in numbers]
-        yield own.flow_drop(keys, self._plan.id, ids, forever=True)
+        yield own.flow_drop(keys, self._plan.id, ids, step=self._next(), forever=True)
 
     def _note(self, numbers: Sequence[int]) -> Steps[None]:
         for name, some in self._by_home(numbers).items():

@@ -19,12 +19,16 @@ def flow_bury(
     return "flows/flow_bury", (*places, delayed, dead, index), (id, element, again, counter)
 
 
-def flow_change(*, graph: str, every: str, id: Argument, before: Argument, state: Argument, kept: float) -> Call:
-    return "flows/flow_change", (graph, every), (id, before, state, kept)
+def flow_change(
+    *, graph: str, every: str, id: Argument, before: Argument, state: Argument, kept: float, dropped: bool
+) -> Call:
+    return "flows/flow_change", (graph, every), (id, before, state, kept, int(dropped))
 
 
-def flow_drop(*, places: Sequence[str], flow: Argument, forever: bool, ids: Iterable[Argument]) -> Call:
-    return "flows/flow_drop", (*places,), (flow, int(forever), *ids)
+def flow_drop(
+    *, places: Sequence[str], producers: str, flow: Argument, step: float, forever: bool, ids: Iterable[Argument]
+) -> Call:
+    return "flows/flow_drop", (*places, producers), (flow, step, int(forever), *ids)
 
 
 def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Iterable[Argument]) -> Call:

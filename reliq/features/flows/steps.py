@@ -1,6 +1,6 @@
 """The steps of those who have a flow: they look at it, cancel it, and read the results of its members."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,8 +52,8 @@ def homes_of(queue: str) -> Steps[list[QueueKeys]]:
     return [QueueKeys(name) for name in layout.every(queue)]
 
 
-def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False) -> Steps[int]:
-    """Give up the members that wait, wherever they are."""
+def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False, step: Callable[[], int] = lambda: 0) -> Steps[int]:
+    """Give up the members that wait, wherever they are. `step`: numbers the calls of the flow's producer."""
     by_queue: dict[str, list[str]] = {}
     for node in nodes:
         by_queue.setdefault(node.queue, []).append(node.id)
@@ -61,7 +61,8 @@ def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False) -> Steps[in
     for queue, ids in by_queue.items():
         for keys in (yield from homes_of(queue)):
             for start in range(0, len(ids), AT_ONCE):
-                dropped += yield own.flow_drop(keys, flow, ids[start : start + AT_ONCE], forever=forever)
+                some = ids[start : start + AT_ONCE]
+                dropped += yield own.flow_drop(keys, flow, some, step=step(), forever=forever)
     return dropped
 
 
@@ -74,6 +75,14 @@ def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
     head = yield own.flow_head(flow)
     if state != "cancelled" or head.get("left") == "0":
         return []
+    return (yield from give_up(flow, state))
+
+
+def give_up(flow: str, state: str) -> Steps[list[tuple[str, str]]]:
+    """Give up the members of a flow in this state, cancelled or abandoned; return as `cancelled_queues`.
+
+    May be repeated, and by several at the same time: each member is given up once.
+    """
     fields = yield own.flow_fields(flow)
     nodes = [decode_node(one) for one in own.nodes_in(fields)[0]]
     yield from drop(flow, nodes)
@@ -81,6 +90,7 @@ def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
     for opened in own.opened_in(fields).values():
         for one in opened:
             queues += yield from cancelled_queues(one)
+    yield own.flow_change(flow, state, state, dropped=True)
     return queues
 
 

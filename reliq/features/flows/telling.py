@@ -8,7 +8,7 @@ from reliq.features.flows import ops as own
 from reliq.features.flows.model import DEAD, REVIVED, Node, decode_node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
 from reliq.features.flows.ops import Happened, Noted
-from reliq.features.flows.steps import AT_ONCE, drop, homes_of, nodes_of
+from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -89,16 +89,19 @@ def tend(flow: str, now: int) -> Steps[bool]:
     if head.get("parent") and head["left"] == "0":
         yield from join(flow)
     if state == "sending" and age > _SENDING_FOR_MS:
-        if (yield own.flow_change(flow, "sending", "abandoned")) != "abandoned":
-            return False
-        yield from join(flow)
-        yield from drop(flow, (yield from nodes_of(flow)))
+        state = yield own.flow_change(flow, "sending", "abandoned")
+    if state not in ("cancelled", "abandoned"):
+        return False
+    if "dropped" not in head:  # who began to give it up may have died
+        if state == "abandoned":
+            yield from join(flow)
+        yield from give_up(flow, state)
         return True
-    if state in ("cancelled", "abandoned") and age > _DROPPED_FOR_MS:
-        yield from drop(flow, (yield from nodes_of(flow)), forever=True)
-        yield own.flow_forget(flow)
-        return True
-    return False
+    if age <= _DROPPED_FOR_MS:
+        return False
+    yield from drop(flow, (yield from nodes_of(flow)), forever=True)
+    yield own.flow_forget(flow)
+    return True
 
 
 @dataclass(slots=True)
@@ -111,7 +114,10 @@ class _Look:
 
 
 def mend(flow: str) -> Steps[int]:
-    """Tell those who wait for members that are gone without a trace, as their queue was deleted; return how many."""
+    """Tell those who wait for members that are gone without a trace, as their queue was deleted; return how many.
+
+    Of a flow that was given up, give up what its producer has sent since.
+    """
     look = _Look((yield from nodes_of(flow)))
     queues = dict.fromkeys(node.queue for node in look.nodes)
     homes = {}
@@ -121,6 +127,8 @@ def mend(flow: str) -> Steps[int]:
             yield from _look(look, queue, keys)
     yield from _remind(look)
     fields = yield own.flow_fields(flow)  # behind the looks: what they do not find was noted before
+    if fields.get("state") in (b"cancelled", b"abandoned"):
+        yield from drop(flow, look.nodes)
     if not look.quiet or fields.get("state") != b"open":
         return 0
     raw, outcomes = own.nodes_in(fields)

@@ -15,7 +15,7 @@ from reliq_api.http.docs import failures
 from reliq_api.http.requests import gone
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
-from reliq_api.schemas.base import QueueName
+from reliq_api.schemas.base import Lasting, QueueName
 
 router = call_router("messages")
 
@@ -35,7 +35,7 @@ async def result(
     queue: QueueName,
     id: Id,
     request: Request,
-    wait: Annotated[float, Query(ge=0, le=MAX_WAIT, allow_inf_nan=False, description="Seconds to wait for it.")] = 0,
+    wait: Annotated[float, Lasting(longest=MAX_WAIT), Query(description="How long to wait for it.")] = 0,
 ) -> Response:
     """For handlers with `result=`. Reading a result does not remove it."""
     state = request.app.state

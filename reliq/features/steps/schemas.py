@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from reliq.features.steps.model import LONGEST_NAME
-from reliq_api.schemas.base import MessageId, Request, Seconds
+from reliq_api.schemas.base import MessageId, Period, Request
 
 
 class StepRequest(Request):
@@ -35,7 +35,7 @@ class StepList(BaseModel):
 class SleepRequest(Request):
     id: MessageId
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
-    seconds: Seconds
+    seconds: Period
 
 
 class Slept(BaseModel):
@@ -46,7 +46,7 @@ class Slept(BaseModel):
 class WaitRequest(Request):
     id: MessageId
     signal: str = Field(min_length=1, max_length=LONGEST_NAME)
-    timeout: Seconds | None = Field(None, description="Seconds; without it the message waits for ever.")
+    timeout: Period | None = Field(None, description="Without it the message waits for ever.")
 
 
 class Waited(BaseModel):

@@ -36,6 +36,25 @@ def take_back(app):
     eventually(lambda: monitor.scan().reclaimed == 1)
 
 
+def test_durations_are_seconds_or_texts(post, service, orders):
+    first, second, third = orders.send_many(["1", "2", "3"])
+    given = post("leases", {"limit": 3, "lease": "2m", "wait": "100ms"}).json()
+    assert (given["lease_seconds"], len(given["messages"])) == (120.0, 3)
+    lease = f"leases/{given['lease']}"
+    assert post(f"{lease}/extend", {"lease": "1.5 h"}).json()["lease_seconds"] == 5400.0
+    assert post(f"{lease}/sleep", {"id": first, "name": "nap", "seconds": "1d"}).json()["state"] == "sleeping"
+    assert post(f"{lease}/wait", {"id": second, "signal": "go", "timeout": "2d"}).json()["state"] == "waiting"
+    assert codes(post(f"{lease}/settle", {"retry": [{"id": third, "delay": "2h"}]})) == {third: "done"}
+    due = {one.id: one.due_at for one in orders.delayed.list()}
+    assert abs(due[first] - due[third] - 22 * 3_600_000) < 3_600_000
+    breaker = service.put(f"/v1/queues/{orders.name}/breaker", json={"state": "open", "seconds": "1m"})
+    assert breaker.json()["breaker"] == "open"
+    for wait in ("5 parsecs", "2m"):
+        answer = service.get(f"/v1/queues/{orders.name}/messages/{first}/result", params={"wait": wait})
+        assert problem(answer) == (422, "invalid_request")
+        assert answer.json()["detail"].startswith("query.wait: ")
+
+
 def test_a_message_as_its_consumer_sees_it(post, orders):
     identity = orders.send({"order": 1}, headers={"tenant": "a"})
     given = post("leases", {"lease": 60}).json()

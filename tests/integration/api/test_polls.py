@@ -227,7 +227,9 @@ def test_a_poll_that_cannot_reach_redis_any_more_says_so(name):
     "wanted",
     [
         {"limit": 0}, {"limit": 1001}, {"limit": "5"}, {"limit": 1.5}, {"limit": True}, {"wait": -1}, {"wait": 31},
-        {"lease": 0.5}, {"lease": 50_000}, {"lease": "15s"}, {"encoding": "hex"}, {"max": 5}, [], "x", None, 5,
+        {"lease": 0.5}, {"lease": 50_000}, {"lease": "15 parsecs"}, {"lease": "500ms"}, {"lease": True},
+        {"lease": 10**400}, {"wait": "31s"}, {"wait": ""},
+        {"lease": [15]}, {"lease": "9" * 41}, {"encoding": "hex"}, {"max": 5}, [], "x", None, 5,
     ],
 )  # fmt: skip
 def test_what_cannot_be_leased(service, orders, wanted):

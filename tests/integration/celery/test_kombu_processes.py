@@ -12,6 +12,7 @@ import pytest
 
 import reliq
 import reliq.contrib.kombu  # registers the transport
+from reliq.contrib import guard
 from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import ROOT, eventually
@@ -148,16 +149,23 @@ def test_a_guard_ends_with_the_last_consumer_and_not_before(broker: str) -> None
 
     with kombu.Connection(broker, transport_options={"guard": True}) as connection:
         with kombu.Consumer(connection, [kombu.Queue("one"), kombu.Queue("two")]):
-            (guard,) = guards()
-            eventually(lambda: _ignores(guard.pid, signal.SIGTERM))  # as it is sent to all processes of a service
-        assert guards() == []
+            (child,) = guards()
+            eventually(lambda: _ignores(child.pid, signal.SIGTERM))  # as it is sent to all processes of a service
+        eventually(lambda: guards() == [])  # one that is told to end while it still starts does so first
         with kombu.Consumer(connection, [kombu.Queue("one")]):
-            (guard,) = guards()
-            guard.kill()
-            guard.wait()
+            (child,) = guards()
+            child.kill()
+            child.wait()
         with kombu.Consumer(connection, [kombu.Queue("one")]):
-            assert guard not in guards()
+            assert child not in guards()
             assert len(guards()) == 1
+
+
+def test_a_guard_that_ends_late_leaves_no_zombie(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_END", 0.0)
+    ending = guard.Guard(broker.removeprefix("reliq+"), allow_eviction=False)
+    ending.end()
+    eventually(lambda: not Path(f"/proc/{ending._process.pid}").exists())
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:

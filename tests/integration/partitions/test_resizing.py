@@ -11,7 +11,7 @@ from reliq import ops
 from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
-from reliq.protocol import resizing, sharing
+from reliq.protocol import resizing, resting, sharing
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
 from tests.support.turns import Monitor
@@ -442,11 +442,111 @@ def test_partitions_that_are_closed_have_a_part_of_the_limits_and_not_more_than_
     with orders.consumer() as consumer:
         while messages := consumer.claim(limit=100, wait=1):
             consumer.ack(*messages)
-    for _ in range(4):
+    for _ in range(5):
         monitor.tend_partitions()
     assert layout_of(app).every("orders") == ["orders"]
     fields = ("concurrency", "dead_max_count", "rate", "whole", "homes")
     assert client.hmget(QueueKeys("orders").config, *fields) == [b"8", b"40", b"400/s", None, None]
+
+
+def limits_of(client, *names: str) -> list[tuple[str, ...]]:
+    """Return the rate, the concurrency and the burst that these partitions have of their queue's."""
+    found = [client.hmget(QueueKeys(name).config, "rate", "concurrency", "burst") for name in names]
+    return [tuple(one.decode() for one in some if one is not None) for some in found]
+
+
+@pytest.fixture
+def closed(app, monitor):
+    """A queue whose second partition is closed, and has a dead letter only."""
+    orders = app.queue("orders")
+    orders.configure(partitions=2, rate="2000/s", burst=20, concurrency=8)
+    for _ in range(2):
+        orders.send("body")
+    with orders.consumer() as consumer:
+        for message in [*consumer.claim(limit=2), *consumer.claim(limit=2)]:
+            consumer.dead(message, reason="test")
+    orders.configure(partitions=1)
+    for _ in range(2):
+        monitor.tend_partitions()
+    assert layout_of(app).retired == ("1",)
+    assert orders.stats().dead == 2
+    return orders
+
+
+def test_a_closed_partition_without_messages_leaves_its_share_of_the_limits_to_the_others(client, closed):
+    assert limits_of(client, "orders") == [("2000/s", "8", "20")]
+    assert limits_of(client, NAMES[1])[0][1] == "0"
+    assert closed.config().concurrency == 8
+    assert closed.stats().limited_by == ""
+
+
+def test_a_message_that_comes_back_to_a_closed_partition_waits_until_it_has_its_share_again(
+    app, monitor, client, closed
+):
+    assert closed.dead.redrive().redriven == 2
+    with closed.consumer() as consumer:
+        (first,) = consumer.claim(limit=5)
+        assert consumer.claim(limit=5) == []
+        monitor.tend_partitions()
+        assert limits_of(client, *NAMES[:2]) == [("1000.000000/s", "4", "10")] * 2
+        (second,) = eventually(lambda: consumer.claim(limit=5, wait=1))
+        monitor.tend_partitions()
+        assert limits_of(client, *NAMES[:2]) == [("1000.000000/s", "4", "10")] * 2, "while it is in processing"
+        consumer.ack(first, second)
+    for _ in range(3):
+        monitor.tend_partitions()
+    assert layout_of(app).every("orders") == ["orders"]
+    assert limits_of(client, "orders") == [("2000/s", "8", "20")]
+
+
+def test_a_delayed_message_that_is_due_soon_keeps_the_share_of_its_partition(app, monitor, client):
+    orders = app.queue("orders")
+    orders.configure(partitions=2, rate="2000/s")
+    for _ in range(2):
+        orders.send("body", delay=50)
+    orders.configure(partitions=1)
+    for _ in range(3):
+        monitor.tend_partitions()
+    assert limits_of(client, *NAMES[:2]) == [("1000.000000/s",)] * 2
+
+
+def test_messages_that_come_while_a_partition_is_put_to_rest_wait_for_the_next_turn(
+    app, monitor, client, monkeypatch, closed
+):
+    client.hset(QueueKeys("orders").config, "partitions", layout_text(layout_of(app).rested(())))
+    looks, redrives = resting._is_idle, iter([closed.dead.redrive])
+
+    def then_a_redrive(keys):
+        found = yield from looks(keys)
+        for redrive in redrives:
+            redrive()
+        return found
+
+    monkeypatch.setattr(resting, "_is_idle", then_a_redrive)
+    monitor.tend_partitions()
+    assert limits_of(client, "orders") == [("1000.000000/s", "4", "10")]
+    assert limits_of(client, NAMES[1])[0][1] == "0"
+    for _ in range(2):
+        monitor.tend_partitions()
+    assert limits_of(client, *NAMES[:2]) == [("1000.000000/s", "4", "10")] * 2
+    with closed.consumer() as consumer:
+        assert len(eventually(lambda: consumer.claim(limit=5, wait=1)) + consumer.claim(limit=5)) == 2
+
+
+def test_a_change_by_an_earlier_layout_is_made_again_by_a_monitor(app, monitor, client, monkeypatch, closed):
+    closed.dead.redrive()
+    begin, turns = sharing._give, iter([monitor.tend_partitions])
+
+    def late(shares):
+        for turn in turns:  # the partition gets its share back, before the caller gives the shares of the layout before
+            turn()
+        return (yield from begin(shares))
+
+    monkeypatch.setattr(sharing, "_give", late)
+    closed.configure(concurrency=6)
+    for _ in range(2):
+        monitor.tend_partitions()
+    assert limits_of(client, *NAMES[:2]) == [("1000.000000/s", "3", "10")] * 2
 
 
 def test_shares_that_a_monitor_gives_do_not_undo_what_is_changed_meanwhile(app, monitor, monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import subprocess
 import sys
 import threading
@@ -10,10 +11,12 @@ import time
 import pytest
 
 import reliq
-from reliq import aio
+from reliq import aio, ops
 from reliq.features.flows import telling
 from reliq.features.flows.model import Plan
-from reliq.features.flows.ops import flow_ids, flow_open
+from reliq.features.flows.ops import flow_change, flow_ids, flow_open
+from reliq.features.flows.sending import Sending
+from reliq.features.flows.steps import cancelled_queues
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.protocol.deletion import delete
 from tests.support.handlers import bind, settled, working_as
@@ -244,6 +247,74 @@ def test_a_producer_that_died_half_way_has_run_nothing(app, client):
     client.hset(flow_record(plan.id), "opened", int(time.time() * 1000) - 2 * 86_400_000)
     monitor.tell_flows()
     assert app.store.call(flow_ids(10)) == []
+
+
+@pytest.fixture
+def half(app):
+    """A flow of which a part waits, and none runs: its producer is about to enqueue the first message."""
+    plan = Plan()
+    first = plan.add("q", reliq.NewMessage(b"first"), (), "fail")
+    for queue in ("q", "other", "other"):
+        plan.add(queue, reliq.NewMessage(b"later"), [first], "fail")
+    sending = Sending(plan, app._queue_steps)
+    with contextlib.suppress(Died):
+        app.store.run(up_to(lambda op, _: op.script and op.script.name == "flow_note", sending._send()))
+    assert [app.queue(name).stats().waiting for name in ("q", "other")] == [1, 2]
+    return sending
+
+
+class Died(Exception):
+    """The process that ran steps has died."""
+
+
+def up_to(there, steps):
+    """Run steps up to the first call that is `there`, given the number of those before it."""
+    answer, calls = None, itertools.count()
+    with contextlib.suppress(StopIteration):
+        while True:
+            call = steps.send(answer)
+            if isinstance(call, ops.Op) and there(call, next(calls)):
+                raise Died
+            answer = yield call
+
+
+def cancelled(app):
+    return [app.queue(name).stats().counters.get("cancelled", 0) for name in ("q", "other")]
+
+
+@pytest.mark.parametrize("calls", [1, 3, 5, 8])
+@pytest.mark.parametrize("how", ["producer", "operator"])
+def test_what_dies_while_it_gives_a_flow_up_is_followed_by_a_monitor_once(app, half, how, calls):
+    flow = half._plan.id
+    if how == "operator":
+        app.store.call(flow_change(flow, "sending", "open"))
+    steps = half._give_up() if how == "producer" else cancelled_queues(flow)
+    with contextlib.suppress(Died):
+        app.store.run(up_to(lambda _, before: before == calls, steps))
+    monitor = Monitor(app.store)
+    for _ in range(2):
+        monitor.tell_flows()
+        assert [app.queue(name).stats().waiting for name in ("q", "other")] == [0, 0]
+        assert cancelled(app) == [1, 2]
+    assert app.flow_progress(flow).state == ("abandoned" if how == "producer" else "cancelled")
+
+
+def test_what_a_paused_producer_sends_of_a_flow_that_was_given_up_does_not_wait_for_a_day(app, client):
+    plan, monitor = Plan(), Monitor(app.store)
+    plan.add("q", reliq.NewMessage(b"later"), [plan.add("q", reliq.NewMessage(b"first"), (), "fail")], "fail")
+
+    def then_it_dies(op, _):
+        if op.script and op.script.name == "flow_wait":  # it pauses before
+            client.hset(flow_record(plan.id), "opened", int(time.time() * 1000) - 3_600_000)
+            monitor.tell_flows()
+            assert app.flow_progress(plan.id).state == "abandoned"
+        return op.script and op.script.name == "flow_note"
+
+    with contextlib.suppress(Died):
+        app.store.run(up_to(then_it_dies, Sending(plan, app._queue_steps)._send()))
+    assert app.queue("q").stats().waiting == 1
+    assert app.store.run(telling.mend(plan.id)) == 0
+    assert app.queue("q").stats().waiting == 0
 
 
 def test_a_monitor_whose_clock_is_ahead_gives_no_flow_up_that_is_being_sent(app, monkeypatch):

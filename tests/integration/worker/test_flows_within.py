@@ -244,6 +244,30 @@ def test_one_that_is_sent_in_vain_is_not_waited_for(app, client, ran):
         assert states(app, flow) == ["handled", "open"]
 
 
+def test_one_that_was_sent_in_vain_is_sent_anew_by_the_next_run_in_its_order(app, client, ran):
+    outer(app)
+    parts = app.queue("parts")
+    parts.configure(max_length=1)
+
+    def send(message):
+        with app.flow(parent=message) as flow:
+            first = [flow.send("parts", number) for number in range(2)]
+            flow.send("parts", "end", after=first)
+        return flow
+
+    with app.queue("q").consumer() as consumer, parts.consumer() as others:
+        (cut,) = consumer.claim(1)
+        parts.send("in the way")
+        with pytest.raises(reliq.QueueFull):
+            send(cut)
+        others.ack(*others.claim(1))
+        parts.configure(max_length=None)
+        flow = send(cut)
+        assert (parts.stats().ready, parts.stats().waiting) == (3, 1)
+        assert states(app, flow) == ["open", "open", "waiting"]
+        consumer.ack(cut)
+
+
 def test_the_parent_of_several_flows_waits_for_each(app, client):
     flow = outer(app)
     with app.queue("q").consumer() as consumer, app.queue("parts").consumer() as parts:

@@ -1,16 +1,21 @@
 -- flow_drop: give up messages of a flow that wait, also those that are not enqueued yet. Others are passed over, and those of other flows.
 --
--- KEYS  places
--- ARGV  flow, forever: flag, ids...
+-- KEYS  places, producers
+-- ARGV  flow, step: number, forever: flag, ids...
+--       step: as for flow_wait, where the producer of the flow calls: then those who call later are told nothing of what was before; else 0
 --       forever: also forget those that never came, and members of which nothing is known any more
 -- Returns how many were removed
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, producers
 -- names of the keys and arguments (tools/generate_scripts.py)
-local flow, forever = ARGV[1], ARGV[2] == '1'
-local PLACES, IDS = 1, 3
+local producers = KEYS[14]
+local flow, step, forever = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
+local PLACES, IDS = 1, 4
 -- end of the names
 local q = places(PLACES)
-redis.call('HLEN', q.followed) -- a wrong type is refused here, before the first write
+redis.call('HLEN', q.followed) -- wrong types are refused here, before the first write
+redis.call('HLEN', producers)
+local producer = step > 0 and 'flow-' .. flow or ''
+if carried_out(producers, producer, step) then return 0 end
 local removed = 0
 local function is_ours(record, pattern)
   return record and string.match(record, pattern) == flow
@@ -36,4 +41,5 @@ for at = IDS, #ARGV do
   end
 end
 if removed > 0 then redis.call('HINCRBY', q.counters, 'cancelled', removed) end
+remember(producers, producer, step, now_ms())
 return removed
