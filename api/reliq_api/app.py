@@ -21,10 +21,11 @@ from reliq_api.consume.homes import remembered_homes
 from reliq_api.consume.leases import Remembered
 from reliq_api.consume.listener import Listener
 from reliq_api.consume.polls import Polls
-from reliq_api.enqueue.coalescer import Sends
+from reliq_api.enqueue.sends import Sends
 from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
 from reliq_api.http.no_store import NoStore
+from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
 from reliq_api.settings import Settings
@@ -59,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         store = Store(queues.url, allow_eviction=queues.allow_eviction)
         app.state.measurements = Measurements()
         app.state.exporter = Exporter(store, [app.state.measurements])
-        app.state.sends = Sends(queues, background)
+        app.state.sends = Sends(queues, Joined(background))
         app.state.polls = Polls(queues.store, background)
         app.state.homes = remembered_homes()
         app.state.listeners = {one: one(queues.store, background, app.state.homes) for one in LISTENERS}

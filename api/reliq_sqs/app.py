@@ -16,13 +16,13 @@ from reliq_api.background import Background
 from reliq_api.http import problems
 from reliq_api.http.buffered import Buffered
 from reliq_api.http.no_store import NoStore
+from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
 from reliq_api.store import BoundedStore
 from reliq_sqs import health
 from reliq_sqs.calls import Endpoint
 from reliq_sqs.guard import Guard
-from reliq_sqs.joined import Joined
 from reliq_sqs.keys import Vault
 from reliq_sqs.moves import Moves
 from reliq_sqs.names import Names
@@ -64,7 +64,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         state.waits = waits = Waits()
         state.drains = [waits]
         state.endpoint = Endpoint(
-            queues, registry, pressure, moves, waits, Joined(), settings.strict_timing
+            queues, registry, pressure, moves, waits, Joined(background), settings.strict_timing
         )  # fmt: skip
         async with queues, background:
             moves.start()

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reliq import aio
+from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
 from reliq_sqs.access import Sender
 from reliq_sqs.errors import SqsError
-from reliq_sqs.joined import Joined
 from reliq_sqs.known import Known
 from reliq_sqs.names import Place
 from reliq_sqs.registry import Registry

@@ -12,7 +12,8 @@ from reliq_api.access.cached import Cached
 from reliq_api.background import Background
 from reliq_api.consume.homes import remembered_homes
 from reliq_api.consume.polls import Poll, Polls
-from reliq_api.enqueue.coalescer import QueueSends
+from reliq_api.enqueue.sends import Sends
+from reliq_api.joined import Joined
 from tests.integration.api.serving import problem, serving
 from tests.support.workers import eventually
 
@@ -69,12 +70,17 @@ def test_a_task_that_is_cancelled_from_outside_runs_again(caplog):
 
 
 class Failing:
-    """A queue with a first call that waits until it is released, and a second one that raises an unexpected error."""
+    """An application whose queue has a first call that waits until it is released, and a second one that raises an
+    unexpected error.
+    """
 
     def __init__(self, error):
         self.let_go = asyncio.Event()
         self.calls = 0
         self._error = error
+
+    def queue(self, name):
+        return self
 
     async def send(self, message):
         self.calls += 1
@@ -94,11 +100,11 @@ def test_enqueues_that_wait_are_answered_whatever_the_sending_task_met(error, ca
     async def scene():
         async with Background() as background:
             queue: Any = Failing(error)
-            sends = QueueSends(queue, background)
+            sends = Sends(queue, Joined(background))
             messages = [NewMessage("x") for _ in range(4)]
-            first = asyncio.create_task(sends.send(messages[0]))
+            first = asyncio.create_task(sends.send("orders", messages[0]))
             await until(lambda: queue.calls)
-            others = [asyncio.create_task(sends.send(message)) for message in messages[1:]]
+            others = [asyncio.create_task(sends.send("orders", message)) for message in messages[1:]]
             await asyncio.sleep(0)
             queue.let_go.set()
             assert await first == messages[0].id
@@ -107,7 +113,7 @@ def test_enqueues_that_wait_are_answered_whatever_the_sending_task_met(error, ca
                     await asyncio.wait_for(task, 5)
                 assert raised.value.ids == (message.id,)
             for message in messages[:3]:  # alone, and together
-                assert await asyncio.wait_for(sends.send(message), 5) == message.id
+                assert await asyncio.wait_for(sends.send("orders", message), 5) == message.id
 
     asyncio.run(scene())
 
@@ -123,10 +129,10 @@ def test_an_enqueue_that_fails_alone_leaves_the_queue_free():
     async def scene():
         async with Background() as background:
             queue: Any = Once(RuntimeError("a fault"))
-            sends = QueueSends(queue, background)
+            sends = Sends(queue, Joined(background))
             with pytest.raises(RuntimeError):
-                await sends.send(NewMessage("x"))
-            assert await asyncio.wait_for(sends.send(NewMessage("x", id="second")), 5) == "second"
+                await sends.send("orders", NewMessage("x"))
+            assert await asyncio.wait_for(sends.send("orders", NewMessage("x", id="second")), 5) == "second"
 
     asyncio.run(scene())
 

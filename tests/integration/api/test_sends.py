@@ -5,7 +5,8 @@ import asyncio
 from reliq import NewMessage, OutcomeUnknown, QueueFull, aio
 from reliq.embedded import EmbeddedRedis
 from reliq_api.background import Background
-from reliq_api.enqueue.coalescer import Sends
+from reliq_api.enqueue.sends import Sends
+from reliq_api.joined import Joined
 from tests.support.proxy import Proxy
 
 
@@ -14,7 +15,7 @@ def send_all(url, queue, messages, **options):
 
     async def scene():
         async with aio.Reliq(url, **options) as reliq, Background() as background:
-            sends = Sends(reliq, background)
+            sends = Sends(reliq, Joined(background))
             return await asyncio.gather(*(sends.send(queue, one) for one in messages), return_exceptions=True)
 
     return asyncio.run(scene())
@@ -87,7 +88,7 @@ def test_large_bodies_go_in_calls_of_a_megabyte(url, orders):
 def test_it_goes_on_after_a_failure():
     async def scene(server):
         async with aio.Reliq(server.url, send_timeout=0.1) as reliq, Background() as background:
-            sends = Sends(reliq, background)
+            sends = Sends(reliq, Joined(background))
             await sends.send("orders", NewMessage(1))
             server.stop()
             three = (sends.send("orders", NewMessage(2)) for _ in range(3))

@@ -1,15 +1,21 @@
-"""Calls to Redis that come while another one of their kind is under way: they go together, in the next call."""
+"""Calls to Redis that come while another one about the same is under way: they go together, in the next call.
+
+A call without others goes at once. Where many come at a time, Redis and the process need a fraction of the time for
+each.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from reliq.errors import QueueFull, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
+from reliq_api.background import Background
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MOST = 100  #: items of calls that go together
+_MOST = 250  #: items of calls that go together
 _BYTES = 1024 * 1024  #: of these items
 
 Act = Callable[[list[T]], Awaitable[Sequence[R]]]  #: carries out a call; returns a result for each item
@@ -33,22 +39,21 @@ class _Waiting:
 
 
 class Joined:
-    """The calls of a process, by what they are about.
+    """The calls of a process, by what they are about; at most one of each is under way."""
 
-    Without others a call goes at once. Where many come at a time, Redis and this process need a fraction of the time
-    for each.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, background: Background) -> None:
+        self._background = background
         self._waiting: dict[object, list[_Waiting]] = {}  #: by what calls are about, while one is under way
-        self._tasks = set[asyncio.Task[None]]()
 
     @property
     def busy(self) -> bool:
         return bool(self._waiting)
 
     async def run(self, about: object, items: list[T], act: Act[T, R], size: int = 0) -> Sequence[R]:
-        """Return the results of items; raises the errors of `act`. `size`: their bytes."""
+        """Return the results of items. `size`: their bytes.
+
+        Raises the errors of `act`; OutcomeUnknown if a call that had others in it was broken off.
+        """
         waiting = self._waiting.get(about)
         if waiting is not None:
             one = _Waiting(items, size)
@@ -59,9 +64,7 @@ class Joined:
             return await act(items)
         finally:
             if self._waiting[about]:
-                task = asyncio.get_running_loop().create_task(self._others(about, act))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._background.start("calls", partial(self._others, about, act))
             else:
                 del self._waiting[about]
 
@@ -86,27 +89,35 @@ def _first(waiting: list[_Waiting]) -> list[_Waiting]:
 
 async def _together(some: list[_Waiting], act: Act[Any, Any]) -> None:
     """Carry out calls as one. Where that is too much for the queue, those that did not get in are carried out alone."""
-    error: Exception | None = None
     try:
-        results: Mapping[int, Any] = dict(enumerate(await act([item for one in some for item in one.items])))
-    except ReliqError as raised:
-        results, error = raised.enqueued, raised
-    except Exception as raised:  # noqa: BLE001  each caller gets it
-        results, error = {}, raised
-    start = 0
-    for one in some:
-        places = range(start, start + len(one.items))
-        start = places.stop
+        results = await act([item for one in some for item in one.items])
+        answers = [(one, [results[place] for place in places]) for one, places in _places(some)]
+    except ReliqError as error:
+        await _in_part(some, error, act)
+    except BaseException as error:
+        for one in some:
+            one.refuse(OutcomeUnknown(f"the call was broken off: {type(error).__name__}"))
+        raise
+    else:
+        for one, answer in answers:
+            one.answer(answer)
+
+
+async def _in_part(some: list[_Waiting], error: ReliqError, act: Act[Any, Any]) -> None:
+    """Answer calls of which some were carried out before an error."""
+    results: Mapping[int, Any] = error.enqueued
+    for one, places in _places(some):
         if results.keys() >= set(places):
             one.answer([results[place] for place in places])
-        elif isinstance(error, QueueFull) and results.keys().isdisjoint(places):
-            await _alone(one, act)
+        elif isinstance(error, QueueFull) and len(some) > 1 and results.keys().isdisjoint(places):
+            await _together([one], act)
         else:
-            one.refuse(error or RuntimeError("a call has returned fewer results than it got items"))
+            one.refuse(error)
 
 
-async def _alone(one: _Waiting, act: Act[Any, Any]) -> None:
-    try:
-        one.answer(await act(one.items))
-    except Exception as error:  # noqa: BLE001  the caller gets it
-        one.refuse(error)
+def _places(some: list[_Waiting]) -> list[tuple[_Waiting, range]]:
+    """Return where the items of each call stand among those of all."""
+    found, start = list[tuple[_Waiting, range]](), 0
+    for one in some:
+        found.append((one, range(start, start := start + len(one.items))))
+    return found
