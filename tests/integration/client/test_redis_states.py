@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,8 @@ def test_a_full_server_registers_consumers_and_renews_their_leases(server):
 
 
 def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(server):
-    app, keys, owner, told = reliq.Reliq(server.url), QueueKeys("q"), new_owner(), []
+    app, keys, owner = reliq.Reliq(server.url), QueueKeys("q"), new_owner()
+    told = list[Any]()
     consumer, news = ConsumerSteps(keys, owner, 15.0), [b"third", b"second", b"first"]
     one = app.queue("q").send("x")
     app.store.call(register(keys, owner, 15.0, about=b"none"))
