@@ -3,8 +3,9 @@
     python -m bench.sqs [--rounds 3] [--messages 1000] [--only reliq,moto] [--drain 216000]
 
 moto's server and ministack come by pip, fauxqs by npm, each into a folder of its own in .bench/sqs. They keep messages
-in memory; reliq keeps them in a Redis with `appendfsync everysec`. A rate counts messages a second of CPU of all
-processes of a server (for reliq: the endpoint with its monitor, and Redis); the clients are processes of their own.
+in memory, except "fauxqs stored", which writes each change to SQLite; reliq keeps them in a Redis with `appendfsync
+everysec`. A rate counts messages a second of CPU of all processes of a server (for reliq: the endpoint with its
+monitor, and Redis); the clients are processes of their own.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from reliq.embedded import EmbeddedRedis, free_port
@@ -156,23 +158,28 @@ def ministack() -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def fauxqs() -> Iterator[Server]:
-    folder, port = PLACE / "fauxqs", free_port()
-    if shutil.which("npm") is None or shutil.which("node") is None:
+def fauxqs(stored: bool = False) -> Iterator[Server]:
+    """fauxqs on the Node.js that it needs, which npm has too; `stored`: in SQLite, with every change."""
+    folder, port = PLACE / "fauxqs-2", free_port()
+    if shutil.which("npm") is None:
         raise Missing("there is no npm")
-    if not (folder / "node_modules" / "fauxqs").exists():
+    packages = folder / "node_modules"
+    if not (packages / "fauxqs").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        install = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel=error", "fauxqs"]
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
+        install = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel=error"]
+        done = subprocess.run([*install, "node@22", "fauxqs@2"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise Missing(done.stderr.strip()[-200:])
-    command = ["node", str(folder / "node_modules" / "fauxqs" / "dist" / "cli.js")]
-    with running(command, port, FAUXQS_PORT=str(port), FAUXQS_LOGGER="false") as pid:
-        yield Server(port, (pid,))
+    command = [str(packages / "node" / "bin" / "node"), str(packages / "fauxqs" / "dist" / "cli.js")]
+    with tempfile.TemporaryDirectory() as data:
+        told = {"FAUXQS_DATA_DIR": data, "FAUXQS_PERSISTENCE": "true"} if stored else {}
+        with running(command, port, FAUXQS_PORT=str(port), FAUXQS_LOGGER="false", **told) as pid:
+            yield Server(port, (pid,))
 
 
 CONTESTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Server]]] = {
     "reliq": reliq, "moto": moto, "ministack": ministack, "fauxqs": fauxqs,
+    "fauxqs stored": partial(fauxqs, stored=True),
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def http_service(url: str) -> Iterator[str]:
         sys.exit("the HTTP service did not start")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 600.0) -> None:
     """Wait until the condition is true."""
     until = time.monotonic() + seconds
     while not condition():

@@ -40,6 +40,12 @@ def requirement(extra: str) -> str:
     return f"{_PROJECT}[{extra}]{url and f' @ {url}'}"
 
 
+def local_origin() -> str | None:
+    """Return the folder or file of this machine that reliq was installed from, None if it came from elsewhere."""
+    url = _origin()
+    return _path(url) if url is not None and url.startswith("file:") else None
+
+
 def _origin() -> str | None:
     """Return the URL of what was installed, "" for an index, None if it is not installed or its folder is gone."""
     import json

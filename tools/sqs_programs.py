@@ -17,11 +17,16 @@ from tests.integration.celery.suites import Outcome
 from tests.support.javascript import CLIENTS, folder
 from tests.support.workers import ROOT
 
+_EXAMPLES = ROOT / "examples" / "sqs"
 _TESTS = ROOT / "tests" / "integration" / "sqs"
 _ENVIRONMENTS = ROOT / ".data" / "sqs"
 _AIRFLOW = ("apache-airflow==3.3.2", "apache-airflow-providers-amazon==9.39.0")
 _AWSCLI = ("awscli==1.46.3",)
 _TIMEOUT = 600
+_ANYBODY = {
+    "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REGION": "us-east-1",
+}  # fmt: skip
 _MESSAGES = '[{"Id": "a", "MessageBody": "1"}, {"Id": "b", "MessageBody": "2"}]'
 
 
@@ -47,7 +52,6 @@ def terraform(port: int, place: Path) -> list[Outcome]:
 def awscli(port: int, place: Path) -> list[Outcome]:
     """Use the actions that a person types; the values that later ones need come from the answers."""
     program = _environment("awscli", *_AWSCLI) / "aws"
-    known = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
     base = f"http://127.0.0.1:{port}"
     url, dead = (f"{base}/000000000000/{name}" for name in ("cli", "cli-dead"))
     arn = "arn:aws:sqs:us-east-1:000000000000:cli-dead"
@@ -56,7 +60,7 @@ def awscli(port: int, place: Path) -> list[Outcome]:
 
     def run(step: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         filled = [part.replace("HANDLE", received[-1]["ReceiptHandle"]) if received else part for part in step]
-        done = _ran([str(program), "--endpoint-url", base, "sqs", *filled], place, known)
+        done = _ran([str(program), "--endpoint-url", base, "sqs", *filled], place, _ANYBODY)
         if step[0] == "receive-message" and done.returncode == 0:
             told = json.loads(done.stdout or "{}").get("Messages", [])
             if not told:
@@ -97,6 +101,53 @@ def airflow(port: int, place: Path) -> list[Outcome]:
     python = _environment("airflow", *_AIRFLOW) / "python"
     known = {"SQS_ENDPOINT": f"http://127.0.0.1:{port}"}
     return _each([("airflow_story.py",)], lambda step: _ran([str(python), str(_TESTS / step[0])], place, known))
+
+
+def examples(port: int, place: Path) -> list[Outcome]:
+    """Run the example of each language, where its SDK is: CLASSPATH has that of Java, Go finds its own as usual."""
+    known = {**_ANYBODY, "AWS_ENDPOINT_URL_SQS": f"http://127.0.0.1:{port}"}
+    shutil.copytree(_EXAMPLES, place, dirs_exist_ok=True)
+    programs = {
+        "orders.py": lambda: [sys.executable],
+        "orders.mjs": lambda: _with_node(place),
+        "orders.go": lambda: _with_go(place),
+        "Orders.java": _with_java,
+    }
+    found = []
+    for name, command in programs.items():
+        try:
+            done = _ran([*command(), name], place, known)
+        except Missing as missing:
+            found.append(Outcome(name, "skipped", str(missing)))
+            continue
+        shipped = done.returncode == 0 and done.stdout.count("shipped") == 3
+        found.append(Outcome(name, "passed" if shipped else "failed", (done.stderr or done.stdout).strip()[-300:]))
+    return found
+
+
+def _with_node(place: Path) -> list[str]:
+    try:
+        (place / "node_modules").symlink_to(folder(install=True) / "node_modules")
+    except LookupError as error:
+        raise Missing(str(error)) from None
+    return ["node"]
+
+
+def _with_go(place: Path) -> list[str]:
+    if shutil.which("go") is None:
+        raise Missing("there is no go")
+    if os.environ.get("GO111MODULE") != "off":
+        for step in (["init", "orders"], ["tidy"]):
+            done = _ran(["go", "mod", *step], place, {})
+            if done.returncode:
+                raise Missing(f"go has no SDK of AWS: {done.stderr.strip()[-200:]}")
+    return ["go", "run"]
+
+
+def _with_java() -> list[str]:
+    if shutil.which("java") is None or not os.environ.get("CLASSPATH"):
+        raise Missing("there is no java, or no CLASSPATH with AWS's SDK for it")
+    return ["java"]
 
 
 def campaign(_: int, place: Path) -> list[Outcome]:

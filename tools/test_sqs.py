@@ -226,6 +226,7 @@ SUITES: dict[str, Callable[[Path, Path], list[Outcome]]] = {
     "ministack": ministack,
     "kombu": kombu,
     "javascript": javascript,
+    "examples": _program(sqs_programs.examples),
     "awscli": _program(sqs_programs.awscli),
     "terraform": _program(sqs_programs.terraform),
     "airflow": _program(sqs_programs.airflow),

@@ -22,6 +22,7 @@ from reliq_api.store import BoundedStore
 from reliq_sqs import health
 from reliq_sqs.calls import Endpoint
 from reliq_sqs.guard import Guard
+from reliq_sqs.joined import Joined
 from reliq_sqs.keys import Vault
 from reliq_sqs.moves import Moves
 from reliq_sqs.names import Names
@@ -62,7 +63,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         pressure = Pressure(queues, settings.memory_watermark, background)
         state.waits = waits = Waits()
         state.drains = [waits]
-        state.endpoint = Endpoint(queues, registry, pressure, moves, waits, settings.strict_timing)
+        state.endpoint = Endpoint(
+            queues, registry, pressure, moves, waits, Joined(), settings.strict_timing
+        )  # fmt: skip
         async with queues, background:
             moves.start()
             yield

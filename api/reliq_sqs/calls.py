@@ -8,6 +8,7 @@ from reliq import aio
 from reliq_api.pressure import Pressure
 from reliq_sqs.access import Sender
 from reliq_sqs.errors import SqsError
+from reliq_sqs.joined import Joined
 from reliq_sqs.known import Known
 from reliq_sqs.names import Place
 from reliq_sqs.registry import Registry
@@ -26,6 +27,7 @@ class Endpoint:
     pressure: Pressure
     moves: Any  #: reliq_sqs.moves.Moves, which uses actions itself
     waits: Waits
+    joined: Joined
     strict: bool
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -158,14 +159,12 @@ def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
 
 
 def create(options: argparse.Namespace) -> int:
-    from reliq_sqs.keys import VARIABLE, Vault, vault_text
-    from reliq_sqs.keys import create as steps
-
-    text = vault_text(options.key_file)
+    keys = _keys()
+    text = keys.vault_text(options.key_file)
     if text is None:
-        raise InvalidSetting(f"the secret is encrypted with the text of --key-file or {VARIABLE}: set one")
+        raise InvalidSetting(f"the secret is encrypted with the text of --key-file or {keys.VARIABLE}: set one")
     scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
-    identity, secret = _store(options).run(steps(Vault(text), options.name, scopes, queues, options.expires))
+    identity, secret = _store(options).run(keys.create(keys.Vault(text), options.name, scopes, queues, options.expires))
     if options.json:
         print(json.dumps({"id": identity, "secret": secret}))
     else:
@@ -175,9 +174,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def list_keys(options: argparse.Namespace) -> int:
-    from reliq_sqs.keys import read_all
-
-    keys = sorted(_store(options).run(read_all()).items())
+    keys = sorted(_store(options).run(_keys().read_all()).items())
     if options.json:
         shown = [
             {
@@ -198,14 +195,21 @@ def list_keys(options: argparse.Namespace) -> int:
 
 def revoke(options: argparse.Namespace) -> int:
     """Revoke an access key; exit 1 if the id is unknown."""
-    from reliq_sqs.keys import revoke as steps
-
+    steps = _keys().revoke
     revoked = options.id.isascii() and _store(options).run(steps(options.id))
     if options.json:
         print(json.dumps({"id": options.id, "revoked": revoked}))
     else:
         print(f"{options.id} is revoked" if revoked else f"there is no access key {options.id!r}")
     return 0 if revoked else 1
+
+
+def _keys() -> ModuleType:
+    try:
+        from reliq_sqs import keys
+    except ModuleNotFoundError as error:
+        raise missing_extra("`reliq sqs key`", "sqs", error) from None
+    return keys
 
 
 def _store(options: argparse.Namespace) -> Store:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from reliq_sqs import batches, receipts
 from reliq_sqs.calls import Call, Parameters, Result
@@ -77,7 +78,8 @@ async def _deleted(call: Call, queue: Known, entries: list[Parameters]) -> list[
     """Delete messages; return for each why it was not deleted. One that is gone already is no error."""
     handles = _handles(queue, entries)
     known = [one.receipt for one in handles if isinstance(one, receipts.Handle)]
-    codes = iter(await call.registry.handle(queue).delete_received(known, late=not queue.fifo) if known else ())
+    delete = partial(call.registry.handle(queue).delete_received, late=not queue.fifo)
+    codes = iter(await call.endpoint.joined.run(("delete", queue.queue), known, delete) if known else ())
     errors: list[SqsError | None] = []
     for one, entry in zip(handles, entries, strict=True):
         if isinstance(one, SqsError):

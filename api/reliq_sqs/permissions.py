@@ -44,7 +44,7 @@ async def add_permission(call: Call) -> Result:
                 "Resource": now.arn,
             }
         )
-        return {_POLICY: json.dumps(policy), MODIFIED: str(int(time.time()))}, ()
+        return {_POLICY: _compact(policy), MODIFIED: str(int(time.time()))}, ()
 
     await call.registry.change(queue, edit)
     return {}
@@ -60,7 +60,7 @@ async def remove_permission(call: Call) -> Result:
         if len(kept) == len(policy["Statement"]):
             raise invalid_value(label, "Label", f"can't find label{' on existing policy' if kept else ''}.")
         modified = {MODIFIED: str(int(time.time()))}
-        return ({_POLICY: json.dumps({**policy, "Statement": kept}), **modified}, []) if kept else (modified, [_POLICY])
+        return ({_POLICY: _compact({**policy, "Statement": kept}), **modified}, []) if kept else (modified, [_POLICY])
 
     await call.registry.change(queue, edit)
     return {}
@@ -99,6 +99,11 @@ def _policy(queue: Known) -> dict[str, Any]:
     if not isinstance(statements, list):
         statements = [statements]
     return {**policy, "Statement": [one for one in statements if isinstance(one, dict)]}
+
+
+def _compact(policy: dict[str, Any]) -> str:
+    """Return a policy as AWS writes it."""
+    return json.dumps(policy, separators=(",", ":"))
 
 
 def _one_or_all(values: list[str]) -> str | list[str]:

@@ -138,7 +138,10 @@ async def _sent(call: Call, queue: Known, accepted: list[Checked]) -> list[Resul
     await call.endpoint.pressure.check()
     if not queue.fair and any(one.message.limit_key for one in accepted):
         await _make_fair(call, queue)
-    ids = await call.registry.handle(queue).send_many([one.message for one in accepted])
+    messages = [one.message for one in accepted]
+    size = sum(len(one.body) for one in messages)
+    send = call.registry.handle(queue).send_many
+    ids = await call.endpoint.joined.run(("send", queue.queue), messages, send, size)
     for one, identity in zip(accepted, ids, strict=True):
         one.result["MessageId"] = identity
         if queue.fifo:

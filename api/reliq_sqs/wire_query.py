@@ -12,7 +12,7 @@ from reliq_sqs.model import NAMESPACE, Action, Shape, actions
 MEDIA_TYPE = "text/xml"
 
 _FIELDS_MOST = 1000  #: a batch of ten messages with ten attributes each has about 500
-_ESCAPES = {"\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"}
+_ESCAPES = {"\r": "&#xD;", '"': "&quot;"}
 _NO_QUEUE = "The specified queue does not exist for this wsdl version."
 _BOOLEANS = {"true": True, "false": False}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -82,10 +82,11 @@ def _member(name: str, shape: Shape, tree: Tree) -> Any:
         return _leaf(name, shape, tree[name]) if name in tree else None
     for called in dict.fromkeys((shape.element, name, name.removesuffix("s"))):
         if called in tree:
-            elements = _elements(tree[called])
+            given = tree[called]
             if shape.kind == "list":
-                return [_leaf(name, shape.of, one) for one in elements]
-            return _map(name, shape, elements)
+                return [_leaf(name, shape.of, one) for one in _elements(given)]
+            alone = isinstance(given, dict) and isinstance(given.get(shape.pair[0]), str)  # without a number
+            return _map(name, shape, [given] if alone else _elements(given))
     return None
 
 

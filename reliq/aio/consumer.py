@@ -8,17 +8,21 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
+from reliq.aio.connections import Connections
+from reliq.aio.heartbeat import Heartbeat
 from reliq.aio.holding import Holding
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
-from reliq.model.keys import new_owner, next_life
+from reliq.model.keys import QueueKeys, new_owner, next_life
 from reliq.model.message import Message
 from reliq.model.partitions import Layout
 from reliq.ops import Move
+from reliq.ops.topology import Node
 from reliq.protocol.claiming import PATIENCE, Round, pause, rotated
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
+from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
@@ -48,13 +52,22 @@ class Consumer(AsyncBlock):
         self._homes = homes
         self._layout: Layout | None = None  #: by which its places were found
         self._owner = new_owner()
-        self._first = Holding(store, homes.first.keys, self.lease, self._owner)
+        self._connections: dict[Node | None, Connections] = {}  #: to each node of a cluster, as far as it is known
+        self._first = self._held_at(homes.first.keys, self._owner)
         self._parts = {homes.queue: self._first}  #: one for each place of the queue
+        self._heartbeat: Heartbeat | None = None
         self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of places that are not there any more
         self._lives: dict[str, str] = {}  #: the id that follows in such a place, should it come back
         self._turn = 0
         self._entered = False
         self._closed = False
+
+    def _held_at(self, keys: QueueKeys, identity: str) -> Holding:
+        """Return what this holds of one place: nothing yet."""
+        node = self._store.node_of(keys.messages)
+        if node not in self._connections:
+            self._connections[node] = Connections(self._store, self._owner)
+        return Holding(self._store, keys, self.lease, identity, self._connections[node])
 
     @property
     def id(self) -> str:
@@ -63,7 +76,8 @@ class Consumer(AsyncBlock):
 
     async def __aenter__(self) -> Self:
         self._entered = True
-        await self._first.keep()
+        self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
+        self._heartbeat.start()
         return self
 
     async def __aexit__(
@@ -77,6 +91,8 @@ class Consumer(AsyncBlock):
                 await part.leave()
             except ReliqError as one:
                 failed[name] = one
+        if self._heartbeat is not None and not self._first.steps.is_parents:
+            await self._heartbeat.stop()
         if failed and len(failed) == len(leaving):
             raise next(iter(failed.values()))
         for name, failure in failed.items():
@@ -121,9 +137,7 @@ class Consumer(AsyncBlock):
         for keys in every:
             if keys.queue not in self._parts:
                 identity = self._lives.get(keys.queue, self._owner)
-                part = self._parts[keys.queue] = Holding(self._store, keys, self.lease, identity)
-                if self._entered:
-                    await part.keep()
+                self._parts[keys.queue] = self._held_at(keys, identity)
         for name in self._parts.keys() - {keys.queue for keys in every}:
             if not self._parts[name].steps.held:
                 part = self._parts.pop(name)
@@ -210,6 +224,14 @@ class Consumer(AsyncBlock):
         if failure is not None:
             raise failure
         return alive
+
+    def _leases(self) -> list[Lease]:
+        return [lease for part in list(self._parts.values()) for lease in part.leases()]
+
+    def _lost(self, lease: Lease) -> None:
+        part = self._parts.get(lease.keys.queue)
+        if part is not None and part.id == lease.consumer:
+            part.steps.lose()
 
     def _holder(self, message: Message) -> Holding:
         """Return what holds the message; of a message that is not held here any one, to refuse it."""

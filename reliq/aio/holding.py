@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reliq import ops
-from reliq.aio.heartbeat import Heartbeat
-from reliq.aio.unbroken import Lock, brought, finished
+from reliq.aio.connections import Connections
+from reliq.aio.unbroken import brought, finished
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
 from reliq.protocol.claimant import pieces
@@ -22,25 +22,19 @@ from reliq.transport.aiostore import AioStore
 
 
 class Holding:
-    """Messages of one place of a queue, with their lease, and the connection that claims them.
+    """Messages of one place of a queue, with their lease, and the connections that claim and settle them.
 
     One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the places of a
     consumer have one owner, so that a monitor knows what they held together.
     """
 
-    def __init__(self, store: AioStore, keys: QueueKeys, lease: float, consumer: str) -> None:
+    def __init__(self, store: AioStore, keys: QueueKeys, lease: float, consumer: str, connections: Connections) -> None:
         self._store = store
-        self._owner = consumer
         self.steps = ConsumerSteps(keys, consumer, lease)
         self.keys = keys
-        self._connection = store.connection(connection_name(self._owner))
-        self._connection.on_connect = self.steps.connected
         self.steps.run_report = self._report
-        self._beside = store.connection(connection_name(self._owner))
-        self._heartbeat: Heartbeat | None = None
-        self._claiming = False
-        self._lock = Lock()
-        self._beside_lock = Lock()
+        self._connections = connections
+        connections.use(self.steps)
 
     @property
     def id(self) -> str:
@@ -56,24 +50,16 @@ class Holding:
         """Whether the message was claimed here."""
         return isinstance(message, Message) and message.holder is self.steps
 
-    async def keep(self) -> None:
-        """Renew the lease from now on, until `leave`."""
-        self._heartbeat = Heartbeat(self._store, self._owner, self.steps.lease, self._leases, self._lost)
-        self._heartbeat.start()
-
     async def leave(self) -> None:
         """Give back what is held, and unregister the consumer."""
         if self.steps.is_parents:  # a forked child leaves its parent what that holds
             return
         try:
-            async with self._lock:
+            async with self._connections.lock:
                 self.steps.end_lost_life()
-                await self._store.run(self.steps.leave(), self._connection)
+                await self._store.run(self.steps.leave(), self._connections.main)
         finally:
-            if self._heartbeat is not None:
-                await self._heartbeat.stop()
-            await self._connection.close()
-            await self._beside.close()
+            await self._connections.leave(self.steps)
 
     async def claim(self, limit: int, timeout: float = 0, patience: float | None = None) -> list[Message]:
         """Claim up to `limit` messages; wait for them at most `timeout` seconds.
@@ -83,17 +69,17 @@ class Holding:
         return await brought(self._claim(limit, timeout, patience), self.give_back)
 
     async def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
-        async with self._lock:
-            self._claiming = True
+        async with self._connections.lock:
+            self._connections.claiming = True
             self.steps.accepted()
             try:
-                messages = await self._store.run(taken(self.steps, limit, timeout), self._connection, patience)
+                messages = await self._store.run(taken(self.steps, limit, timeout), self._connections.main, patience)
                 return await self._begun(messages) if messages else messages
             except BaseException:  # what was claimed must not be forgotten: it comes with the next claim
                 self.steps.interrupted()
                 raise
             finally:
-                self._claiming = False
+                self._connections.claiming = False
 
     async def _begun(self, messages: list[Message]) -> list[Message]:
         """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""
@@ -123,11 +109,11 @@ class Holding:
             return
         acks, moves = settleable(self.steps, messages, move)
         settled = settled_before(self.steps, messages)
-        if self._claiming:
+        if self._connections.claiming:
             codes = await self._settle_beside(acks, moves)
         else:
-            async with self._lock:
-                codes, _ = await self._store.run(self.steps.settle(acks, moves), self._connection)
+            async with self._connections.lock:
+                codes, _ = await self._store.run(self.steps.settle(acks, moves), self._connections.main)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self.keys.queue, lost, len(messages))
@@ -135,11 +121,13 @@ class Holding:
 
     async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""
-        async with self._beside_lock:
-            moves = await self._store.run(takeable(moves), self._beside)
+        async with self._connections.beside_lock:
+            moves = await self._store.run(takeable(moves), self._connections.beside)
             codes = ""
             for some, others in pieces(acks, moves):
-                answer: ops.Claimed = await self._store.call(self.steps.settle_op(some, others), self._beside)
+                answer: ops.Claimed = await self._store.call(
+                    self.steps.settle_op(some, others), self._connections.beside
+                )
                 self.steps.note_settled([*some, *(move.element for move in others)])
                 codes += answer.codes
         if self.steps.lives:
@@ -147,27 +135,24 @@ class Holding:
         return codes
 
     async def _report(self, steps: ops.Steps[Any]) -> Any:
-        async with self._beside_lock:
-            return await self._store.run(steps, self._beside)
+        async with self._connections.beside_lock:
+            return await self._store.run(steps, self._connections.beside)
 
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""
-        for lease in self._leases():
-            async with self._beside_lock:
+        for lease in self.leases():
+            async with self._connections.beside_lock:
                 sent_at = Moment.now()
                 beat: list[ops.Op[Any]] = [ops.heartbeat(self.keys, self.id, lease.length), ops.told(self.keys)]
-                alive, told = await self._store.call(beat, self._beside)
+                alive, told = await self._store.call(beat, self._connections.beside)
             if alive:
                 lease.renewed(sent_at)
                 lease.told(told)
                 return True
-            self._lost(lease)
+            self.steps.lose()
         return False
 
-    def _leases(self) -> list[Lease]:
+    def leases(self) -> list[Lease]:
+        """Return its lease, if there is one to renew."""
         steps = self.steps
         return [Lease(steps.keys, steps.consumer, steps.lease, steps.renewed, steps.tell)] if steps.alive else []
-
-    def _lost(self, lease: Lease) -> None:
-        if lease.consumer == self.steps.consumer:
-            self.steps.lose()

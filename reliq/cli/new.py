@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import keyword
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,13 @@ from reliq.errors import InvalidSetting
 
 _TEMPLATES = Path(__file__).with_name("project")
 _EXTRAS = "api,embedded,reload,testing"
+_IMAGE = """ The image cannot
+read reliq from this machine. Bring a wheel of it, and name the wheel in `requirements.txt`:
+
+```sh
+pip wheel --no-deps --wheel-dir . {path}
+printf "%s\\n" "$(ls ./reliq_queue-*.whl)[{extras}]" pytest > requirements.txt
+```"""
 
 
 def add_to(commands: Any) -> None:
@@ -51,7 +59,9 @@ def _file_name(template: str, name: str) -> str:
 
 
 def _filled_in(template: Path, name: str) -> str:
-    from reliq.extras import requirement
+    from reliq.extras import local_origin, requirement
 
     text = template.read_text(encoding="utf-8")
-    return text.replace("NAME", name).replace("REQUIREMENT", requirement(_EXTRAS))
+    path = local_origin()
+    image = "" if path is None else _IMAGE.format(path=shlex.quote(path), extras=_EXTRAS)
+    return text.replace("NAME", name).replace("IMAGE", image).replace("REQUIREMENT", requirement(_EXTRAS))

@@ -14,7 +14,7 @@ import reliq
 from reliq.cli.queue_names import known_queue
 from reliq.contract import kinds, values
 from reliq.contract.options import Option, given, options_of
-from reliq.errors import RedisUnavailable, RedisUnsuitable
+from reliq.errors import RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.element import Failure
 from reliq.model.error_text import gist
 from reliq.ops import ping
@@ -131,10 +131,17 @@ def app_of(options: argparse.Namespace) -> reliq.Reliq:
 
 
 def store_of(options: argparse.Namespace, *, waits: bool = False) -> Store:
-    """Return the store of a command; `waits`: the command goes on when there is no Redis, until there is one."""
+    """Return the store of a command; `waits`: the command waits for a Redis that is away, not for one that refuses."""
     store = Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
     if not waits:
         _expect_answer(store)
+        return store
+    try:
+        store.call(ping(), timeout=0)
+    except RedisUnsuitable:
+        raise
+    except ReliqError:
+        pass  # the command waits for it, and says so
     return store
 
 

@@ -156,13 +156,16 @@ def _bars(running: Sequence[Running], width: int) -> list[str]:
 
 
 def _worker_lines(workers: Sequence[WorkerProcess], width: int) -> list[str]:
-    """Return a line for each of the first workers that say who they are, and one for what it runs."""
+    """Return a line for each of the first workers that say who they are, and one for what it runs.
+
+    A line begins with as much of the id as `reliq worker pause` needs.
+    """
     named, now = [one for one in workers if one.process is not None], time.time()
     lines = []
     for one in named[:_WORKERS]:
         _, host, pid, title, version, up, beat, _, rate, _ = row(one, now)
         about = f"{_fitted(title, 19):20} {version:7} up {up:5} beat {beat:5}{rate:>6}/s"
-        lines += wrapped(f"{f'{host} {pid}':23} {about}  {', '.join(one.queues)}", width)
+        lines += wrapped(f"{one.id[:8]:8} {f'{host} {pid}':15} {about}  {', '.join(one.queues)}", width)
         if one.paused:
             lines.append("  paused")
         if one.running is not None:

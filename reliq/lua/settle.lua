@@ -112,10 +112,10 @@ if row > 0 then
   local leaving = looks and redis.call('LRANGE', processing, -row, -1) or {}
   redis.call('LTRIM', processing, 0, -1 - row)
   if q.apart then delete_bodies(q.bodies, leaving) end
-  have_left(q, leaving, 'acked', known and row_batches)
   if q.keyed then
     for at = #leaving, 1, -1 do release_key(q, leaving[at]) end
   end
+  have_left(q, leaving, 'acked', known and row_batches)
   codes[1] = string.rep('d', row)
 end
 

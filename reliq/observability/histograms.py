@@ -18,11 +18,9 @@ from reliq.model.message import Message
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: its hash is needed for every batch
 class Family:
-    """One histogram: its name, its labels, and the upper bounds of its buckets in seconds (the last is +Inf)."""
+    """One histogram of `reliq.contract.metrics`: its name, and the upper bounds of its buckets in seconds, but +Inf."""
 
     name: str
-    help: str
-    labels: tuple[str, ...]
     bounds: tuple[float, ...]
 
     @property
@@ -33,33 +31,22 @@ class Family:
 
 WAIT = Family(
     "reliq_message_wait_seconds",
-    "Time from the first send of a message until its handler started; delays and retries included.",
-    ("queue",),
     (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
 PROCESS = Family(
     "reliq_message_process_seconds",
-    "Duration of one run of a handler, with any outcome.",
-    ("queue",),
     (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
 RECOVERY = Family(
     "reliq_recovery_seconds",
-    "From when a holder vanished (its lease's deadline, or when its connection was last seen) until its message was "
-    "back. One observation a message.",
-    ("queue",),
     (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 15, 17, 20, 30, 60, 300),
 )
 LATENESS = Family(
     "reliq_schedule_lateness_seconds",
-    "From the time of a schedule's tick, with its jitter, until its message was ready. One observation a run.",
-    ("queue",),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
 HTTP = Family(
     "reliq_http_request_seconds",
-    "Duration of HTTP requests, long polls included.",
-    ("method", "route", "status"),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from reliq import ops
@@ -12,6 +12,7 @@ from reliq.model.partitions import Layout, read_layout
 from reliq.model.stats import STATES, Stats
 from reliq.protocol.seen import every_queue
 from reliq.protocol.stats import read_partitions
+from reliq.runtime.families import gauge
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
@@ -30,18 +31,9 @@ class PartitionCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the partitions. One that cannot be read has no metrics."""
-        labels = ["queue", "partition"]
-        messages = GaugeMetricFamily(
-            "reliq_partition_messages", "Messages there are in a partition, by where.", labels=[*labels, "state"]
-        )
-        oldest = GaugeMetricFamily(
-            "reliq_partition_oldest_ready_age_seconds",
-            "Since the next message of a partition was first sent; 0 when none is ready.",
-            labels=labels,
-        )
-        consumers = GaugeMetricFamily(
-            "reliq_partition_consumers", "Consumers that may hold messages of a partition.", labels=labels
-        )
+        messages = gauge("reliq_partition_messages")
+        oldest = gauge("reliq_partition_oldest_ready_age_seconds")
+        consumers = gauge("reliq_partition_consumers")
         with looking():
             readings = list(self._readings())
         for name, one in readings:

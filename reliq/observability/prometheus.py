@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -28,6 +28,7 @@ from reliq.observability.queue_metrics import of_queues, unreadable
 from reliq.ops import Steps
 from reliq.protocol.seen import every_queue
 from reliq.protocol.stats import read_readable
+from reliq.runtime.families import counter, gauge, histogram
 from reliq.runtime.looking import Missing, looking
 from reliq.transport.store import Store
 
@@ -42,24 +43,20 @@ OF_FEATURES: tuple[Callable[[Callable[[Steps[Any]], Any], Sequence[str]], Iterab
     flows_by_state,
 )
 
-_INFO_GAUGES: dict[str, tuple[str, Callable[[Mapping[str, str]], float]]] = {
-    "reliq_redis_memory_used_bytes": ("Memory Redis uses.", lambda info: float(info["used_memory"])),
-    "reliq_redis_memory_limit_bytes": ("Its maxmemory; 0 = none.", lambda info: float(info["maxmemory"])),
-    "reliq_redis_eviction_safe": (
-        "1 when maxmemory-policy is noeviction: a full Redis refuses instead of deleting queues.",
-        lambda info: info.get("maxmemory_policy", "noeviction") == "noeviction"),
-    "reliq_redis_append_only": (
-        "1 when the append-only file is on: without it a restart loses what came after the last snapshot.",
-        lambda info: info["aof_enabled"] == "1"),
-    "reliq_redis_writes_to_disk": (
-        "0 when the last write of the append-only file or the last snapshot failed.",
-        lambda info: "err" not in (info["aof_last_write_status"], info["rdb_last_bgsave_status"])),
-    "reliq_redis_clients": ("Connections.", lambda info: float(info["connected_clients"])),
-    "reliq_redis_replicas": ("Connected replicas.", lambda info: float(info["connected_slaves"])),
-}  # fmt: skip
+_INFO_GAUGES: dict[str, Callable[[Mapping[str, str]], float]] = {
+    "reliq_redis_memory_used_bytes": lambda info: float(info["used_memory"]),
+    "reliq_redis_memory_limit_bytes": lambda info: float(info["maxmemory"]),
+    "reliq_redis_eviction_safe": lambda info: info.get("maxmemory_policy", "noeviction") == "noeviction",
+    "reliq_redis_append_only": lambda info: info["aof_enabled"] == "1",
+    "reliq_redis_writes_to_disk": lambda info: (
+        "err" not in (info["aof_last_write_status"], info["rdb_last_bgsave_status"])
+    ),
+    "reliq_redis_clients": lambda info: float(info["connected_clients"]),
+    "reliq_redis_replicas": lambda info: float(info["connected_slaves"]),
+}
 _INFO_COUNTERS = {
-    "reliq_redis_commands": ("Commands processed since Redis started.", "total_commands_processed"),
-    "reliq_redis_evicted_keys": ("Keys Redis evicted since it started. Each may be a queue.", "evicted_keys"),
+    "reliq_redis_commands_total": "total_commands_processed",
+    "reliq_redis_evicted_keys_total": "evicted_keys",
 }
 _INFO_SECTIONS = ("memory", "persistence", "clients", "replication", "stats")
 
@@ -135,14 +132,14 @@ class Exporter(Collector):
         Without a part of a cluster: the metrics of the queues that answer as a whole.
         """
         series = totals(self._measurements)
-        yield _gauge("reliq_build_info", "The version of reliq.", 1, version=__version__)
+        yield _gauge("reliq_build_info", 1, version=__version__)
         try:
             with looking() as missing:
                 scraped = list(self._scrape(missing, series))
         except ReliqError:
-            yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 0)
+            yield _gauge("reliq_redis_up", 0)
         else:
-            yield _gauge("reliq_redis_up", "1 when Redis answered this scrape.", 1)
+            yield _gauge("reliq_redis_up", 1)
             yield from scraped
         yield from _of_monitor(self._monitor)
         yield from _histograms(series)
@@ -155,7 +152,7 @@ class Exporter(Collector):
         seen, refused = self._store.run(read_readable(names[:MOST_QUEUES]), timeout=_PATIENCE)
         readings = [one for one in seen if not one.unseen]  # counters of a part would look like a reset
         there = {one.queue for one in readings}
-        yield _gauge("reliq_queues", "Queues there are; at most the first 1,000 by name are exported.", len(names))
+        yield _gauge("reliq_queues", len(names))
         yield unreadable([*refused, *(name for name in names[:MOST_QUEUES] if name not in {*there, *refused})])
         yield from of_queues(readings)
         yield from self._desired(readings, series)
@@ -179,11 +176,7 @@ class Exporter(Collector):
         if not self._demands:
             return
         ran = {labels[0]: (sum(counts), total) for family, labels, counts, total in series if family is PROCESS}
-        metric = GaugeMetricFamily(
-            "reliq_desired_workers",
-            "Workers like this one that would keep every message of the queue from waiting longer than 30 s.",
-            labels=["queue"],
-        )
+        metric = gauge("reliq_desired_workers")
         for reading in readings:
             wanted = self._demands[reading.queue].note(reading, *ran.get(reading.queue, (0, 0.0)))
             metric.add_metric([reading.queue], wanted)
@@ -225,67 +218,50 @@ class Server:
         self.stop()
 
 
-def _gauge(name: str, help: str, value: float, **labels: str) -> Metric:
-    metric = GaugeMetricFamily(name, help, labels=list(labels))
+def _gauge(name: str, value: float, **labels: str) -> Metric:
+    metric = gauge(name)
     metric.add_metric(list(labels.values()), value)
     return metric
 
 
-def _counter(name: str, help: str, value: float) -> Metric:
-    metric = CounterMetricFamily(name, help, labels=[])
+def _counter(name: str, value: float) -> Metric:
+    metric = counter(name)
     metric.add_metric([], value)
     return metric
 
 
 def _nodes_away(nodes: Iterable[str]) -> Metric:
-    metric = GaugeMetricFamily(
-        "reliq_redis_node_away", "1 for a node of the Redis Cluster that did not answer this scrape.", labels=["node"]
-    )
+    metric = gauge("reliq_redis_node_away")
     for node in nodes:
         metric.add_metric([node], 1)
     return metric
 
 
 def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:
-    for name, (text, value_of) in _INFO_GAUGES.items():
+    for name, value_of in _INFO_GAUGES.items():
         try:
-            yield _gauge(name, text, value_of(info))
+            yield _gauge(name, value_of(info))
         except KeyError:  # not every service reports all fields
             continue
-    for name, (text, field) in _INFO_COUNTERS.items():
+    for name, field in _INFO_COUNTERS.items():
         if field in info:
-            yield _counter(name, text, float(info[field]))
+            yield _counter(name, float(info[field]))
 
 
 def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
     if monitor is None:
         return
-    yield _gauge(
-        "reliq_monitor_leading", "1 if this monitor leads a share of the queues, 0 if it is a spare.", monitor.leading
-    )
-    yield _gauge("reliq_monitor_led_queues", "The queues that this monitor leads.", monitor.led_queues)
-    yield _gauge(
-        "reliq_monitor_members", "The monitors that share the queues, as this one knows them.", monitor.members
-    )
-    yield _counter(
-        "reliq_monitor_queues_taken_over", "Queues that this monitor took over from others.", monitor.taken_over
-    )
+    yield _gauge("reliq_monitor_leading", monitor.leading)
+    yield _gauge("reliq_monitor_led_queues", monitor.led_queues)
+    yield _gauge("reliq_monitor_members", monitor.members)
+    yield _counter("reliq_monitor_queues_taken_over_total", monitor.taken_over)
     if monitor.last_scan_at:
-        yield _gauge(
-            "reliq_monitor_last_scan_timestamp_seconds",
-            "When this monitor last finished a scan and every duty ran.",
-            monitor.last_scan_at,
-        )
-        yield _gauge("reliq_monitor_scan_seconds", "How long its last scan took.", monitor.last_scan_took)
-    yield _counter(
-        "reliq_redis_clock_jumps", "Jumps of the Redis server's clock that this monitor saw.", monitor.clock_jumps
-    )
-    failures = CounterMetricFamily("reliq_monitor_duty_failures", "Attempts of a duty that failed.", labels=["duty"])
+        yield _gauge("reliq_monitor_last_scan_timestamp_seconds", monitor.last_scan_at)
+        yield _gauge("reliq_monitor_scan_seconds", monitor.last_scan_took)
+    yield _counter("reliq_redis_clock_jumps_total", monitor.clock_jumps)
+    failures, failing = counter("reliq_monitor_duty_failures_total"), gauge("reliq_monitor_duty_failing")
     for duty, count in sorted(monitor.failures.items()):
         failures.add_metric([duty], count)
-    failing = GaugeMetricFamily(
-        "reliq_monitor_duty_failing", "1 while a duty fails for a queue (none: for all).", labels=["duty", "queue"]
-    )
     now = {(duty, logical_name(queue)) for duty, queue in monitor.failing}
     for duty, queue in sorted({(duty, "") for duty in monitor.failures} | now)[:MOST_QUEUES]:
         failing.add_metric([duty, queue], float((duty, queue) in now))
@@ -293,11 +269,11 @@ def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
 
 
 def _histograms(series: Sequence[Any]) -> Iterator[Metric]:
-    metrics: dict[str, HistogramMetricFamily] = {}
+    metrics: dict[str, Any] = {}
     for family, labels, counts, total in series:
         metric = metrics.get(family.name)
         if metric is None:
-            metric = metrics[family.name] = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+            metric = metrics[family.name] = histogram(family.name)
         bounds = [*(str(float(bound)) for bound in family.bounds), "+Inf"]
         metric.add_metric(list(labels), list(zip(bounds, accumulate(counts), strict=True)), total)
     yield from metrics.values()

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from reliq.errors import ReliqError
 from reliq.protocol.workers import every_worker
+from reliq.runtime.families import gauge
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
 
@@ -26,14 +27,7 @@ class WorkerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the workers; without Redis there are no metrics."""
-        info = GaugeMetricFamily(
-            "reliq_worker_info",
-            "1 for each worker that says who it is.",
-            labels=["worker", "host", "pid", "title", "version"],
-        )
-        rate = GaugeMetricFamily(
-            "reliq_worker_messages_per_second", "Messages that a worker handles, lately.", labels=["worker"]
-        )
+        info, rate = gauge("reliq_worker_info"), gauge("reliq_worker_messages_per_second")
         try:
             with looking():
                 found = self._store.run(every_worker(), timeout=_PATIENCE)

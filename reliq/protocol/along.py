@@ -1,4 +1,4 @@
-"""Along: what belongs to messages that a monitor takes to another partition, and is taken there before them."""
+"""Along: what belongs to messages, and is taken to another partition or queue before them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,11 @@ def _nothing(home: QueueKeys, coming: Sequence[Coming]) -> list[Op[Any]]:
     return []
 
 
+def _stays(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[list[Coming]]:
+    yield from ()
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Along:
     """What a feature keeps for messages, in the partition where they are.
@@ -23,3 +28,6 @@ class Along:
 
     take: Callable[[QueueKeys, QueueKeys, Sequence[Coming]], Steps[None]]  #: copy it from one home to the other
     have_come: Callable[[QueueKeys, Sequence[Coming]], list[Op[Any]]] = _nothing  #: the messages have entered there
+    #: Copy it to a home of another queue, which may get these dead letters; return those of which there was something.
+    send_on: Callable[[QueueKeys, QueueKeys, Sequence[Coming]], Steps[list[Coming]]] = _stays
+    have_gone: Callable[[QueueKeys, Sequence[Coming]], list[Op[Any]]] = _nothing  #: they have entered another home

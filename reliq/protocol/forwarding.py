@@ -1,5 +1,6 @@
 """Send dead letters on to another queue, by the setting `dead_to`."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from reliq import ops
@@ -7,11 +8,14 @@ from reliq.errors import InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import NewMessage
+from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
+from reliq.ops.partitions import Coming
 from reliq.ops.schema import Counter
 from reliq.protocol import spread
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded
+from reliq.protocol.features import ALONG
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import walk
 from reliq.protocol.producer import ProducerPool
@@ -47,7 +51,7 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
         yield from read_bodies(keys, letters)
         there = [one for one in letters if one.body_is_read]
         yield ops.announce(to)
-        yield from spread.send(target, [_message(keys.logical, one) for one in there])
+        yield from _send(keys, target, [_message(keys.logical, one) for one in there])
         gone: int = yield ops.discard(keys, discarded(there), Counter.FORWARDED)
         moved += gone
         return moved < at_most
@@ -55,6 +59,32 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
     now = yield ops.server_time()
     yield from walk(DeadLetter, keys, keys.dead, ("-inf", f"({now + 1}"), _goes_on, act, removing=True)
     return moved
+
+
+def _send(keys: QueueKeys, target: QueueHomes, messages: Sequence[NewMessage]) -> Steps[None]:
+    """Send messages, behind copies of what features keep for them."""
+    copied = []
+    for home, coming in (yield from _coming(target, messages)):
+        for along in ALONG:
+            some = yield from along.send_on(keys, home, coming)
+            copied.extend([(along, home, some)] if some else [])
+    yield from spread.send(target, messages)
+    for along, home, some in copied:
+        entered: list[bool] = yield [ops.exists(one.mark) for one in some]
+        for is_there, tell in ((True, along.have_come), (False, along.have_gone)):
+            told = [one for one, came in zip(some, entered, strict=True) if bool(came) is is_there]
+            if told and (calls := tell(home, told)):
+                yield calls
+
+
+def _coming(target: QueueHomes, messages: Sequence[NewMessage]) -> Steps[list[tuple[QueueKeys, list[Coming]]]]:
+    """Return the homes that messages may enter: several of one whose home is changing."""
+    layout, found = (yield from target.read()), dict[str, list[Coming]]()
+    for message in messages:
+        bucket, dedup_key = bucket_of(message), message.dedup_key or ""
+        for name in layout.homes(target.queue, bucket or 0, kept=True):
+            found.setdefault(name, []).append(Coming(message.id, QueueKeys(name).dedup(dedup_key)))
+    return [(QueueKeys(name), coming) for name, coming in found.items()]
 
 
 def _goes_on(letter: DeadLetter) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it. Reads and writes use
     the settings `spark.reliq.*` and the environment variables `RELIQ_*` as they are now: register again after a change.
     Also lets readers take filters, and limits Arrow batches to 4 MiB unless the session has a limit of its own; in a
-    declarative pipeline, which refuses settings here, its specification has to.
+    declarative pipeline, which refuses settings here, its specification has to. With a master `local[...]` Spark runs
+    the tasks of this program in its Python from now on, unless PYSPARK_PYTHON names another.
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()
@@ -55,6 +57,7 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     session = spark.conf.get(SESSION, None) or secrets.token_hex(8)
     settings = {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH), SESSION: session}
     _configure(spark, settings)
+    _choose_python(spark)
     servers[session] = Given({}, url, conf, environment)
     given = {
         "default_url": url, "conf": conf, "environment": environment,
@@ -94,6 +97,13 @@ def _configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:
     except PySparkException as error:
         if not (error.getCondition() or "").startswith("SESSION_MUTATION_IN_DECLARATIVE_PIPELINE"):
             raise
+
+
+def _choose_python(spark: "SparkSession") -> None:
+    """Have a Spark of this machine run this Python: by default it is the `python3` of PATH, which may lack reliq."""
+    context: Any = getattr(spark, "_sc", None)  # Spark Connect has none
+    if context is not None and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def check_pyspark() -> None:

@@ -1,15 +1,16 @@
 """Which partitions of a queue this process serves: worker processes share them without a coordinator.
 
-Each process says every second that it is there, and computes the same assignment from the same names: partitions
-go evenly to the processes or, if there are more processes, processes evenly to the partitions. When a process comes or
-goes, few partitions change hands, and nothing stops: two processes that serve one partition for a moment compete for
-its messages, as any consumers do. A process whose partitions are empty helps with one that is not.
+Each process says every second that it is there, and computes the same assignment from the same names: an even share
+of the partitions for each, those left over for several. Processes that serve the same partition compete for its
+messages, as any consumers do; so nothing stops when a process comes or goes and some partitions change hands. A
+process whose partitions are empty helps with one that is not.
 """
 
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reliq import ops
 from reliq.errors import ReliqError
@@ -24,6 +25,7 @@ log = logging.getLogger("reliq.worker")
 LOOK_EVERY = 1.0  #: seconds
 _ALONE_EVERY = 5.0  #: seconds between two looks whether a queue has partitions by now
 _SILENT = 3.5  #: seconds after which the others take the partitions of a process that says nothing
+_UNEVEN = 1.25  #: how much more than another one a process may have to do
 _IDLE = 1.0  #: seconds without a message after which a process helps others
 
 
@@ -125,21 +127,43 @@ class Sharing:
 def assigned(partitions: Sequence[str], owners: Sequence[str], owner: str) -> list[str]:
     """Return the partitions that a process serves, among all of these processes.
 
-    By the highest weight of each pair (rendezvous hashing), within an even share: from one set of processes to the
-    next, few partitions change hands.
+    Each process serves as many alone as all can have. Those left over are served by several processes each: by as few
+    as keep the busiest process within 1.25 times the least busy one. From one set of processes to the next, few
+    partitions change hands.
     """
-    if len(partitions) >= len(owners):
-        share = _dealt(partitions, sorted(owners))
-        return [one for one in partitions if share[one] == owner]
-    return [_dealt(owners, partitions)[owner]]
+    owners, names = sorted(owners), sorted(partitions)
+    alone = len(names) // len(owners)
+    dealt, left = _dealt(names[: alone * len(owners)], owners), names[alone * len(owners) :]
+    shared = next(some for some in _windows(owners, left) if _spread(alone, some) <= _UNEVEN) if left else {owner: []}
+    return [one for one in partitions if dealt.get(one) == owner or one in shared[owner]]
+
+
+def _windows(owners: Sequence[str], left: Sequence[str]) -> Iterator[dict[str, list[str]]]:
+    """Return which of these partitions each process may serve: one, two next to each other, and so on up to all.
+
+    There are more processes than partitions; one more process shifts each window by at most one partition.
+    """
+    first = {one: place * len(left) // len(owners) for place, one in enumerate(owners)}
+    for size in range(1, len(left) + 1):
+        yield {one: [left[(at + step) % len(left)] for step in range(size)] for one, at in first.items()}
+
+
+def _spread(alone: int, shared: Mapping[str, Sequence[str]]) -> float:
+    """Return how much more the busiest process has to do than the least busy one: 1.0 if all have the same."""
+    servers = Counter(one for some in shared.values() for one in some)
+    loads = [alone + sum(1 / servers[one] for one in some) for some in shared.values()]
+    return max(loads) / min(loads)
 
 
 def _dealt(items: Sequence[str], takers: Sequence[str]) -> dict[str, str]:
-    """Return who takes each item, evenly: the numbers differ by one at most."""
+    """Return who takes each item, evenly: the numbers differ by one at most.
+
+    By the highest weight of each pair that has room (rendezvous hashing).
+    """
     even, more = divmod(len(items), len(takers))
     load = dict.fromkeys(takers, 0)
     dealt: dict[str, str] = {}
-    for item in sorted(items):
+    for item in items:
         full = sum(count > even for count in load.values())
         room = [one for one in takers if load[one] < even or (load[one] == even and full < more)]
         dealt[item] = max(room, key=lambda one: _weight(item, one))

@@ -160,8 +160,8 @@ class Worker:
         for loop in self._loops:
             self._start(loop)
         here, queues = this_process(), ",".join(_queue(loop) for loop in self._loops)
-        text = "started worker=%s host=%s pid=%d version=%s queues=%s"
-        log.info(text, self._owner, here.host, here.pid, here.version, queues)
+        text = "started worker=%s host=%s pid=%d title=%s version=%s queues=%s"
+        log.info(text, self._owner, here.host, here.pid, here.title, here.version, queues)
         kept_at = time.monotonic()
         while not self._stops:
             self._share()

@@ -10,13 +10,14 @@ import pytest
 from tests.support.workers import ROOT
 
 NIGHTLY = os.environ.get("NIGHTLY_ROWS", "2000")  #: of the nightly job; 10000000: an hour or so
-PATIENCE = 240 + int(NIGHTLY) / 1000  #: seconds
+PATIENCE = 1200 + int(NIGHTLY) / 1000  #: seconds after which an example hangs, however slow the machine
 
 
 def needs(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
+@pytest.mark.timeout(PATIENCE + 60)
 @pytest.mark.parametrize(
     ("example", "last", "logged"),
     [

@@ -16,6 +16,7 @@ import reliq
 from reliq.errors import RedisUnavailable
 from reliq.features.flows.model import OnFailure
 from tests.campaign.test_durable import MONITORS, WORKERS, Fleet, redis_with_log
+from tests.reference import flows as rules
 
 __all__ = ["redis_with_log"]
 
@@ -25,12 +26,16 @@ QUEUES, SIZE = ("flow-a", "flow-b", "flow-c"), 20
 PATIENCE = 120 + 2 * FLOWS + 3 * KILLS
 
 
+#: What members with these states have become, for those behind them.
+_BECAME = {"handled": rules.HANDLED, "dead": rules.DEAD_LETTER, "skipped": rules.LOST}
+
+
 class Graph:
     """A flow by chance, and what must become of its members."""
 
     def __init__(self, app: reliq.Reliq, chance: random.Random) -> None:
         self.after: list[list[int]] = []
-        self.fate: list[str] = []
+        self.fate: list[str] = []  #: by the rules of the reference model
         with app.flow() as flow:
             self.id = flow.id
             sent: list[reliq.FlowMessage] = []
@@ -38,8 +43,8 @@ class Graph:
                 before = sorted(chance.sample(range(number), min(number, chance.choice((0, 1, 1, 2, 3)))))
                 before = [*range(number)] if number == SIZE - 1 else before
                 dies, rule = chance.random() < 0.08, chance.choice(RULES)
-                failed = any(self.fate[one] != "handled" for one in before)
-                self.fate.append("skipped" if failed and rule == "skip" else "dead" if dies else "handled")
+                ends = {rules.fate(rule, _BECAME[self.fate[one]]) for one in before}
+                self.fate.append("skipped" if rules.IS_SKIPPED in ends else "dead" if dies else "handled")
                 self.after.append(before)
                 key = chance.choice(("", "", f"k{chance.randrange(5)}"))
                 message = reliq.NewMessage("dies" if dies else "x", key=key) if key else "dies" if dies else "x"

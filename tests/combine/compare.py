@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from reliq.contract.counters import COUNTERS
 from reliq.contract.outcomes import REASONS
 from tests.combine.seen import Seen, SeenQueue
-from tests.reference import model
+from tests.reference import model, rules
 
 #: Counters that the model does not predict: of places in lists, of the sending side, and of moves between partitions.
 NOT_PREDICTED = {"blanks", "blanks_passed", "confirms", "sent_home", "breaker_opened"}
@@ -16,11 +16,18 @@ def differences(system: model.System, seen: Seen, resized: bool) -> list[str]:
     found = []
     for name in system.queues.keys() | seen.queues.keys():
         queue, there = system.queue(name), seen.queues.get(name, SeenQueue())
-        texts = [*_places(queue, there, resized), *_messages(queue, there), *_left_over(queue, there)]
+        texts = [
+            *_places(queue, there, resized),
+            *_messages(queue, there),
+            *_left_over(queue, there),
+            *_flows(system, name, there),
+        ]
         found += [f"{name}: {text}" for text in [*texts, *_counters(queue, there, resized)]]
-    return found + [
-        f"batch {one} has ended" for one in system.batches if f"reliq:{{@batches}}:batch:{one}" not in seen.keys
-    ]
+    found += [f"batch {one} has ended" for one in system.batches if f"reliq:{{@batches}}:batch:{one}" not in seen.keys]
+    expected = {one.id for one in system.flows.open}
+    if seen.flows != expected:
+        found.append(f"flows {sorted(seen.flows)} have not ended, not {sorted(expected)}")
+    return found
 
 
 def _places(queue: model.Queue, there: SeenQueue, resized: bool) -> Iterator[str]:
@@ -59,7 +66,7 @@ def _counters(queue: model.Queue, there: SeenQueue, resized: bool) -> Iterator[s
     for name in [*(one.name for one in COUNTERS), *(f"dead:{reason}" for reason in REASONS)]:
         if name not in skipped and counted.get(name, 0) != queue.counters[name]:
             yield f"counter {name} is {counted.get(name, 0)}, not {queue.counters[name]}"
-    if gone := model.missing(there.counters, sum(map(len, there.places.values()))):
+    if gone := rules.missing(there.counters, sum(map(len, there.places.values()))):
         yield f"{gone} messages are missing in the counters"
     if there.counters["blanks"] - there.counters["blanks_passed"] != there.blanks:
         yield f"{there.blanks} blanks are in the lists, and the counters have others"
@@ -80,7 +87,7 @@ def _left_over(queue: model.Queue, there: SeenQueue) -> Iterator[str]:
         yield f"the index has {sorted(there.indexed)}, not {by_id}"
     if sorted(there.prepared) != sorted(one.id for one in queue.all(model.PREPARED)):
         yield f"prepared are {there.prepared}"
-    tracked = sorted(one for one in there.followed if not one.startswith(" "))
+    tracked = sorted(one for one in there.followed if one[0] not in " \n\t\v")
     live = sorted(one.id for one in queue.all(model.READY, model.WAITING, model.DELAYED, model.PROCESSING))
     if queue.settings["track"] and tracked != live:
         yield f"tracked are {tracked}, not {live}"
@@ -90,3 +97,15 @@ def _left_over(queue: model.Queue, there: SeenQueue) -> Iterator[str]:
     holders |= {name.partition(" ")[2] for name in there.active if " " in name}
     if holders - set(live):
         yield f"keys are held by {sorted(holders - set(live))}, which have ended"
+
+
+def _flows(system: model.System, queue: str, there: SeenQueue) -> Iterator[str]:
+    """What is known of members of flows is known of those that are there, or whose handlers have opened flows."""
+    waiting = sorted(one[1:] for one in there.followed if one.startswith("\v") and one[1] != "\v")
+    held_back = sorted(one for one in system.queue(queue).messages if system.flows.waits(queue, one))
+    if waiting != held_back:
+        yield f"{waiting} wait for their flows, not {held_back}"
+    known = sorted(one[2:] for one in there.followed if one.startswith("\v\v") and one[2:3] != "\v")
+    members = sorted(system.flows.known(queue))
+    if known != members:
+        yield f"members of flows are {known}, not {members}"

@@ -48,7 +48,13 @@ SETTINGS = {one.name: [UNSET, *_samples(one)] for one in settings.SETTINGS if on
 WAYS: Mapping[str, str] = {
     "send": SEND, "send_many": SEND, "batch": SEND, "inner batch": SEND, "prepare": SEND, "roll back": SEND,
     "publish": PUBLISH, "schedule": SCHEDULE, "outbox": OUTBOX, "http": SEND, "kombu": KOMBU, "spark": SPARK,
+    "flow": PUBLISH,
 }  # fmt: skip
+#: What the messages of a flow do behind one that fails.
+RULES_OF_FLOWS = ("fail", "skip", "run")
+
+#: What a run of the first message does while it has it, beside its outcome.
+DEEDS = (UNSET, "charges more", "charges less", "opens a flow", "opens a flow that fails")
 
 _BY_HAND = ("ack", "retry", "retry later", "rejected", "release", "vanish", "expired")
 _IN_WORKER = ("ack", "result", "again", "again later", "retry", "retry later", "max_failures", "rejected", "expired")
@@ -97,27 +103,35 @@ def _without(first: str, second: str) -> Rule:
     return (first, second), lambda one, other: UNSET in (one, other)
 
 
+def _refused_by_flows(option: str) -> Rule:
+    return ("way", option), lambda way, value: way != "flow" or value == UNSET
+
+
 def _not_with_expired(option: str) -> Rule:
     return ("outcome", option), lambda outcome, value: outcome != "expired" or value == UNSET
 
 
-def only_one_partition(face: str) -> tuple[Rule, ...]:
-    """A face that knows no partitions."""
+def of_face(face: str) -> tuple[Rule, ...]:
+    """What a face does not know: deeds, partitions."""
+    no_deeds: Rule = ("deed",), lambda deed: deed == UNSET
     if face != "kombu":
-        return ()
+        return (no_deeds,) if face == "spark" else ()
     return (
+        no_deeds,
         (("partitions",), lambda partitions: partitions == 1),
         (("act",), lambda act: act not in ("more partitions", "fewer partitions")),
     )
 
 
-#: What does not go together: fields, and a function of their values. `model.refusal` says why.
+#: What does not go together: fields, and a function of their values. `rules.refusal` says why.
 RULES: tuple[Rule, ...] = (
     *map(_fits, OPTIONS),
     *(_without(one, other) for one in LATEST for other in ("key", "limit_key", "delay")),
     *(_with(one, "dedup_key") for one in LATEST),
     _with("burst", "rate"), _with("debounce", "replace"), _with("at_most", "replace"), _with("at_most", "debounce"),
     *((("way", one), lambda way, value: way not in ("prepare", "roll back") or value == UNSET) for one in LATEST),
+    *map(_refused_by_flows, ("dedup_key", "window", *LATEST)),
+    (("way", "on_failure"), lambda way, rule: way == "flow" or rule == "fail"),
     *map(_not_with_expired, ("ttl", "delay", "debounce", "at_most")),
     (("concurrency", "partitions"), lambda concurrency, partitions: concurrency != 1 or partitions == 1),
     (("concurrency", "act"), lambda concurrency, act: concurrency != 1 or act != "more partitions"),

@@ -23,13 +23,19 @@ EXPIRE = (
 GLOBAL = ("reliq:queues", "reliq:topics", "reliq:schedules", "reliq:monitor:", "reliq:api:")
 
 
-def left_behind(seen: Seen, batches: set[str], limited_keys: bool) -> Iterator[str]:
-    """Yield the keys that no rule explains. `limited_keys`: the buckets of keys stay until the next claim."""
+def left_behind(seen: Seen, batches: set[str], flows: set[str], limited_keys: bool) -> Iterator[str]:
+    """Yield the keys that no rule explains. `limited_keys`: the buckets of keys stay until the next claim.
+
+    `batches`, `flows`: the ids of those that have not ended.
+    """
     for key, ttl in seen.keys.items():
         tag, _, short = key.removeprefix("reliq:{").partition("}:")
         if key.startswith(GLOBAL):
             continue
-        if tag == "@batches":
+        if tag == "@flows":
+            if ttl < 0 and not any(one in key or short == "open" for one in flows):
+                yield f"{key} is left behind, and its flow has ended"
+        elif tag == "@batches":
             if not any(one in key for one in batches):
                 yield f"{key} is left behind, and its batch has ended"
         elif short.startswith(EXPIRE):

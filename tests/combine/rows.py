@@ -10,16 +10,18 @@ from allpairspy import AllPairs
 
 from tests.combine.entries import (
     ACTS,
+    DEEDS,
     FACES,
     LAYOUTS,
     MOMENTS,
     OPTIONS,
     RULES,
+    RULES_OF_FLOWS,
     SETTINGS,
     SIZES,
     TWELVE,
     WAYS,
-    only_one_partition,
+    of_face,
 )
 
 _TRIES = 20  #: to complete a row
@@ -34,10 +36,10 @@ class Tables:
     def __init__(self, face: str) -> None:
         fields: dict[str, Sequence[Any]] = {
             "way": tuple(WAYS), "outcome": FACES[face], "act": ACTS, "moment": MOMENTS, "size": SIZES,
-            "partitions": LAYOUTS, **OPTIONS, **SETTINGS,
+            "partitions": LAYOUTS, "deed": DEEDS, "on_failure": RULES_OF_FLOWS, **OPTIONS, **SETTINGS,
         }  # fmt: skip
         self.fields = dict(sorted(fields.items(), key=lambda one: -len(one[1])))
-        rules = [*RULES, *only_one_partition(face)]
+        rules = [*RULES, *of_face(face)]
         self._rules = {name: [rule for rule in rules if name in rule[0]] for name in fields}
 
     def allows(self, row: Mapping[str, int], name: str) -> bool:
@@ -94,7 +96,7 @@ def rows(face: str, deep: bool = False) -> tuple[Row, ...]:
 
 def _kind(face: str) -> object:
     """Faces of one kind have the same rows."""
-    return FACES[face], len(only_one_partition(face))
+    return FACES[face], len(of_face(face))
 
 
 def _made(face: str, deep: bool) -> tuple[Row, ...]:

@@ -21,7 +21,7 @@ from reliq_monitor.liveness import OUTAGE_GRACE
 from tests.combine.rows import Row
 from tests.combine.senders import QUEUE, Sending
 from tests.combine.spark import Stream
-from tests.combine.story import Difference, Story
+from tests.combine.story import LASTS, Difference, Story
 from tests.combine.takers import ByHand, Kombu, Lease, Taker
 from tests.combine.workers import Nobody, ProcessStory, WorkerStory
 from tests.integration.api.serving import serving
@@ -45,8 +45,8 @@ class Stage:
     def service(self) -> httpx.Client:
         return self._stack.enter_context(serving(self.url))
 
-    def _taker(self, face: str, app: reliq.Reliq, stack: contextlib.ExitStack) -> Taker:
-        match face:
+    def _taker(self, row: Row, app: reliq.Reliq, stack: contextlib.ExitStack) -> Taker:
+        match row["face"]:
             case "consumer":
                 return ByHand(app)
             case "asyncio consumer":
@@ -54,7 +54,9 @@ class Stage:
                 stack.callback(lambda: self._runner.run(on_loop.close()))
                 return ByHand(Blocking(on_loop, self._runner))
             case "lease":
-                return Lease(lambda: self.service)
+                # To send flows, a service trusts for a minute the layout that it knows, of the story before.
+                fresh = stack.enter_context(serving(self.url)) if row["deed"] in LASTS else None
+                return Lease(lambda: fresh or self.service)
             case "kombu":
                 return Kombu(self.broker)
             case "spark":
@@ -75,7 +77,8 @@ class Stage:
             store = Store(self.url)
             stack.callback(store.close)
             sending = Sending(app, model.System(), Monitor(store), lambda: self.service, self.broker, self.client)
-            taker = self._taker(row["face"], app, stack)
+            sending.on_failure = row["on_failure"]
+            taker = self._taker(row, app, stack)
             stack.callback(self._end, taker)
             kind = {True: WorkerStory, False: Story}[isinstance(taker, Nobody)]
             story = (ProcessStory if row["face"] == "processes" else kind)(row, self.client, sending, taker)

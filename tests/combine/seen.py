@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliq.model.element import BLANK
-from reliq.model.keys import QueueKeys, logical_name
+from reliq.model.keys import FLOWS, QueueKeys, logical_name
 from reliq.model.message import Message
 from tests.reference import model
 
@@ -32,6 +32,7 @@ class Seen:
     """All queues, and the keys that are of no queue."""
 
     queues: dict[str, SeenQueue] = field(default_factory=dict)
+    flows: set[str] = field(default_factory=set)  #: ids of those that have not ended
     keys: dict[str, float] = field(default_factory=dict)  #: each key of the server: seconds until it expires, or -1
 
 
@@ -53,6 +54,7 @@ def look(client: Any) -> Seen:
         if key.startswith("reliq:{") and not tag.startswith("@"):
             queue = seen.queues.setdefault(logical_name(tag), SeenQueue())
             _read(client, queue, QueueKeys(tag), short, key)
+    seen.flows = {one.decode() for one in client.zrange(FLOWS, 0, -1)}
     return seen
 
 
@@ -89,8 +91,11 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
 
 _IN_LISTS = """
 local found, lists = {}, {messages = true, high = true, low = true, next_round = true, processing = true}
+local now = redis.call('TIME')[1] * 1000
 for _, key in ipairs(redis.call('KEYS', 'reliq:{*')) do
-  if lists[key:match('}:([a-z_]+)')] then
+  local tag, short = key:match('{(.*)}:([a-z_]+)')
+  local full_at = lists[short] and redis.call('HGET', 'reliq:{' .. tag .. '}:flow', 'full_at') or 0
+  if lists[short] and (short == 'processing' or full_at - now < 60000) then
     for _, element in ipairs(redis.call('LRANGE', key, 0, -1)) do found[#found + 1] = element end
   end
 end
@@ -99,7 +104,10 @@ return found
 
 
 def is_idle(client: Any) -> bool:
-    """Whether no message is ready or in processing, at one instant: a message that moves meanwhile is seen."""
+    """Whether no message may start or is in processing, at one instant: a message that moves meanwhile is seen.
+
+    None of a queue may start whose rate is used up for a minute.
+    """
     return all(element == BLANK for element in client.eval(_IN_LISTS, 0))
 
 

@@ -11,10 +11,11 @@ import sqlalchemy
 import reliq
 from reliq import NewMessage
 from reliq.contrib import sql
+from reliq.features.flows.model import OnFailure
 from tests.combine import spark
 from tests.combine.seen import Seen, look
 from tests.integration.client.test_schedules import make_due
-from tests.reference import model
+from tests.reference import flows, model
 from tests.support.turns import Monitor
 
 QUEUE = "q"
@@ -31,6 +32,7 @@ class Sending:
     service: Callable[[], httpx.Client]
     broker: Callable[[], kombu.Connection]
     client: Any
+    on_failure: OnFailure = "fail"  #: of messages of flows
 
     def look(self) -> Seen:
         return look(self.client)
@@ -167,8 +169,22 @@ def by_spark(plan: Plan, to: Sending) -> None:
         to.queue.send(model.Message(options["id"], body, options))
 
 
+_BEHIND = ((), (0,), (0, 1))  #: by number: for which others each of three messages waits
+
+
+def flow(plan: Plan, to: Sending) -> None:
+    """A first message, one behind it, and one behind both."""
+    news, sent = [NewMessage(body, **options) for body, options in plan], list[reliq.FlowMessage]()
+    with to.app.flow() as one:
+        for new, before in zip(news, _BEHIND, strict=True):
+            sent.append(one.send(QUEUE, new, after=[sent[other] for other in before], on_failure=to.on_failure))
+    members = [flows.Member(QUEUE, new.id, before, to.on_failure) for new, before in zip(news, _BEHIND, strict=True)]
+    messages = [to.message(new, options) for new, (_, options) in zip(news, plan, strict=True)]
+    to.system.send_flow(flows.Flow(members, one.id), messages)
+
+
 SENDERS: Mapping[str, Callable[[Plan, Sending], None]] = {
     "send": send, "send_many": send_many, "batch": batch, "inner batch": inner_batch, "prepare": prepare,
     "roll back": roll_back, "publish": publish, "schedule": schedule, "outbox": outbox, "http": http,
-    "kombu": by_kombu, "spark": by_spark,
+    "kombu": by_kombu, "spark": by_spark, "flow": flow,
 }  # fmt: skip

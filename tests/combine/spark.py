@@ -62,6 +62,12 @@ class Stream:
         parts = self._reader.partitions(start, end)
         return [identity for part in parts for rows in self._reader.read(part) for identity in rows["id"].to_pylist()]
 
+    def charge(self, identity: str, actual: int) -> None:
+        raise NotImplementedError
+
+    def open_flow(self, identity: str, last: str) -> tuple[str, list[str]]:
+        raise NotImplementedError
+
     def settle(self, identity: str, outcome: str) -> None:
         assert outcome == "ack", f"{identity}: a stream only acks"
         self._reader.commit(self._at)

@@ -1,5 +1,6 @@
 """One row as a story: configure, send, act, take, settle, go on until nothing is left; compared after each step."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -7,6 +8,7 @@ from typing import Any
 
 import reliq
 from reliq.errors import QueueFull
+from reliq.features.flows.telling import mend
 from reliq.protocol.deletion import delete
 from tests.combine.compare import differences
 from tests.combine.entries import HOUR, OPTIONS, SETTINGS, TEXT, UNSET
@@ -15,12 +17,18 @@ from tests.combine.rows import Row
 from tests.combine.seen import let_pass, look
 from tests.combine.senders import QUEUE, SENDERS, Plan, Sending
 from tests.combine.takers import Taker
-from tests.reference import model
+from tests.reference import flows, model
 from tests.support.workers import eventually
 
 _ROUNDS = 30  #: after which a queue that is not empty is stuck
 _LATE = 10  #: the round by which almost every queue is empty
 _TTL_MICROS = 2000
+_CLOCKS = 60.0  #: seconds of its time that a story takes at most
+FAILS = "fails"  #: the body of a message that is rejected
+#: By deed: what the run has cost; less than a minute does not pay for the first.
+CHARGES: Mapping[str, int] = {"charges more": 75_000, "charges less": 0}
+#: By deed: the body of the last message of the flow.
+LASTS: Mapping[str, str] = {"opens a flow": "last", "opens a flow that fails": FAILS}
 _LARGE = 3000  #: bytes of a body that is apart
 
 
@@ -42,6 +50,10 @@ class Story:
         self._settled_first = False
         self._stood_in_line = False
         self._acted = False
+        self._opened: dict[str, list[str]] = {}  #: by flow: the messages of those that handlers have opened
+        self._has_flows = row["way"] == "flow" or row["deed"].startswith("opens")
+        knows_when = row["partitions"] == 1 and row["act"] != "more partitions"  # partitions have shares of a rate
+        sending.system.slack = _CLOCKS if knows_when else math.inf
 
     @property
     def _queue(self) -> model.Queue:
@@ -73,6 +85,9 @@ class Story:
             raise Difference("\n".join(found))
 
     def _differences(self) -> list[str]:
+        if self._has_flows:
+            self._to.monitor.tell_flows()
+            self._to.system.tell_flows()
         seen = look(self._client)
         self._note_put_off(seen.queues)
         self._note_handed_back(seen.queues)
@@ -122,7 +137,7 @@ class Story:
             self._to.system.passes(1.0)
             sent = self._client.time()
             eventually(lambda: self._client.time() > (sent[0], sent[1] + _TTL_MICROS))
-        ids = list(self._queue.messages)
+        ids = [one for one in self._queue.messages if not self._to.system.flows.waits(QUEUE, one)]
         self._first = ids[0] if ids else ""
         self._step(f"send three messages: {self.row['way']}")
 
@@ -163,11 +178,9 @@ class Story:
     def delete(self) -> None:
         self._taker.leave()
         self._to.app.store.run(delete(QUEUE, force=True))
-        batches = {one.batch for one in self._queue.messages.values()}
-        del self._to.system.queues[QUEUE]
-        for batch in batches - {""}:
-            counts = self._to.system.batches[batch].counts
-            counts["cancelled"] += self._to.system.batches[batch].open
+        self._to.system.delete(QUEUE)
+        for flow in self._to.app.flows():  # a monitor looks once a minute
+            self._to.app.store.run(mend(flow.id))
 
     def resize(self, count: int) -> None:
         self._resized = True
@@ -212,7 +225,8 @@ class Story:
             before = len(self._queue.messages)
             self._pass()
             stopped = self._queue.paused or self._to.system.now < self._queue.breaker_until
-            waits = self._queue.all(model.READY, model.WAITING, model.DELAYED, model.PROCESSING)
+            there = self._queue.all(model.READY, model.WAITING, model.DELAYED, model.PROCESSING)
+            waits = [one for one in there if not self._to.system.flows.stands_still(QUEUE, one.id)]
             if not waits or (stopped and before == len(self._queue.messages)):
                 return
         raise Difference(f"stuck: {[(one.id, one.place) for one in waits]}")
@@ -224,11 +238,43 @@ class Story:
             self._note_claim(identity)
         held = [one for one in taken if one in self._queue.messages]
         self._step(f"take {held}")
+        if self._first in held and self.row["deed"] != UNSET:
+            self._do()
         if held and self.row["moment"] == "held" and not self._acted:
             self._act()
         for identity in held:
             self._settle(identity)
         return bool(taken)
+
+    def _do(self) -> None:
+        """The first message is held: charge it, or open a flow for it."""
+        deed = self.row["deed"]
+        if deed in CHARGES:
+            self._taker.charge(self._first, CHARGES[deed])
+            self._queue.charge(self._first, CHARGES[deed])
+        else:
+            self._note_opened(*self._taker.open_flow(self._first, LASTS[deed]))
+            if self.row["partitions"] > 1:  # one that does not know them offers it first to a home that refuses it
+                counters = self._queue.counters
+                counters["ordered"] = max(counters["ordered"], look(self._client).queues[QUEUE].counters["ordered"])
+        self._step(deed)
+
+    def _note_opened(self, flow: str, ids: list[str]) -> None:
+        """The handler of the first message has opened a flow, perhaps in an earlier run."""
+        if flow in self._opened:
+            assert self._opened[flow] == ids
+            return
+        self._opened[flow] = ids
+        members = [flows.Member(QUEUE, ids[0]), flows.Member(QUEUE, ids[1], (0,))]
+        opened = flows.Flow(members, flow, (QUEUE, self._first))
+        self._to.system.send_flow(opened, [model.Message(one) for one in ids])
+
+    def _fails(self, identity: str) -> bool:
+        """Whether a message is the last one of a flow that fails."""
+        return self.row["deed"] in LASTS and LASTS[self.row["deed"]] == FAILS and self._is_last(identity)
+
+    def _is_last(self, identity: str) -> bool:
+        return any(identity == ids[-1] for ids in self._opened.values())
 
     def _note_claim(self, identity: str) -> None:
         try:
@@ -254,6 +300,8 @@ class Story:
         self._settled_first |= identity == self._first
         if outcome == "expired":
             outcome = "ack"
+        if self._fails(identity):
+            outcome = "rejected"
         if outcome == "vanish":
             self._vanish()
             return
@@ -289,11 +337,13 @@ class Story:
     # --- the end ---
 
     def _finish(self) -> None:
+        while letters := [one.id for one in self._queue.all(model.DEAD)]:
+            self._real.dead.purge(all=True)
+            self._queue.discard(*letters)
+            self._step("purge the dead letters")
+            if self._has_flows:  # of which others were behind a dead letter
+                self._go_on()
         self._taker.leave()
-        letters = [one.id for one in self._queue.all(model.DEAD)]
-        self._real.dead.purge(all=True)
-        self._queue.discard(*letters)
-        self._step("purge the dead letters")
         for _ in range(3):
             self._to.monitor.look()
             self._to.monitor.end_batches()
@@ -306,7 +356,8 @@ class Story:
         self._to.monitor.tidy()
         self._step("tidy")
         limited = any(self.row[name] != UNSET for name in ("key_rate", "fair", "key_concurrency"))
-        if found := list(left_behind(look(self._client), set(self._to.system.batches), limited)):
+        open_flows = {one.id for one in self._to.system.flows.open}
+        if found := list(left_behind(look(self._client), set(self._to.system.batches), open_flows, limited)):
             raise Difference("\n".join(found))
 
 

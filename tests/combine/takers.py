@@ -9,6 +9,14 @@ import kombu
 from tests.combine.senders import QUEUE
 
 _LATER = 60.0
+Opened = tuple[str, list[str]]  #: the id of a flow, and those of its messages
+
+
+def open_flow(app: Any, message: Any, last: str) -> Opened:
+    """Open a flow of two messages for one that is held: the second, with this body, is behind the first."""
+    with app.flow(parent=message) as flow:
+        first = flow.send(QUEUE, "first")
+        return flow.id, [first.id, flow.send(QUEUE, last, after=first).id]
 
 
 class Taker(Protocol):
@@ -18,6 +26,12 @@ class Taker(Protocol):
 
     def take(self) -> list[str]:
         """Claim what there is now; return ids in their order."""
+
+    def charge(self, identity: str, actual: int) -> None:
+        """Say what the run of a message that was taken has cost."""
+
+    def open_flow(self, identity: str, last: str) -> Opened:
+        """Open a flow as its handler does."""
 
     def settle(self, identity: str, outcome: str) -> None:
         """Settle a message that was taken."""
@@ -48,6 +62,14 @@ class ByHand:
         found = self._consumer.claim(10)
         self._held |= {message.id: message for message in found}
         return [message.id for message in found]
+
+    def charge(self, identity: str, actual: int) -> None:
+        done = self._held[identity].charge(actual)
+        if done is not None:
+            self._app.runner.run(done)
+
+    def open_flow(self, identity: str, last: str) -> Opened:
+        return open_flow(self._app, self._held[identity], last)
 
     def settle(self, identity: str, outcome: str) -> None:
         message, one = self._held.pop(identity), self._consumer
@@ -91,6 +113,21 @@ class Lease:
         self._lease |= dict.fromkeys(found, answer.get("lease", ""))
         return found
 
+    def charge(self, identity: str, actual: int) -> None:
+        path = f"/v1/queues/{QUEUE}/leases/{self._lease[identity]}/charge"
+        answer = self._service().post(path, json={"id": identity, "actual": actual})
+        assert answer.status_code == 200, answer.text
+
+    def open_flow(self, identity: str, last: str) -> Opened:
+        messages = [
+            {"queue": QUEUE, "message": {"body": "first"}},
+            {"queue": QUEUE, "message": {"body": last}, "after": [0]},
+        ]
+        parent = {"queue": QUEUE, "lease": self._lease[identity], "id": identity}
+        answer = self._service().post("/v1/flows", json={"messages": messages, "parent": parent})
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"], [one["id"] for one in answer.json()["messages"]]
+
     def settle(self, identity: str, outcome: str) -> None:
         settlements: Mapping[str, Any] = {
             "ack": {"ack": [identity]}, "retry": {"retry": [{"id": identity, "delay": 0}]},
@@ -129,6 +166,12 @@ class Kombu:
             self._held[identity] = message
             found.append(identity)
         return found
+
+    def charge(self, identity: str, actual: int) -> None:
+        raise NotImplementedError
+
+    def open_flow(self, identity: str, last: str) -> Opened:
+        raise NotImplementedError
 
     def settle(self, identity: str, outcome: str) -> None:
         message = self._held.pop(identity)

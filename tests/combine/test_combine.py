@@ -8,7 +8,7 @@ import pytest
 from tests.combine.entries import FACES, OPTIONS, TWELVE, UNSET
 from tests.combine.rows import Tables, rows
 from tests.combine.run import Stage, stage
-from tests.reference.model import refusal
+from tests.reference.rules import refusal
 
 _OF_FACE = {"consumer": 24, "inline": 12, "lease": 10, "kombu": 10, "processes": 2}
 _FEW = 6  #: rows of any other face

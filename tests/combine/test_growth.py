@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from reliq.model.keys import QueueKeys
-from tests.combine.entries import ACTS, FACES, LAYOUTS, OPTIONS, SETTINGS, SIZES, UNSET, WAYS
+from tests.combine.entries import ACTS, DEEDS, FACES, LAYOUTS, OPTIONS, SETTINGS, SIZES, UNSET, WAYS
 from tests.combine.keys import EXPIRE, GO, STAY
 from tests.combine.rows import Row
 from tests.combine.run import Stage, stage
 
 _PLAIN: Row = {
     "face": "consumer", "way": "send", "outcome": "ack", "act": "nothing", "moment": "held", "size": "small",
-    "partitions": 1, **dict.fromkeys([*OPTIONS, *SETTINGS], UNSET),
+    "partitions": 1, "deed": UNSET, "on_failure": "fail", **dict.fromkeys([*OPTIONS, *SETTINGS], UNSET),
 }  # fmt: skip
 #: What an option or a setting needs beside it.
 _NEEDS: dict[str, list[str]] = {
@@ -25,7 +25,7 @@ _NEEDS: dict[str, list[str]] = {
 def _features() -> Iterator[tuple[str, Any]]:
     tables: dict[str, Any] = {
         "way": [one for one in WAYS if one != "spark"], "outcome": FACES["consumer"], "act": ACTS, "size": SIZES,
-        "partitions": LAYOUTS, **OPTIONS, **SETTINGS,
+        "partitions": LAYOUTS, "deed": DEEDS, **OPTIONS, **SETTINGS,
     }  # fmt: skip
     for name, values in tables.items():
         yield from ((name, one) for one in values if one not in (UNSET, _PLAIN[name]))

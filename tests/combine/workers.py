@@ -1,5 +1,6 @@
 """The faces that run handlers: a worker in this process, whose handler does what the story says."""
 
+import math
 import os
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from reliq.worker import Options, Worker
 from tests.combine.entries import UNSET
 from tests.combine.seen import is_idle
 from tests.combine.senders import QUEUE
-from tests.combine.story import Story
+from tests.combine.story import CHARGES, FAILS, LASTS, Story
+from tests.combine.takers import Opened, open_flow
 from tests.reference import model
 from tests.support.workers import ROOT, eventually
 
@@ -41,6 +43,12 @@ class Nobody:
     def learn(self) -> bool:
         return True
 
+    def charge(self, identity: str, actual: int) -> None:
+        raise AssertionError(f"{identity} is not held by hand")
+
+    def open_flow(self, identity: str, last: str) -> Opened:
+        raise AssertionError(f"{identity} is not held by hand")
+
     vanish = leave = lambda self: None
 
 
@@ -51,26 +59,48 @@ class WorkerStory(Story):
         """Be the handler of the queue."""
         self._kind = kind
         self._runs: list[tuple[str, str]] = []
+        self._flows: dict[str, list[str]] = {}  #: that runs of the first message have opened, with their messages
         self._lock = threading.Lock()
         self._found_free = False
 
-        def perform(message: reliq.Message) -> Any:
+        self._to.system.slack = math.inf  # others may have been claimed before a run is charged
+
+        def begin(message: reliq.Message) -> str:
             with self._lock:
-                outcome = self._outcome_of(message.id)
+                outcome = self._outcome_of(message)
                 self._runs.append((message.id, outcome))
+            return outcome
+
+        def perform(message: reliq.Message) -> Any:
+            outcome = begin(message)
+            self._deed(message)
             return ended(outcome)
 
         async def perform_async(message: reliq.Message) -> Any:
-            return perform(message)
+            outcome = begin(message)
+            if (charged := self._deed(message)) is not None:
+                await charged
+            return ended(outcome)
 
         options: Any = {"retry": fixed(0, limit=RETRIES), "result": "1h"}
         self._to.app.handler(QUEUE, **options)(perform_async if kind == "asyncio" else perform)
         return self
 
-    def _outcome_of(self, identity: str) -> str:
+    def _deed(self, message: reliq.Message) -> Any:
+        """Do what a run of the first message does; return what is to be awaited."""
+        if message.id != self._first:
+            return None
+        answer = do(self._to.app, message, self.row["deed"])
+        if isinstance(answer, tuple):
+            self._flows[answer[0]] = answer[1]
+            return None
+        return answer
+
+    def _outcome_of(self, message: reliq.Message) -> str:
         """Return the outcome of a run: only the first run of the first message has that of the row."""
-        outcome = outcome_of(identity == self._first, self.row["outcome"], self._settled_first)
-        self._settled_first |= identity == self._first
+        is_first = message.id == self._first
+        outcome = outcome_of(message, is_first, self.row["outcome"], self._settled_first)
+        self._settled_first |= is_first
         return outcome
 
     def _take(self) -> bool:
@@ -118,6 +148,10 @@ class WorkerStory(Story):
         if message is not None and message.place == model.DELAYED:  # its key had no token, and has one now
             self._queue.promote()
         self._note_claim(identity)
+        if identity == self._first and self.row["deed"] in CHARGES:
+            self._queue.charge(identity, CHARGES[self.row["deed"]])
+        for flow, ids in self._flows.items() if identity == self._first else ():
+            self._note_opened(flow, ids)
         if outcome == "max_failures" and self._queue.messages[identity].failures < RETRIES:
             outcome = "retry"
         self._queue.settle(identity, "ack" if outcome == "result" else outcome, delay=LATER)
@@ -128,7 +162,8 @@ class ProcessStory(WorkerStory):
 
     def handle(self, kind: str) -> "ProcessStory":
         """Let processes of `process_app` handle the queue."""
-        self._kind, self._runs, self._found_free = kind, [], False
+        self._kind, self._runs, self._flows, self._found_free = kind, [], {}, False
+        self._to.system.slack = math.inf
         self._port = self._client.connection_pool.connection_kwargs["port"]
         self._notes: Any = redis.Redis(port=self._port, db=1, decode_responses=True)
         return self
@@ -137,6 +172,7 @@ class ProcessStory(WorkerStory):
         if is_idle(self._client):
             return
         story = {"STORY_PORT": str(self._port), "STORY_FIRST": self._first, "STORY_OUTCOME": self.row["outcome"]}
+        story["STORY_DEED"] = self.row["deed"]
         command = [sys.executable, "-m", "reliq", "worker", "run", "tests.combine.process_app:app", "--processes", "2"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "RELIQ_URL": self._to.app.url, **story}
         with subprocess.Popen([*command, "--no-monitor", "--quiet"], env=environment, cwd=ROOT) as parent:
@@ -146,11 +182,21 @@ class ProcessStory(WorkerStory):
                 parent.terminate()
                 parent.wait(timeout=30)
         self._runs += [tuple(line.split(" ", 1)) for line in self._notes.lrange("ran", 0, -1)]
-        self._notes.delete("ran")
+        self._flows |= {flow: ids.split() for flow, ids in self._notes.hgetall("opened").items()}
+        self._notes.delete("ran", "opened")
 
 
-def outcome_of(is_first: bool, wanted: str, ran_before: bool) -> str:
+def do(app: reliq.Reliq, message: reliq.Message, deed: str) -> Any:
+    """Do what a run does; return the flow that it has opened, or what is to be awaited."""
+    if deed in CHARGES:
+        return message.charge(CHARGES[deed])
+    return open_flow(app, message, LASTS[deed]) if deed in LASTS else None
+
+
+def outcome_of(message: reliq.Message, is_first: bool, wanted: str, ran_before: bool) -> str:
     """Return the outcome of a run: only the first run of the first message has that of the row."""
+    if message.body == FAILS.encode():
+        return "rejected"
     has_it = is_first and (not ran_before or wanted == "max_failures")
     return wanted if has_it and wanted != "expired" else "ack"
 

@@ -33,7 +33,7 @@ def stories() -> Iterator[Any]:
     yield pytest.param(TUTORIAL, True, id="the tutorial with Spark", marks=[pytest.mark.spark, pytest.mark.slow])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("pages", "jvm"), list(stories()))
 def test_the_code_of_the_pages_runs(pages, jvm, url, tmp_path, monkeypatch):
     folder = tmp_path / "work"

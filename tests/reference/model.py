@@ -5,9 +5,9 @@ change it, and raises `Impossible` for what must never happen. Tests do the same
 What reliq may choose (which of several ready messages comes next, in which partition one lies) is told to the model,
 which says whether it is allowed.
 
-From top to bottom: places, outcomes, which options go together, messages, the queue (sends, lines of keys, claims,
-outcomes, operators), batches, schedules, and the rules that hold at every moment. Which step of reliq makes which move
-between places is in `moves`.
+From top to bottom: places, outcomes, messages, the queue (sends, lines of keys, claims, outcomes, operators), batches,
+flows, schedules. Beside it: `flows` (who waits for whom), `limits` (what a rate allows), `rules` (what holds at every
+moment and which options go together), `moves` (which step of reliq makes which move between places).
 """
 
 from collections import Counter
@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliq.contract.counters import balance
 from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import SETTINGS
+from tests.reference.flows import DEAD_LETTER, HANDLED, IS_BURIED, IS_SKIPPED, LOST, OPEN, REASON, Flow, Flows
+from tests.reference.limits import Rates
 
 # --- places ---
 
@@ -29,7 +30,7 @@ DEAD = "dead"  #: a dead letter
 PREPARED = "prepared"  #: invisible until its producer decides
 PARKED = "parked"  #: waits for a signal
 GONE = ""  #: not sent yet, or gone for good
-#: A part of `ready`: another message of its key comes first, and the step that lets that one go makes this one ready.
+#: A part of `ready`: others of its flow or of its key come first, and the step that lets the last go makes it ready.
 WAITING = "waiting"
 
 
@@ -70,32 +71,6 @@ OUTCOMES: Mapping[str, Outcome] = {
 }  # fmt: skip
 
 
-def death_is_right(reason: str, *, rejected: bool, failures: int, most_failures: int, late: bool) -> bool:
-    """Whether a message that was settled may be a dead letter for this reason."""
-    return {"rejected": rejected, "max_failures": failures > most_failures, "expired": late}.get(reason, False)
-
-
-# --- options ---
-
-
-def refusal(options: Mapping[str, Any]) -> str:
-    """Return why these options of a message do not go together; empty if they do. Unset options are left out."""
-    key, limit_key, replace = options.get("key"), options.get("limit_key"), options.get("replace", False)
-    if key and limit_key and key != limit_key:
-        return "a message has one key: with an ordering key it has the limits of that"
-    if not replace:
-        return "they delay what is replaced" if {"debounce", "at_most"} & options.keys() else ""
-    if "dedup_key" not in options:
-        return "there is no key of the messages to replace"
-    if key or limit_key:
-        return "messages of a key all run"
-    if options.get("delay"):
-        return "debounce delays it"
-    if "at_most" in options and not 0 < options.get("debounce", 0) <= options["at_most"]:
-        return "at_most bounds debounce"
-    return ""
-
-
 # --- messages ---
 
 
@@ -120,6 +95,7 @@ class Message:
     signals: dict[str, Any] = field(default_factory=dict)  #: that it was given, by name
     waits_for: str = ""  #: the signal, while it is parked
     output: list[Any] = field(default_factory=list)  #: what its handlers have emitted; of one that was handled it stays
+    taken: int = 0  #: tokens of the rates, by this run
     told: bool = False  #: whether its consumer was told that it is cancelled: it is not put back any more
 
     @property
@@ -131,6 +107,11 @@ class Message:
             if self.options.get(kind):
                 return kind, self.options[kind]
         return None
+
+    @property
+    def cost(self) -> int:
+        """The tokens of the rates that a run takes."""
+        return int(self.options.get("cost", 1))
 
     @property
     def delay(self) -> float:
@@ -158,6 +139,7 @@ class Queue:
         self.windows: dict[str, tuple[str, bytes, float]] = {}  #: dedup key: first id, its body, until when
         self.bursts: dict[str, float] = {}  #: dedup key of debounced messages: when the first one was sent
         self.results: dict[str, Any] = {}
+        self.rates = Rates(self.settings)
         self.paused = False
         self.breaker_until = 0.0  #: until then the open breaker, or an operator, lets nothing be given out
         self._turns = 0
@@ -279,24 +261,20 @@ class Queue:
             return int(self.settings["weights"].get(key, 1))
         return None
 
-    def _until_claim(self, line: tuple[str, str]) -> bool:
-        """Whether a claimed message lets the next one of its line be ready, or only one that is done."""
-        return line[0] == "limit_key" and not self.settings["key_concurrency"]
-
     def _is_free(self, message: Message) -> bool:
         line = message.line
         slots = None if line is None else self._slots(line)
         return slots is None or sum(one.holds for one in self.messages.values() if one.line == line) < slots
 
     def _enter(self, message: Message) -> None:
-        """A message is ready, or waits for others of its line."""
+        """A message is ready, or waits for others of its flow, then for those of its line."""
         self._turns += 1
         message.turn, message.consumer = self._turns, ""
-        line = message.line
-        if self._is_free(message):
+        line, is_held_back = message.line, self._is_held_back(message)
+        if not is_held_back and self._is_free(message):
             message.place, message.holds = READY, line is not None and self._slots(line) is not None
             return
-        if line is not None and line[0] == "latest":
+        if line is not None and line[0] == "latest" and not is_held_back:
             for older in [one for one in self.all(WAITING) if one.line == line]:
                 self._leave(older, "replaced")
         message.place = WAITING
@@ -319,7 +297,7 @@ class Queue:
     def _let_go(self, message: Message) -> None:
         """A message holds its key no more: the one that has waited longest is ready."""
         line, message.holds = message.line, False
-        for following in [one for one in self.all(WAITING) if one.line == line]:
+        for following in [one for one in self.all(WAITING) if one.line == line and not self._is_held_back(one)]:
             if not self._is_free(following):
                 break
             following.place, following.holds = READY, True
@@ -333,6 +311,25 @@ class Queue:
             self._count(message, **{"handled" if counter == "acked" else "cancelled": 1})
         if message.holds:
             self._let_go(message)
+        self._became(message, HANDLED if counter == "acked" else LOST)
+
+    def _is_held_back(self, message: Message) -> bool:
+        return self._system.flows.waits(self.name, message.id)
+
+    def _became(self, message: Message, what: str) -> None:
+        """Others of its flow, which waited for a message that was handled, go on in the same step."""
+        for queue, identity, end in self._system.flows.became(self.name, message.id, what):
+            self._system.queue(queue).is_told(identity, end)
+
+    def is_told(self, identity: str, end: str) -> None:
+        """A message is told what those have come to that it waits for."""
+        message = self.messages[identity]
+        if end == IS_SKIPPED:
+            self._leave(message, "cancelled")
+        elif end == IS_BURIED:
+            self._die(message, REASON)
+        elif message.place == WAITING:  # a delayed one is not there yet
+            self._enter(message)
 
     def _count(self, message: Message, **counts: int) -> None:
         if message.batch in self._system.batches:
@@ -352,8 +349,10 @@ class Queue:
         if self._system.now < self.breaker_until:
             return "the breaker is open"
         most = self.settings["concurrency"]
-        is_full = most is not None and len(self.all(PROCESSING)) >= most
-        return f"{most} messages are in processing" if is_full else ""
+        if most is not None and len(self.all(PROCESSING)) >= most:
+            return f"{most} messages are in processing"
+        has_tokens = self.rates.admit(message.line, [message.cost], self._system.now + self._system.slack)
+        return "" if has_tokens else "a rate is used up"
 
     def _replaces_ready(self, message: Message) -> Message | None:
         """Return the ready message whose place this one takes when it is claimed, as the latest of its dedup key."""
@@ -369,10 +368,18 @@ class Queue:
         if older is not None:
             message.holds, older.holds = True, False
             self._leave(older, "replaced")
-        message.place, message.consumer = PROCESSING, consumer
+        message.place, message.consumer, message.taken = PROCESSING, consumer, message.cost
+        self.rates.spend(message.line, message.cost, self._system.now)
         self.counters["claimed"] += 1
-        if message.line is not None and message.holds and self._until_claim(message.line):
+        is_limited = message.line is not None and message.line[0] == "limit_key"
+        if message.holds and is_limited and not self.settings["key_concurrency"]:
             self._let_go(message)
+
+    def charge(self, identity: str, actual: int) -> None:
+        """A run says what it has cost so far, in place of the cost of its message and of what it said before."""
+        message = self._in(identity, PROCESSING)
+        self.rates.spend(message.line, actual - message.taken, self._system.now)
+        message.taken = actual
 
     def put_off(self, identity: str) -> None:
         """A claim has found that the rate of the message's key is used up: it is delayed, and keeps its place."""
@@ -418,6 +425,7 @@ class Queue:
         self._count(message, dead=1)
         if message.holds:
             self._let_go(message)
+        self._became(message, DEAD_LETTER)
 
     def vanish(self, consumer: str, charged: str = "") -> None:
         """A consumer is gone: all it had is taken back. One message may be charged for that, and may die of it."""
@@ -490,6 +498,7 @@ class Queue:
             self._count(message, dead=-1)
             message.failures = message.deliveries = 0
             message.reason = ""
+            self._became(message, OPEN)
             self._enter(message)
 
     def discard(self, *identities: str, counter: str = "purged_dead") -> None:
@@ -504,7 +513,7 @@ class Queue:
         return message
 
 
-# --- batches and schedules ---
+# --- batches, flows and schedules ---
 
 
 @dataclass(slots=True)
@@ -530,6 +539,8 @@ class System:
         self.now = 0.0
         self.queues: dict[str, Queue] = {}
         self.batches: dict[str, Batch] = {}  #: those that have not ended
+        self.flows = Flows()
+        self.slack = 0.0  #: seconds by which `now` may be behind the clock of what the model is compared with
 
     def queue(self, name: str) -> Queue:
         if name not in self.queues:
@@ -544,6 +555,27 @@ class System:
         """Enqueue a copy into each queue, into all or into none."""
         for name in queues:
             self.queue(name).send(Message(message.id, message.body, message.options))
+
+    def send_flow(self, flow: Flow, messages: Sequence[Message]) -> None:
+        """Enqueue the messages of a flow, those that wait for others first."""
+        self.flows.add(flow)
+        for waits in (True, False):
+            for member, message in zip(flow.members, messages, strict=True):
+                if bool(member.after) is waits:
+                    self.queue(member.queue).counters["ordered"] += waits
+                    self.queue(member.queue).send(message)
+
+    def tell_flows(self) -> None:
+        """A monitor tells members of flows what has become of others, as far as that was not done at once."""
+        for queue, identity, end in self.flows.tell():
+            self.queue(queue).is_told(identity, end)
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue with all it has. Its members of flows are lost; messages of batches count as cancelled."""
+        for message in self.queues.pop(queue).messages.values():
+            if message.place != DEAD and message.batch in self.batches:
+                self.batches[message.batch].counts["cancelled"] += 1
+        self.flows.lose(queue)
 
     def tick(self, queue: str, message: Message, missed: int = 0) -> None:
         """A schedule is due. A tick is one message, however many monitors look; `missed`: ticks without one."""
@@ -566,26 +598,3 @@ class System:
             del self.batches[batch.id]
             ended.append(batch.id)
         return ended
-
-
-# --- rules that hold at every moment ---
-
-
-def missing(counters: Mapping[str, int], there: int) -> int:
-    """Return how many messages a queue has counted that are not there: each is in a place, or counted as gone."""
-    return balance(counters) - there
-
-
-def crowded(holders: Iterable[str], most: int = 1) -> list[str]:
-    """Return the keys of which more than so many messages are out; `holders`: the key of each, "" without one."""
-    return sorted(key for key, count in Counter(holders).items() if key and count > most)
-
-
-def in_order(began: Sequence[Any], sent: Sequence[Any]) -> bool:
-    """Whether messages of a key began in the order in which they were sent; some may not have begun."""
-    known = set(began)
-    return list(began) == [one for one in sent if one in known]
-
-
-def batch_is_possible(still_open: int, sent: int, dead: int, cancelled: int) -> bool:
-    return min(still_open, dead, cancelled) >= 0 and still_open + dead + cancelled <= sent

@@ -40,7 +40,7 @@ from reliq.ops import Destination, Entry, Move, Revival
 from reliq.protocol.outcomes import failure_now, passed_over, released, retried
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import take_back
-from tests.reference.model import batch_is_possible, crowded, in_order, missing
+from tests.reference.rules import batch_is_possible, crowded, in_order, missing
 
 QUEUES = (QueueKeys("q"), QueueKeys("r"))
 CONSUMERS = ("v", "w")

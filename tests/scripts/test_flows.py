@@ -124,6 +124,21 @@ def test_a_message_with_a_key_of_its_own_waits_for_others_first_and_then_for_its
     nothing_is_left(world)
 
 
+@pytest.mark.parametrize("row", [0, 1])
+def test_one_behind_a_message_of_its_own_key_gets_the_key_with_the_ack_of_that(world: World, flow: Flow, row: int):
+    flow.waits("end", "a", raw=keyed("end", "k"))
+    flow.note("end")
+    world.run(ops.enqueue(KEYS, [], [Entry("a", keyed("a", "k"), 0.0, None, 0.0)]))
+    world.given(leases={"w": 60_000})
+    (first,) = world.run(ops.claim(KEYS, "w", 60.0, 5)).elements
+    ordered = world.redis.hget(KEYS.counters, "ordered")
+    answer = world.run(ops.settle(KEYS, "w", 60.0, [first], limit=5, row=row))
+    assert answer.elements == [keyed("end", "k")]
+    assert world.redis.hget(KEYS.counters, "ordered") == ordered  # it has waited for its flow only
+    world.run(ops.settle(KEYS, "w", 60.0, answer.elements))
+    nothing_is_left(world)
+
+
 def test_one_that_is_delayed_waits_for_both(world: World, flow: Flow):
     flow.waits("late", "a", delay=60.0)
     flow.waits("soon", "a", delay=60.0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from reliq.model.keys import QueueKeys
 from tests.reference.limits import Bucket
-from tests.reference.model import crowded, missing
+from tests.reference.rules import crowded, missing
 from tests.simulation.flights import is_flying
 from tests.simulation.stories import PROCESSING, Violation
 from tests.simulation.world import World, queues_of

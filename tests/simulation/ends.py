@@ -5,7 +5,7 @@ from typing import Any
 
 from reliq.contract.values import MAX_DELIVERIES
 from reliq.model.keys import owner_of
-from tests.reference.model import death_is_right
+from tests.reference.rules import death_is_right
 from tests.simulation.stories import DEAD, NOWHERE, PROCESSING, Message, Place, Story, Violation
 from tests.simulation.world import World
 

@@ -44,7 +44,8 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _MARK = re.compile(r"<!-- (not run|spark|terminal|before|after):\s(.*?)\s?-->", re.DOTALL)
-_PATIENCE = 60.0
+#: Seconds after which a command hangs. No measure of speed: a JVM beside other work may need minutes.
+_PATIENCE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Reader:
         typed, self.types = self.types, ""
         done = subprocess.run(
             ["/bin/sh", "-ec", code], cwd=self.folder, env=self.environment, input=typed, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_PATIENCE, check=False,
         )  # fmt: skip
         if done.returncode:
             raise AssertionError(f"exit status {done.returncode}\n{done.stdout}")

@@ -10,7 +10,7 @@ class Blocking:
 
     def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
         self.inner = inner
-        self._runner = runner
+        self.runner = self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
         return self._wrapped(getattr(self.inner, name))

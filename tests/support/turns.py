@@ -61,6 +61,11 @@ class Monitor(reliq_monitor.Monitor):
         self.look()
         return self.perform(_duty("output"))
 
+    def end_waits(self) -> int:
+        """End waits for signals whose time is over, and forget records that no message has come for."""
+        self.look()
+        return self.perform(_duty("signals"))
+
     def tell_flows(self) -> int:
         """Tell messages of flows what has become of others, and tend open flows; return how much has happened."""
         told, more = 0, True

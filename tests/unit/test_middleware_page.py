@@ -10,9 +10,7 @@ import reliq
 from reliq.testing import fake, work_off
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
-SIGNATURES, SENTRY, DJANGO, REQUEST_ID = re.findall(
-    r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
-)
+SIGNATURES, SENTRY, REQUEST_ID = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 SECRET = 4711
 
 
@@ -64,25 +62,6 @@ def test_an_error_is_reported_once_without_the_body(app):
     assert event["tags"] == {"queue": "orders"}
     assert event["contexts"]["message"]["failures"] == 0
     assert str(SECRET) not in str(event)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_connections_are_closed_around_a_run(app, monkeypatch, fails):
-    import django.db
-
-    calls: list[str] = []
-    monkeypatch.setattr(django.db, "close_old_connections", lambda: calls.append("close"))
-    run(DJANGO, app)
-
-    @app.handler("orders", retry=reliq.fixed("1h"))
-    def ship(message):
-        calls.append("run")
-        if fails:
-            raise KeyError
-
-    app.queue("orders").send("x")
-    work_off(app)
-    assert calls == ["close", "run", "close"]
 
 
 def test_a_request_id_goes_on_through_the_queues(app):

@@ -4,16 +4,19 @@ import ast
 import re
 from pathlib import Path
 
-from tests.reference import model, moves
+import pytest
+
+from tests.reference import flows, model, moves
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(model.__file__)
 
 
 def test_it_stays_readable_and_imports_only_the_contract():
-    text = SOURCE.read_text(encoding="utf-8")
-    modules = [node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-    assert len(text.splitlines()) <= 600
+    texts = [one.read_text(encoding="utf-8") for one in SOURCE.parent.glob("*.py")]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert len(SOURCE.read_text(encoding="utf-8").splitlines()) <= 600
     assert {one for one in modules if one.startswith("reliq")} == {
         "reliq.contract.counters",
         "reliq.contract.outcomes",
@@ -52,3 +55,82 @@ def test_a_batch_ends_when_its_last_message_has():
     assert system.end_batches() == []
     system.queue("q").cancel("a")
     assert (system.end_batches(), list(system.queue("ends").messages)) == (["b"], ["end"])
+
+
+def flow_of(system, *after, parent=None, rule="fail"):
+    """A flow of messages `0`, `1` and so on (of one with a parent `p0`, `p1`), by those that each waits for."""
+    name = "p" if parent else ""
+    members = [flows.Member("q", f"{name}{number}", before, rule) for number, before in enumerate(after)]
+    system.send_flow(flows.Flow(members, parent=parent), [model.Message(one.id) for one in members])
+    return system.queue("q")
+
+
+def handle(queue, *ids):
+    for one in ids:
+        queue.claim(one, "w")
+        queue.settle(one, "ack")
+
+
+def places(queue):
+    return {one.id: one.place for one in queue.messages.values()}
+
+
+def test_a_member_of_a_flow_is_ready_when_the_last_one_before_it_is_handled():
+    queue = flow_of(model.System(), (), (), (0, 1))
+    handle(queue, "0")
+    assert places(queue) == {"1": model.READY, "2": model.WAITING}
+    handle(queue, "1")
+    assert places(queue) == {"2": model.READY}
+
+
+@pytest.mark.parametrize(
+    ("rule", "behind_dead", "behind_lost"),
+    [
+        ("fail", model.WAITING, model.DEAD),
+        ("skip", model.GONE, model.GONE),
+        ("run", model.READY, model.READY),
+    ],
+)
+def test_a_monitor_tells_of_failures(rule, behind_dead, behind_lost):
+    system = model.System()
+    queue = flow_of(system, (), (0,), rule=rule)
+    queue.claim("0", "w")
+    queue.settle("0", "rejected")
+    assert places(queue)["1"] == model.WAITING
+    system.tell_flows()
+    assert places(queue).get("1", model.GONE) == behind_dead
+    assert system.flows.stands_still("q", "1") == (rule == "fail")
+    queue.discard("0")
+    system.tell_flows()
+    assert places(queue).get("1", model.GONE) == behind_lost
+
+
+def test_those_behind_a_handler_wait_for_the_flow_that_it_has_opened():
+    system = model.System()
+    queue = flow_of(system, (), (0,))
+    queue.claim("0", "w")
+    flow_of(system, (), (0,), parent=("q", "0"))
+    queue.settle("0", "ack")
+    handle(queue, "p0", "p1")
+    assert places(queue) == {"1": model.WAITING}
+    system.tell_flows()
+    assert places(queue) == {"1": model.READY}
+    handle(queue, "1")
+    system.tell_flows()
+    assert system.flows.open == []
+
+
+def test_a_charge_counts_in_place_of_the_cost():
+    system = model.System()
+    queue = system.queue("q")
+    queue.configure(rate="1/s", burst=5)
+    queue.send(*(model.Message(one, options={"cost": 4}) for one in "abc"))
+    queue.claim("a", "w")
+    assert queue.obstacle("b") == "a rate is used up"
+    queue.charge("a", 1)
+    assert queue.obstacle("b") == ""
+    queue.charge("a", 9)
+    system.passes(7)
+    assert queue.obstacle("b") == "a rate is used up"
+    system.passes(1)
+    assert queue.obstacle("b") == ""

@@ -126,7 +126,7 @@ def test_the_page_of_the_audit_names_all_its_terms():
     from reliq.contract.counters import GONE
     from reliq.model.stats import STATES
 
-    _, _, page = (ROOT / "docs" / "operations" / "metrics.md").read_text(encoding="utf-8").partition("### The audit")
-    page = page.partition("\n### ")[0]
+    _, _, page = (ROOT / "docs" / "operations" / "metrics.md").read_text(encoding="utf-8").partition("## The audit")
+    page = page.partition("\n## ")[0]
     terms = {*GONE, *STATES}
     assert {term for term in terms if not re.search(rf"\b{term}\b", page)} == set()

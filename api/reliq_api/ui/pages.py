@@ -45,7 +45,7 @@ def sampler_of(request: Request) -> Sampler:
 async def overview(request: Request, who: Viewer, q: str = "", state: str = "", sort: str = "trouble") -> Response:
     sampler = sampler_of(request)
     if not sampler.histories or sampler.age > STALE:
-        await sampler.sample()  # at the start, and when Redis is back; raises the reason if it is not
+        await _sampled(sampler)  # at the start, and when Redis is back
     histories = {name: one for name, one in sampler.histories.items() if who.may_see(name)}
     found = {name: one.latest for name, one in histories.items() if one.latest}
     sort = sort if sort in triage.ORDERS else "trouble"
@@ -72,6 +72,15 @@ async def overview(request: Request, who: Viewer, q: str = "", state: str = "", 
         sampler=sampler,
         stale=sampler.age > STALE,
     )
+
+
+async def _sampled(sampler: Sampler) -> None:
+    """Read the queues; where Redis is away, the numbers that are there stay, and the page says how old they are."""
+    try:
+        await sampler.sample()
+    except ReliqError:
+        if not sampler.histories:
+            raise
 
 
 def _sparkline(history: History, measure: str) -> Chart:

@@ -7,11 +7,12 @@ import time
 from collections import Counter
 from typing import Any
 
+from reliq import Reliq
 from reliq.cli.options import app_of, command, say_none
 from reliq.cli.progress import age, bar
 from reliq.features.flows.model import FlowMember, FlowProgress
 
-_SHOWN = 50  #: messages of a layer
+_SHOWN = 50  #: messages of a layer, or of a flow within the flow; and such flows
 
 
 def add_to(commands: Any) -> None:
@@ -25,7 +26,7 @@ def add_to(commands: Any) -> None:
     one = command(
         commands, "flow show", show,
         "print the messages of a flow by layers: number, state, queue, id, the numbers of those that it waits for, and "
-        "the flows that its handler has opened; also in the hour after its end", json_too=True,
+        "the flows that its handler has opened, their messages below it; also in the hour after its end", json_too=True,
     )  # fmt: skip
     one.add_argument("id", help="the id of the flow")
     gone = command(
@@ -50,21 +51,45 @@ def flows(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print one flow; exit 1 if no flow has that id."""
-    found = app_of(options).flow_progress(options.id)
+    app = app_of(options)
+    found = app.flow_progress(options.id)
     if options.json:
         print(json.dumps(found and found.graph()))
         return 0 if found else 1
     if found is None:
         return _none(options.id)
     print(_line(found))
+    within = Within(app)
     for number, layer in enumerate(found.layers()):
         counts = ", ".join(f"{count} {state}" for state, count in sorted(Counter(one.state for one in layer).items()))
         print(f"\nlayer {number}: {counts}")
         for one in layer[:_SHOWN]:
             print(f"  {_member(one)}")
+            within.show(one, " " * 6)
         if len(layer) > _SHOWN:
             print(f"  and {len(layer) - _SHOWN:,} more")
     return 0
+
+
+class Within:
+    """Prints the flows that handlers of messages have opened, each below its message, up to a number of them."""
+
+    def __init__(self, app: Reliq) -> None:
+        self._app = app
+        self._left = _SHOWN
+
+    def show(self, opener: FlowMember, indent: str) -> None:
+        for flow in opener.flows[: self._left]:
+            found = self._app.flow_progress(flow)
+            if found is None:  # it ended over an hour ago
+                continue
+            self._left -= 1
+            print(f"{indent}{_line(found)}")
+            for one in found.members[:_SHOWN]:
+                print(f"{indent}  {_member(one)}")
+                self.show(one, indent + " " * 6)
+            if len(found.members) > _SHOWN:
+                print(f"{indent}  and {len(found.members) - _SHOWN:,} more")
 
 
 def cancel(options: argparse.Namespace) -> int:

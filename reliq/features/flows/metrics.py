@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from reliq.features.flows.steps import AT_ONCE, open_flows
 from reliq.ops import Steps
 from reliq.protocol.seen import or_unseen
+from reliq.runtime.families import gauge
 
 _STATES = ("sending", "open", "cancelled", "abandoned")
 
@@ -18,7 +19,7 @@ def flows_by_state(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> I
     found = run(or_unseen("the flows", open_flows(AT_ONCE), None))
     if found is None:
         return
-    metric = GaugeMetricFamily("reliq_flows", "Flows that have not ended, of the oldest 1,000.", labels=["state"])
+    metric = gauge("reliq_flows")
     counts = Counter(one.state for one in found)
     for state in {*_STATES, *counts}:
         metric.add_metric([state], counts[state])

@@ -31,9 +31,11 @@ async def flow(request: Request, who: Viewer, flow: str) -> Response:
     if found is None:
         raise HTTPException(404, "There is no such flow: it ended some time ago, or never existed.")
     layers = [(layer, sorted(Counter(one.state for one in layer).items())) for layer in found.layers()]
+    opens = any(one.flows for one in found.members)
     return page(
-        request, "flow.html", flow=found, drawn=drawing(found), layers=layers, most=SHOWN, width=WIDTH, height=HEIGHT
-    )
+        request, "flow.html", flow=found, drawn=drawing(found), layers=layers, most=SHOWN, width=WIDTH, height=HEIGHT,
+        opens=opens,
+    )  # fmt: skip
 
 
 def _check(who: Viewer) -> None:

@@ -4,22 +4,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from reliq.errors import RedisUnavailable, RedisUnsuitable
 from reliq.features.staging.jobs import StagedJob, counts_of, read_ended, read_jobs
 from reliq.ops import Steps
+from reliq.runtime.families import gauge
 
 T = TypeVar("T")
 
 
 def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Iterator[Metric]:
     """Count what jobs of these queues, and of several, have staged and not yet made visible."""
-    metric = GaugeMetricFamily(
-        "reliq_staged_messages",
-        "Messages of Spark jobs that are staged and not yet visible; the queue of a job of several is @several.",
-        labels=["queue", "state"],
-    )
+    metric = gauge("reliq_staged_messages")
     counts: defaultdict[tuple[str, str], int] = defaultdict(int)
     for job in _jobs(run, queues):
         counts[job.queue or "@several", job.state] += job.invisible
@@ -30,12 +27,7 @@ def staged_messages(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> 
 
 def latest_job(run: Callable[[Steps[Any]], Any], queues: Sequence[str]) -> Iterator[Metric]:
     """Tell what the latest job of each queue that has ended has done, and when."""
-    metric = GaugeMetricFamily(
-        "reliq_job_latest",
-        "Of the latest Spark job of a queue that has ended: rows by fate, messages, bytes, and when (Unix seconds). "
-        "The queue of jobs of several is @several.",
-        labels=["queue", "what"],
-    )
+    metric = gauge("reliq_job_latest")
     for queue, job in _or_none(run, read_ended(queues, count=1)):
         counts = {name: count for name, count in counts_of(job).items() if name != "queues"}
         for what, count in {**counts, "ended": job.ended / 1000}.items():

@@ -1,4 +1,4 @@
-"""The steps that take the records of messages to another partition, and early signals to a new one.
+"""The steps that take the records of messages elsewhere, and early signals to a new partition.
 
 What a message's handler has recorded does not change while a monitor brings the message to its new home: nobody holds
 it. A signal may come at any time. So the record is marked first where it is: from then on a signal is given to the new
@@ -23,17 +23,35 @@ def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> S
     """Copy the records of messages that are taken to another home."""
     records = yield [own.leave_record(keys, one.id) for one in coming]
     for one, record in zip(coming, records, strict=True):
-        if record:
-            head, *fields = record
-            for start in range(0, max(1, len(fields)), _FIELDS):
-                yield own.put_record(home, one, head, fields[start : start + _FIELDS])
+        yield from _put(home, one, record)
+
+
+def _put(home: QueueKeys, one: Coming, record: Sequence[bytes]) -> Steps[None]:
+    if record:
+        head, *fields = record
+        for start in range(0, max(1, len(fields)), _FIELDS):
+            yield own.put_record(home, one, head, fields[start : start + _FIELDS])
+
+
+def _send_on(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[list[Coming]]:
+    """Copy the records of dead letters, in which nobody writes any more. Steps that have failed for good run again."""
+    if not (yield own.has_records(keys)):
+        return []
+    records = yield [own.whole_record(keys, one.id) for one in coming]
+    for one, record in zip(coming, records, strict=True):
+        yield from _put(home, one, own.revived(record))
+    return [one for one, record in zip(coming, records, strict=True) if record]
 
 
 def _have_come(home: QueueKeys, coming: Sequence[Coming]) -> list[Op[int]]:
     return [own.has_come(home, [one.id for one in coming])]
 
 
-ALONG = Along(_take_along, _have_come)
+def _have_gone(home: QueueKeys, coming: Sequence[Coming]) -> list[Op[int]]:
+    return [own.does_not_come(home, [one.id for one in coming])]
+
+
+ALONG = Along(_take_along, _have_come, _send_on, _have_gone)
 
 
 def copy_early(first: QueueKeys, new: QueueKeys) -> Steps[None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from reliq.features.steps import signatures
@@ -75,19 +76,38 @@ def leave_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
 
     From then on a signal is given to the new home, too.
     """
-    head = HEAD + identity.encode()
-
-    def read(reply: list[bytes]) -> list[bytes]:
-        if not reply:
-            return []
-        numbers, *names = reply[0].split(b"\n")
-        entries = [b"%d" % number for number in range(1, int(numbers.split(b" ")[0]) + 1)]
-        fields = [head + b"\n" + one for one in [*entries, *(b"!" + name for name in names)]]
-        pairs = zip(fields, reply[1:], strict=True)
-        return [reply[0], *(part for pair in pairs for part in pair)]
-
     call = signatures.leave_record(followed=keys.followed, waits=keys.waits, id=identity, kept=milliseconds(REMEMBERED))
-    return scripted(call, read)
+    return scripted(call, partial(_whole, identity))
+
+
+def whole_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
+    """Read a record in the same form."""
+    return scripted(signatures.recorded(followed=keys.followed, id=identity), partial(_whole, identity))
+
+
+def _whole(identity: str, reply: list[bytes]) -> list[bytes]:
+    if not reply:
+        return []
+    numbers, *names = reply[0].split(b"\n")
+    entries = [b"%d" % number for number in range(1, int(numbers.split(b" ")[0]) + 1)]
+    fields = [HEAD + identity.encode() + b"\n" + one for one in [*entries, *(b"!" + name for name in names)]]
+    pairs = zip(fields, reply[1:], strict=True)
+    return [reply[0], *(part for pair in pairs for part in pair)]
+
+
+def revived(record: Sequence[bytes]) -> list[bytes]:
+    """Return a record in this form after a redrive, as `has_revived` of the moments does it."""
+    found = [*record]
+    for at in range(2, len(found), 2):
+        is_entry = not found[at - 1].rpartition(b"\n")[2].startswith(b"!")
+        if is_entry and found[at][:1] in (b"r", b"f", b"b"):
+            found[at] = b"x" + found[at][1:].split(b"\n")[0] + b"\n"
+    return found
+
+
+def has_records(keys: QueueKeys) -> Op[bool]:
+    """Read whether a queue has any record."""
+    return Op(("HEXISTS", keys.config, "recorded"), bool)
 
 
 def put_record(keys: QueueKeys, one: Coming, head: bytes, fields: Sequence[bytes]) -> Op[int]:
@@ -102,6 +122,11 @@ def put_record(keys: QueueKeys, one: Coming, head: bytes, fields: Sequence[bytes
 def has_come(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
     """Note that messages have entered their new home: their records go with them."""
     return Op(("ZREM", keys.waits, *(2 * HEAD + one.encode() for one in ids)))
+
+
+def does_not_come(keys: QueueKeys, ids: Sequence[str]) -> Op[int]:
+    """Let a monitor forget the records of messages that were to come and have not."""
+    return Op(("ZADD", keys.waits, "XX", *(part for one in ids for part in (1, 2 * HEAD + one.encode()))))
 
 
 def early_records(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[tuple[str, int]]]]:

@@ -43,6 +43,7 @@ from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.forwarding import DEAD_FROM
 from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment
@@ -74,7 +75,7 @@ class Hand:
         life = self.consumer.lives.of(self.message)
         if life.book is None:
             life.book = Book()
-            life.book.is_read = not self.message.was_started
+            life.book.is_read = not (self.message.was_started or DEAD_FROM in self.message.headers)
         book: Book = life.book
         return book
 

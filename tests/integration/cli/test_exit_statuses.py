@@ -1,5 +1,6 @@
 """Exit statuses of the services, as real processes: 130 after Ctrl-C, 0 after SIGTERM, and not 0 on a used port."""
 
+import json
 import signal
 import socket
 from contextlib import closing
@@ -33,6 +34,17 @@ def test_a_service_that_is_stopped(app, tmp_path, command, started, number, stat
         child.send_signal(number)
         assert child.wait(30) == status
         assert b"Traceback" not in child.stderr.read()
+
+
+def test_the_log_of_a_worker_begins_with_who_it_is(app, tmp_path):
+    (tmp_path / "shop.py").write_text(HANDLER)
+    with process("worker", "shop", "--log-json", folder=tmp_path, RELIQ_URL=app.url) as child:
+        line = eventually(lambda: next((line for line in [child.stderr.readline()] if b"started worker=" in line), b""))
+        said = json.loads(line)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
+    assert (said["pid"], said["host"]) == (child.pid, socket.gethostname())
+    assert said["title"] == "reliq worker shop"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

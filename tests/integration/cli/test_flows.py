@@ -19,6 +19,35 @@ def say(app, capsys):
     return run
 
 
+def test_flows_within_a_flow_are_shown_below_the_message_that_opened_them(say, app):
+    with app.flow() as flow:
+        last = flow.send("orders", "end", after=flow.send("split", "document"))
+    with app.queue("split").consumer() as consumer:
+        (cut,) = consumer.claim()
+        with app.flow(parent=cut) as pages:
+            page = pages.send("pages", 1)
+        consumer.ack(cut)
+    with app.queue("pages").consumer() as consumer:
+        (message,) = consumer.claim()
+        with app.flow(parent=message) as words:
+            word = words.send("words", 1)
+        consumer.ack(message)
+    status, out, _ = say("flow", "show", flow.id)
+    lines = [re.sub(r"age=.*", "age=", one) for one in out.splitlines()]
+    bar = "[....................]   0%  messages=1 open=1  age="
+    assert (status, lines[2:]) == (0, [
+        "layer 0: 1 open",
+        f"  #0    open       split  {cut.id}  opened {pages.id}",
+        f"      {pages.id}  open       {bar}",
+        f"        #0    open       pages  {page.id}  opened {words.id}",
+        f"            {words.id}  open       {bar}",
+        f"              #0    open       words  {word.id}",
+        "",
+        "layer 1: 1 waiting",
+        f"  #1    waiting    orders  {last.id}  after #0 (on failure: fail)",
+    ])  # fmt: skip
+
+
 def test_flows_are_listed_shown_and_cancelled(say, app):
     assert say("flow", "list") == (0, "", "no open flows\n")
     with app.flow() as flow:

@@ -95,6 +95,11 @@ def test_the_traceback_of_a_module_begins_in_the_module(url, tmp_path, monkeypat
     [
         (("api",), "fastapi", "[api]"),
         (("monitor", "--metrics-port", "0"), "prometheus_client", "[monitor]"),
+        (("schedule", "add", "s", "* * * * *", "q"), "cronsim", "[schedules]"),
+        (("sqs",), "botocore", "[sqs]"),
+        (("sqs", "key", "create", "shop", "--scope", "send", "--queue", "*"), "cryptography", "[sqs]"),
+        (("sqs", "key", "list"), "cryptography", "[sqs]"),
+        (("sqs", "key", "revoke", "RQIA"), "cryptography", "[sqs]"),
     ],
 )
 def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
@@ -106,6 +111,16 @@ def test_a_missing_extra_is_named(url, tmp_path, command, package, says):
     )  # fmt: skip
     assert done.returncode == 2
     assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_monitor_of_a_redis_that_refuses_it_ends(url):
+    done = subprocess.run(
+        [sys.executable, "-m", "reliq", "monitor", "--url", url.rpartition("/")[0] + "/9999"], capture_output=True,
+        text=True, timeout=30, check=False, env={**os.environ, "PYTHONPATH": PATHS},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "does not have the database" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
+from reliq import extras
 from reliq.cli import main
 from tests.support.workers import ROOT, eventually, process
 
@@ -54,6 +56,15 @@ def test_its_compose_file_names_its_own_module_and_a_redis_that_evicts_nothing(s
             ["docker-compose", "-f", "compose.yaml", "config"], cwd=shop, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("origin", ["file:///src/my%20reliq", "", None])
+def test_its_readme_says_how_an_image_gets_a_reliq_that_is_only_on_this_machine(tmp_path, monkeypatch, origin):
+    monkeypatch.setattr(extras, "_origin", lambda: origin)
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["new", "shop_of_mine"]) == 0
+    readme = Path("shop_of_mine", "README.md").read_text()
+    assert ("pip wheel --no-deps --wheel-dir . '/src/my reliq'" in readme) == bool(origin)
 
 
 def test_every_file_is_filled_in_and_says_where_reliq_comes_from(shop):

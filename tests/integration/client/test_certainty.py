@@ -83,7 +83,7 @@ def test_after_a_reconnect_the_list_is_read_back(face, store):
         consumer.claim()
         store.call(command("LPUSH", KEYS.processing(consumer.id), NewMessage("settled before").element(1)))
         assert kill_connections(store, consumer.id) >= 1
-        getattr(consumer, "inner", consumer)._first._connection._used_at = 0.0  # idle for long: looked at first
+        getattr(consumer, "inner", consumer)._first._connections.main._used_at = 0.0  # idle for long: looked at first
         (message,) = eventually(consumer.claim)
         assert message.body == b"settled before"
 

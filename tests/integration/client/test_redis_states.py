@@ -5,14 +5,18 @@ import shutil
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
 import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable
+from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis, find_server
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.ops import command, heartbeat, register
+from reliq.ops import command, description, heartbeat, register
+from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.lease import Lease
 from reliq.transport.server_check import unsuitable
 from reliq.transport.store import Store
 from tests.support.crash import crash
@@ -167,6 +171,33 @@ def test_a_full_server_registers_consumers_and_renews_their_leases(server):
     finally:
         configure(server, "maxmemory", "0")
         store.close()
+
+
+def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(server):
+    app, keys, owner = reliq.Reliq(server.url), QueueKeys("q"), new_owner()
+    told = list[Any]()
+    consumer, news = ConsumerSteps(keys, owner, 15.0), [b"third", b"second", b"first"]
+    one = app.queue("q").send("x")
+    app.store.call(register(keys, owner, 15.0, about=b"none"))
+    assert app.store.run(consumer.settle((), (), 1))[1]
+    lease = Lease(keys, owner, 15.0, told=told.append, news=lambda: news.pop() if news else None)
+    beating = Heartbeat(app.store, owner, 15.0, lambda: [lease], told.append)
+    beating.beat()
+    configure(server, "maxmemory", "1mb")
+    app.queue("q").cancel(one)
+    beating.beat()
+    assert [[name for name, _ in cancelled] for cancelled in told] == [[one]]
+    configure(server, "maxmemory", "0")
+    assert app.store.call(description(keys, owner)) == b"first"
+    beating.beat()
+    assert app.store.call(description(keys, owner)) == b"third"
+    configure(server, "maxmemory", "1mb")
+    news.append(b"fourth")
+    beating.beat()
+    configure(server, "maxmemory", "0")
+    beating.beat()
+    assert app.store.call(description(keys, owner)) == b"fourth"
+    app.close()
 
 
 def test_a_worker_drains_a_full_server_though_it_had_been_idle(server):

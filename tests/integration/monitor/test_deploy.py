@@ -323,8 +323,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     exported = set(types) | {family.name for family in (WAIT, PROCESS, RECOVERY, LATENESS, HTTP)}
     exported |= {family.name for family in PartitionCollector(Store(url)).collect()}
     exported |= {family.name for family in WorkerCollector(Store(url)).collect()}
-    page = (ROOT / "docs" / "operations" / "metrics.md").read_text()
-    documented = re.findall(r"^\| `(reliq_\w+)", page, re.MULTILINE)
+    documented = re.findall(r"^\| `(reliq_\w+)", PAGES["reference/metrics.md"](), re.MULTILINE)
     documented += re.findall(r"\| `(reliq_\w+)` \|", PAGES["reference/outcomes.md"]())
     assert sorted(documented) == sorted(exported)
 

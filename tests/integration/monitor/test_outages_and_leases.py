@@ -101,7 +101,7 @@ def test_a_message_of_a_worker_that_is_gone_comes_back_after_the_grace_and_not_a
         consumer = reliq.Reliq(url).queue("orders").consumer(lease="10m")
         assert len(consumer.claim()) == 1
         connections_count(monitor)
-        consumer._first._connection.close()
+        consumer._first._connections.main.close()
         gone = time.monotonic()
         keys = QueueKeys("orders")
         with reliq.Reliq(url).queue("orders").consumer() as other:

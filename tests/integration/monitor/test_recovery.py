@@ -27,7 +27,7 @@ def abandoned(app, url, messages=3, lease=1.0):
     app.queue("orders").send_many(["x"] * messages)
     consumer = reliq.Reliq(url).queue("orders").consumer(lease=lease)
     assert len(consumer.claim(limit=messages)) == messages
-    consumer._first._connection.close()
+    consumer._first._connections.main.close()
 
 
 def test_an_expired_lease_counts_from_its_deadline(app, url):

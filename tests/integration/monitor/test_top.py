@@ -113,7 +113,7 @@ WORKER = Process("a-host-with-a-rather-long-name.example.internal", 4242, "worke
 def test_in_a_narrow_terminal_nothing_is_cut_that_must_be_copied(width):
     torn = reading("orders", ready=99_999, dead=99_999, counters={"enqueued": 10_000_000})
     names = [f"a-queue-of-tenant-{number:03}" for number in range(5)]
-    worker = WorkerProcess("id", WORKER, [Consuming(name, "c", process=WORKER) for name in names])
+    worker = WorkerProcess("c2d2765314945697b9f2f", WORKER, [Consuming(name, "c", process=WORKER) for name in names])
     away = "the messages of orders@partition.2c cannot be read: node 10.0.0.2:6379 does not answer"
     now = Look([torn], 102.0, 12_345, missing=[away], workers=[worker])
     text = frame(Look([], 100.0, 0), now, "redis://h", 24, width)
@@ -124,6 +124,7 @@ def test_in_a_narrow_terminal_nothing_is_cut_that_must_be_copied(width):
     assert "MISSING: reliq queue audit" in whole
     assert away in whole
     words = whole.split()
+    assert "c2d27653" in words  # what `reliq worker pause` takes
     assert WORKER.host in words
     assert str(WORKER.pid) in words
     assert {name for name in names if name not in {word.strip(",") for word in words}} == set()

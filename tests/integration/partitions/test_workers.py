@@ -169,28 +169,41 @@ def test_the_partitions_of_a_process_that_fell_silent_are_served_by_the_others(a
     assert first.mine == NAMES
 
 
-def few_move(before: dict[str, str], after: dict[str, str]) -> int:
-    return sum(before[one] != after[one] for one in before)
+def shares(partitions: int, owners: list[str]) -> dict[str, set[str]]:
+    """What each of these processes serves."""
+    names = Layout(tuple(map(str, range(1, partitions)))).names("orders")
+    return {one: set(assigned(names, owners, one)) for one in owners}
+
+
+def loads(served: dict[str, set[str]]) -> list[float]:
+    """How many partitions' work each process has, if those that serve one take equally much of it."""
+    servers = Counter(one for some in served.values() for one in some)
+    return [sum(1 / servers[one] for one in some) for some in served.values()]
+
+
+OWNERS = [f"c{number:020x}" for number in range(100)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 7, 8, 11, 12, 13, 16, 50])
+@pytest.mark.parametrize("partitions", [2, 3, 4, 12, 24, 64])
+def test_all_partitions_are_served_and_no_process_has_much_more_to_do_than_another(partitions, workers):
+    served = shares(partitions, OWNERS[:workers])
+    assert len(set().union(*served.values())) == partitions
+    assert max(loads(served)) <= 1.25 * min(loads(served))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "workers", "most"),
+    [(4, 2, 2), (4, 3, 2), (12, 5, 3), (12, 16, 2), (64, 20, 4), (64, 100, 2), (4, 50, 1)],
+)
+def test_a_process_serves_few_partitions(partitions, workers, most):
+    assert max(map(len, shares(partitions, OWNERS[:workers]).values())) == most
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8, 13])
-def test_an_assignment_is_even_and_moves_few_partitions(workers):
-    names = Layout(tuple(map(str, range(1, 24)))).names("orders")
-    owners = [f"c{number:020x}" for number in range(workers)]
-    before = {one: owner for owner in owners for one in assigned(names, owners, owner)}
-    assert sorted(before) == sorted(names)
-    sizes = Counter(before.values()).values()
-    assert max(sizes) - min(sizes) <= 1 and len(sizes) == workers
-    more = [*owners, "cffffffffffffffffffff"]
-    after = {one: owner for owner in more for one in assigned(names, more, owner)}
-    assert few_move(before, after) <= 24 / (workers + 1) * 2.5
-
-
-def test_with_more_workers_than_partitions_each_has_one_and_all_are_served():
-    owners = [f"c{number:020x}" for number in range(50)]
-    served = [assigned(NAMES, owners, owner) for owner in owners]
-    assert {len(one) for one in served} == {1}
-    assert sorted(Counter(one for (one,) in served).values()) == [12, 12, 13, 13]
+def test_few_partitions_change_hands_when_a_process_comes(workers):
+    before, after = shares(24, OWNERS[:workers]), shares(24, [*OWNERS[:workers], "cffffffffffffffffffff"])
+    assert sum(len(before[one] - after[one]) for one in before) <= sum(map(len, before.values())) / 2
 
 
 def test_a_handler_that_holds_its_queue_holds_all_partitions(app, orders):

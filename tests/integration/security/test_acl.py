@@ -1,4 +1,4 @@
-"""The ACL of each role, as docs/operations/security.md has it: enough for all of its work, and for nothing else."""
+"""The ACL of each role, as deploy/users.acl has it: enough for all of its work, and for nothing else."""
 
 import contextlib
 import re
@@ -13,11 +13,8 @@ from tests.integration.security.roles import WORK
 from tests.support.scripts import scripts
 from tests.support.workers import ROOT
 
-PAGE = (ROOT / "docs" / "operations" / "security.md").read_text()
-USERS = {
-    user.split()[1]: user.replace("\\\n", " ").replace("PASSWORD", "pw").split()[1:]
-    for user in re.findall(r"^user (?:.*\\\n)*.*$", PAGE, re.MULTILINE)
-}
+ACL = (ROOT / "deploy" / "users.acl").read_text().replace("PASSWORD", "pw")
+USERS = {line.split()[1]: line.split()[1:] for line in ACL.splitlines()}
 #: The scripts that a role's calls may run; `tests/integration/security/roles.py` runs most of them.
 SCRIPTS = {
     "producer": "push arrive enqueue publish prepare decide announce cycle_add cycle_remove "
@@ -60,8 +57,17 @@ def url_of(server, role):
     return server.url.replace("//", f"//{role}:pw@")
 
 
-def test_the_page_has_every_role():
+def test_the_file_and_the_page_have_every_role():
     assert set(USERS) == set(WORK)
+    page = (ROOT / "docs" / "operations" / "security.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \| ", page, re.MULTILINE)) >= set(WORK)
+
+
+def test_redis_loads_the_file(tmp_path):
+    (tmp_path / "users.acl").write_text(ACL)
+    settings = ["--aclfile", str(tmp_path / "users.acl")]
+    with EmbeddedRedis(settings=settings) as server, redis.Redis(port=server.port) as client:
+        assert {line.split()[1] for line in client.acl_list()} == {"default", *USERS}
 
 
 @pytest.mark.parametrize("role", WORK)
@@ -82,7 +88,7 @@ def test_the_rights_cover_each_command_of_each_script_that_the_role_may_run(role
     for name in SCRIPTS[role].split():
         needed = set(re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", Script(full_names[name]).source))
         allowed = {right[1:].partition("|")[0].upper() for right in USERS[role] if right.startswith("+")}
-        assert needed - allowed == set(), f"{name}: add these to the user {role} of docs/operations/security.md"
+        assert needed - allowed == set(), f"{name}: add these to the user {role} of deploy/users.acl"
 
 
 @pytest.mark.parametrize("role", WORK)

@@ -1,6 +1,7 @@
 """What many small tasks cost: the Python workers of Spark keep their connection, and collect no modules as garbage."""
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -24,6 +25,22 @@ def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def connections(app) -> int:
     stats = app.store.call(ops.command("INFO", "stats")).decode()
     return int(stats.split("total_connections_received:")[1].split("\r")[0])
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_spark_on_this_machine_runs_the_python_of_the_program(spark, app, url, monkeypatch, named):
+    """Its default is the `python3` of PATH, which has no reliq where an environment is used without being activated."""
+    context = spark.sparkContext
+    monkeypatch.setattr(context, "pythonExec", "/nowhere/python3")
+    if named:
+        monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python3")
+    else:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    register(spark, url)
+    assert context.pythonExec == ("/nowhere/python3" if named else sys.executable)
+    if not named:
+        spark.range(3).write.format("reliq").option("queue", "orders").mode("append").save()
+        assert app.queue("orders").stats().ready == 3
 
 
 def test_tasks_share_the_connection_of_their_worker(spark, app):

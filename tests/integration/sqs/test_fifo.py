@@ -1,6 +1,7 @@
 """FIFO queues: groups in order, deduplication, sequence numbers."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -222,3 +223,26 @@ def test_fifo_is_for_good(sqs, fifo):
         "InvalidAttributeValue", 400,
         "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
     )  # fmt: skip
+
+
+def test_the_sends_and_deletions_of_many_at_once_keep_the_order_of_each(sqs, fifo):
+    url, senders, each = fifo(), 8, 12
+
+    def send_all(sender):
+        for at in range(each):
+            send(sqs, url, f"{sender} {at}", f"g{sender}")
+
+    def delete(message):
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    found = []
+    with ThreadPoolExecutor(senders) as pool:
+        list(pool.map(send_all, range(senders)))
+        while messages := received(sqs, url, VisibilityTimeout=600):
+            found += [one["Body"].split() for one in messages]
+            list(pool.map(delete, messages))
+    for sender in range(senders):
+        assert [at for by, at in found if by == str(sender)] == [str(at) for at in range(each)]
+    counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+    assert [counts[name] for name in names] == ["0", "0"]

@@ -103,3 +103,18 @@ def test_without_a_signature_the_host_tells_the_region(http, name, host):
     told = {"Action": "GetQueueAttributes", "AttributeName.1": "QueueArn", "QueueUrl": url}
     assert texts(http.post("/", data=told, headers=named), "Value") == [f"arn:aws:sqs:us-west-2:000000000000:{name}"]
     assert texts(http.post("/", data={**told, "QueueUrl": name}), "Code") == ["AWS.SimpleQueueService.NonExistentQueue"]
+
+
+def test_one_attribute_may_have_no_number(http, sqs, queue, name):
+    url = queue()
+    given = {"Action": "SetQueueAttributes", "Attribute.Name": "VisibilityTimeout", "Attribute.Value": "20"}
+    assert http.post(f"/000000000000/{name}", data=given).status_code == 200
+    told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])
+    assert told["Attributes"] == {"VisibilityTimeout": "20"}
+
+
+def test_texts_are_escaped_as_aws_escapes_them(http, sqs, queue, name):
+    sqs.send_message(QueueUrl=queue(), MessageBody='<"a">&\r\n\t\'')
+    answer = http.get(f"/000000000000/{name}", params={"Action": "ReceiveMessage"})
+    assert "<Body>&lt;&quot;a&quot;&gt;&amp;&#xD;\n\t'</Body>" in answer.text
+    assert texts(answer, "Body") == ['<"a">&\r\n\t\'']

@@ -244,7 +244,9 @@ def test_permissions_are_statements_of_the_policy(sqs, queue, name):
     sqs.add_permission(QueueUrl=url, Label="one", AWSAccountIds=["111111111111"], Actions=["*"])
     accounts = ["222222222222", "333333333333"]
     sqs.add_permission(QueueUrl=url, Label="two", AWSAccountIds=accounts, Actions=["SendMessage", "GetQueueUrl"])
-    policy = json.loads(attributes_of(sqs, url, "Policy")["Policy"])
+    text = attributes_of(sqs, url, "Policy")["Policy"]
+    policy = json.loads(text)
+    assert text == json.dumps(policy, separators=(",", ":"))
     assert policy["Version"] == "2008-10-17"
     assert policy["Id"] == f"{arn}/SQSDefaultPolicy"
     assert policy["Statement"] == [

@@ -11,9 +11,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 import reliq
+from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import owner_of
 from reliq.model.policy import RunOver
 from reliq.testing import work_off
+from tests.integration.api.serving import serving
 from tests.integration.ui.dying import bury
 from tests.support.workers import eventually
 
@@ -257,6 +259,10 @@ def durable_pages(app) -> list[str]:
     with app.flow() as flow:
         parts = [flow.send("parts", number) for number in range(3)]
         flow.send("assembly", "end", after=parts)
+    with app.queue("parts").consumer() as consumer:
+        (part,) = consumer.claim()
+        with app.flow(parent=part) as within:
+            within.send("parts", "more")
     return ["/queues/approvals", "/queues/approvals/parked", f"/queues/approvals/output?id={one}", f"/flows/{flow.id}"]
 
 
@@ -409,6 +415,23 @@ def test_a_page_that_is_still_stays_as_it_is(app, look):
     expect(tile(page, "Ready")).to_have_text("1")
     page.get_by_role("button", name="Still").click()
     expect(tile(page, "Ready")).to_have_text("3")
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/orders"])
+def test_while_redis_is_away_what_is_shown_is_grey_and_says_its_age(browser, path):
+    with EmbeddedRedis() as server, serving(server.url) as client:
+        client.post("/v1/queues/orders/messages", json={"body": 1}).raise_for_status()
+        with contextlib.closing(browser.new_context()) as context:
+            page = context.new_page()
+            page.goto(f"{client.base_url}{path}")
+            server.kill()
+            expect(page.locator("[data-live]:not(.stale)")).to_have_count(0)
+            expect(page.locator("#live")).to_contain_text("1")
+            age = page.locator("#live-toggle, #live .notice")
+            expect(age.filter(has_text=re.compile(r"\d+ s( |$)")).first).to_contain_text("old")
+            server.start()
+            expect(page.locator(".stale")).to_have_count(0)
+            expect(page.locator("#live-toggle")).to_have_text("Live")
 
 
 def test_rates_are_drawn(app, look):

@@ -16,6 +16,26 @@ def test_open_flows_are_listed_and_one_is_drawn(client, app):
     assert client.get("/flows/0123456789abcdef").status_code == 404
 
 
+def test_a_flow_that_a_handler_has_opened_is_linked_from_its_message(client, app):
+    with app.flow() as flow:
+        flow.send("orders", "end", after=flow.send("split", "document"))
+    assert "Has opened" not in text_of(client.get(f"/flows/{flow.id}"))
+    with app.queue("split").consumer() as consumer:
+        (message,) = consumer.claim()
+        within = []
+        for name in ("pages", "pictures"):
+            with app.flow(parent=message, name=name) as inner:
+                inner.send("parts", name)
+            within.append(inner.id)
+        consumer.ack(message)
+    page = client.get(f"/flows/{flow.id}")
+    assert "Has opened" in text_of(page)
+    drawn, table = page.text.split("</svg>")
+    for one in within:
+        assert f'/flows/{one}"' in drawn and f'/flows/{one}"' in table
+        assert "Layer 0 1 open" in text_of(client.get(f"/flows/{one}"))
+
+
 def test_a_large_flow_is_listed_by_layers_and_not_drawn(client, app):
     with app.flow() as flow:
         flow.send("orders", "end", after=[flow.send("parts", number) for number in range(MOST)])

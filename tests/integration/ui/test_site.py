@@ -64,7 +64,7 @@ def test_a_page_has_no_faults(read, name, look):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("look", [LIGHT, DARK, PHONE], ids=["light", "dark", "phone"])
 def test_no_page_has_faults(read, site, look):
     files = [file.relative_to(site) for file in sorted(site.rglob("*.html"))]

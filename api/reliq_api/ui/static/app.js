@@ -6,12 +6,19 @@
   const label = toggle.querySelector(".live-text");
   let wanted = true;
   let timer = 0;
+  let read = Date.now(); // when the numbers of this page were read
 
   const parts = () => [...document.querySelectorAll("[data-live]")];
 
   function say(state, text) {
     toggle.dataset.state = state;
     label.textContent = text;
+  }
+
+  // What is old is grey, and says how old it is.
+  function age() {
+    const seconds = Math.round((Date.now() - read) / 1000);
+    return seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
   }
 
   function schedule() {
@@ -23,16 +30,19 @@
 
   async function refresh() {
     try {
-      const response = await fetch(location.href, { redirect: "error" });
+      const response = await fetch(location.href, { redirect: "error", signal: AbortSignal.timeout(10000) });
       if (!response.ok) throw new Error(String(response.status));
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       for (const part of wanted ? parts() : []) { // an answer that was under way when the page was to be still
         const next = page.getElementById(part.id);
+        part.classList.remove("stale");
         if (next) Idiomorph.morph(part, next, { ignoreActiveValue: true });
       }
+      read = Date.now();
       if (wanted) say("live", "Live");
     } catch {
-      if (wanted) say("lost", "No answer");
+      for (const part of wanted ? parts() : []) part.classList.add("stale");
+      if (wanted) say("lost", `No answer, ${age()} old`);
     }
     schedule();
   }

@@ -12,6 +12,7 @@ local id, kept = ARGV[1], ARGV[2]
 redis.call('HLEN', told) -- a wrong type is refused here, before the first write
 for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
   if id_of(element) == id then
+    redis.call('PERSIST', told) -- no effect that lasts, but after this write the next ones pass when memory is full
     redis.call('HSET', told, id, now_ms())
     redis.call('PEXPIRE', told, kept)
     return 1
