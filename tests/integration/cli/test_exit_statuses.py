@@ -32,7 +32,7 @@ def test_a_service_that_is_stopped(app, tmp_path, command, started, number, stat
     with process(*command, folder=tmp_path, RELIQ_URL=app.url) as child:
         eventually(lambda: started in child.stderr.readline())
         child.send_signal(number)
-        assert child.wait(30) == status
+        assert child.wait(60) == status
         assert b"Traceback" not in child.stderr.read()
 
 
@@ -42,7 +42,7 @@ def test_the_log_of_a_worker_begins_with_who_it_is(app, tmp_path):
         line = eventually(lambda: next((line for line in [child.stderr.readline()] if b"started worker=" in line), b""))
         said = json.loads(line)
         child.send_signal(signal.SIGTERM)
-        assert child.wait(30) == 0
+        assert child.wait(60) == 0
     assert (said["pid"], said["host"]) == (child.pid, socket.gethostname())
     assert said["title"] == "reliq worker shop"
 
@@ -52,7 +52,7 @@ def test_a_service_on_a_used_port_says_so_and_does_not_say_that_it_serves(url, h
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = str(other.getsockname()[1])
         with process("api", "--url", url, "--host", host, "--port", port) as child:
-            assert child.wait(30) == 2
+            assert child.wait(60) == 2
             printed = child.stderr.read().decode()
     says = (
         f"reliq: HTTP cannot be served on {host}, port {port}: Address already in use; choose another --host or --port"

@@ -43,7 +43,7 @@ def test_while_the_application_is_imported(app, tmp_path, number, status):
     with process("worker", "shop", folder=tmp_path, RELIQ_URL=app.url) as child:
         eventually((tmp_path / "importing").exists)
         child.send_signal(number)
-        assert child.wait(20) == status
+        assert child.wait(60) == status
         assert b"Traceback" not in child.stderr.read()
     assert not (tmp_path / "raised").exists()
 
@@ -55,7 +55,7 @@ def test_a_signal_that_waits_for_the_first_line_of_reliq(app, tmp_path, command)
     (tmp_path / "shop.py").write_text(HANDLER)
     with signals_held_back(), process(*command, folder=tmp_path, RELIQ_URL=app.url) as child:
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
         assert child.stderr.read() == b""
 
 
@@ -86,7 +86,7 @@ def test_while_a_supervisors_children_import(app, tmp_path):
     with process("worker", "shop", "--processes", "2", folder=tmp_path, RELIQ_URL=app.url) as parent:
         eventually((tmp_path / "importing").exists)
         parent.send_signal(signal.SIGTERM)
-        assert parent.wait(20) == 0
+        assert parent.wait(60) == 0
         printed = parent.stderr.read()
     assert b"died" not in printed
     assert b"Traceback" not in printed
@@ -103,7 +103,7 @@ def test_at_any_moment_of_the_start(app, tmp_path, milliseconds):
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(milliseconds / 1000)
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
         printed = child.stderr.read()
     assert b"died" not in printed
     assert b"Traceback" not in printed
@@ -153,7 +153,7 @@ def test_while_it_waits_for_redis(tmp_path):
     with process("worker", "shop", folder=tmp_path, RELIQ_URL="redis://127.0.0.1:1/0") as child:
         eventually(lambda: b"waiting for Redis" in child.stderr.readline())
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
 
 
 def test_a_program_that_only_imports_reliq_keeps_its_signals():

@@ -358,6 +358,18 @@ def test_members_of_a_deleted_queue_are_lost_and_judged(app, client):
     assert app.queue("q").stats().ready == 1
 
 
+def test_a_dead_member_that_is_put_back_is_open_again(app):
+    with app.flow() as flow:
+        flow.send("q", "end", after=flow.send("other", "dead"))
+    with app.queue("other").consumer() as consumer:
+        consumer.dead(*consumer.claim(1), "bad")
+    Monitor(app.store).tell_flows()
+    assert states(app, flow)[0] == "dead"
+    app.queue("other").dead.redrive()
+    Monitor(app.store).tell_flows()
+    assert states(app, flow)[0] == "open"
+
+
 def test_nothing_is_mended_that_is_there(app, client):
     with app.flow() as flow:
         dead = flow.send("other", "dead")
