@@ -64,7 +64,7 @@ def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[
     answers = {queue: True, **(yield from _give(shares))}
     told, away = yield from tell(queue, layout)
     done_everywhere("the change of the policy", queue, {**answers, **away}, by_monitor=True)
-    yield from _end_change(queue, token)
+    yield ops.end_change(QueueKeys(queue), token)
     return told
 
 
@@ -87,21 +87,14 @@ def switch(homes: QueueHomes, what: str, changes: Callable[[QueueKeys], list[ops
     names = [one.keys.queue for one in every]
     answers = dict(zip(names, (yield Together([of(one.keys) for one in every])), strict=True))
     done_everywhere(what, homes.queue, answers, by_monitor=answers[first.queue] is True)
-    yield from _end_change(first.queue, token)
+    yield ops.end_change(first, token)
 
 
 def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
     """Finish a change of the policy that has not reached all partitions; return as `share_again`."""
     told = yield from share_again(queue, layout)
-    yield from _end_change(queue, token)
+    yield ops.end_change(QueueKeys(queue), token)
     return told
-
-
-def _end_change(queue: str, token: str) -> Steps[None]:
-    """Note that a change has reached all partitions, unless a later one has begun."""
-    keys = QueueKeys(queue)
-    (latest,) = yield Watch((keys.config,), (ops.unfinished_change(keys),))
-    yield Transaction((ops.end_change(keys),) if latest == token else ())
 
 
 def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
@@ -123,7 +116,7 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
         (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
         policy = policy_of(values)
         shares = _shares(queue, layout, policy)
-        if (yield Transaction(tuple(shares.pop(queue)))) is None:
+        if (yield Transaction(tuple(map(ops.within, shares.pop(queue))))) is None:
             continue
         checked(list((yield from _give(shares)).values()))
         if policy_of((yield ops.read_hash(keys.config))) == policy:
