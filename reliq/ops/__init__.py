@@ -203,6 +203,7 @@ from reliq.ops.request import (
     at_most,
     milliseconds,
     once,
+    within,
 )
 from reliq.ops.service import (
     allow,

@@ -3,22 +3,26 @@
 from collections.abc import Mapping, Sequence
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Op, optional_float, optional_int, optional_text
+from reliq.ops import signatures
+from reliq.ops.request import Argument, Op, optional_float, optional_int, optional_text, scripted
 from reliq.ops.schema import LIMITS, Config
 
 
 def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset: Sequence[str]) -> list[Op[int]]:
     """Set some fields and reset others to their default."""
-    changes: list[Op[int]] = [Op(("HINCRBY", keys.config, Config.VERSION, 1))]
     if not LIMITS.isdisjoint(to_set):
         to_set = {**to_set, Config.LIMITED: 1}  # in the same command; the claim that finds no limits removes it
-    if to_set:
-        changes.append(Op(("HSET", keys.config, *(part for pair in to_set.items() for part in pair))))
+    changes = [set_fields(keys, [part for pair in to_set.items() for part in pair], version=Config.VERSION)]
     if to_reset:
         changes.append(Op(("HDEL", keys.config, *to_reset)))
     if Config.CONCURRENCY in {*to_set, *to_reset}:
         changes.append(Op(("UNLINK", keys.holders)))  # last: what consumers hold is counted anew
     return changes
+
+
+def set_fields(keys: QueueKeys, fields: Sequence[Argument], version: str = "") -> Op[int]:
+    """Set fields, each with its value, also while memory is full. `version`: the field that counts the changes."""
+    return scripted(signatures.set_policy(config=keys.config, version=version, fields=fields))
 
 
 def paced_by(keys: QueueKeys) -> Op[tuple[bool, bool]]:
@@ -31,7 +35,7 @@ def _read_pace(reply: list[bytes | None]) -> tuple[bool, bool]:
 
 
 def pause(keys: QueueKeys) -> Op[int]:
-    return Op(("HSET", keys.config, Config.PAUSED, 1))
+    return set_fields(keys, [Config.PAUSED, 1])
 
 
 def resume(keys: QueueKeys) -> Op[int]:
@@ -40,7 +44,7 @@ def resume(keys: QueueKeys) -> Op[int]:
 
 def begin_change(keys: QueueKeys, token: str) -> Op[int]:
     """Note, in the first partition, that a change of the policy has begun that is to reach all of them."""
-    return Op(("HSET", keys.config, Config.CHANGE, token))
+    return set_fields(keys, [Config.CHANGE, token])
 
 
 def unfinished_change(keys: QueueKeys) -> Op[str | None]:
@@ -48,8 +52,9 @@ def unfinished_change(keys: QueueKeys) -> Op[str | None]:
     return Op(("HGET", keys.config, Config.CHANGE), optional_text)
 
 
-def end_change(keys: QueueKeys) -> Op[int]:
-    return Op(("HDEL", keys.config, Config.CHANGE))
+def end_change(keys: QueueKeys, token: str) -> Op[int]:
+    """Note that this change has reached all partitions, unless a later one has begun."""
+    return scripted(signatures.end_change(config=keys.config, field=Config.CHANGE, token=token))
 
 
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:

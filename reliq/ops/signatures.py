@@ -139,6 +139,10 @@ def due(*, delayed: Iterable[str], ahead: Argument) -> Call:
     return "due", (*delayed,), (ahead,)
 
 
+def end_change(*, config: str, field: Argument, token: Argument) -> Call:
+    return "end_change", (config,), (field, token)
+
+
 def enqueue(
     *,
     places: Sequence[str],
@@ -340,6 +344,10 @@ def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
 
 def serve(*, servers: str, config: str, owner: Argument, silent: float) -> Call:
     return "serve", (servers, config), (owner, silent)
+
+
+def set_policy(*, config: str, version: Argument, fields: Iterable[Argument]) -> Call:
+    return "set_policy", (config,), (version, *fields)
 
 
 def settle(

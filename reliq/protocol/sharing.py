@@ -87,7 +87,7 @@ def switch(homes: QueueHomes, what: str, changes: Callable[[QueueKeys], list[ops
     names = [one.keys.queue for one in every]
     answers = dict(zip(names, (yield Together([of(one.keys) for one in every])), strict=True))
     done_everywhere(what, homes.queue, answers, by_monitor=answers[first.queue] is True)
-    yield from _end_change(first.queue, token)
+    yield ops.end_change(first, token)
 
 
 def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
@@ -97,15 +97,14 @@ def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
     return told
 
 
-def _end_change(queue: str, token: str, layout: Layout | None = None) -> Steps[None]:
+def _end_change(queue: str, token: str, layout: Layout) -> Steps[None]:
     """Note that a change has reached all partitions, unless a later one has begun.
 
     Also unless they have another layout than this one, by which they got their shares: a monitor shares again.
     """
     keys = QueueKeys(queue)
-    latest, text = yield Watch((keys.config,), (ops.unfinished_change(keys), ops.layout(keys)))
-    is_last = latest == token and layout in (None, read_layout(text))
-    yield Transaction((ops.end_change(keys),) if is_last else ())
+    if read_layout((yield ops.layout(keys))) == layout:
+        yield ops.end_change(keys, token)
 
 
 def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
@@ -127,7 +126,7 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
         (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
         policy = policy_of(values)
         shares = _shares(queue, layout, policy)
-        if (yield Transaction(tuple(shares.pop(queue)))) is None:
+        if (yield Transaction(tuple(map(ops.within, shares.pop(queue))))) is None:
             continue
         checked(list((yield from _give(shares)).values()))
         values = yield ops.read_hash(keys.config)

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,9 @@ import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable
 from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis, find_server
+from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.ops import command, description, heartbeat, register
+from reliq.ops import Cancelled, command, description, heartbeat, instruct, register
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.transport.server_check import unsuitable
@@ -175,13 +175,13 @@ def test_a_full_server_registers_consumers_and_renews_their_leases(server):
 
 def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(server):
     app, keys, owner = reliq.Reliq(server.url), QueueKeys("q"), new_owner()
-    told = list[Any]()
+    told, lost = list[Cancelled](), list[Lease]()
     consumer, news = ConsumerSteps(keys, owner, 15.0), [b"third", b"second", b"first"]
     one = app.queue("q").send("x")
     app.store.call(register(keys, owner, 15.0, about=b"none"))
     assert app.store.run(consumer.settle((), (), 1))[1]
     lease = Lease(keys, owner, 15.0, told=told.append, news=lambda: news.pop() if news else None)
-    beating = Heartbeat(app.store, owner, 15.0, lambda: [lease], told.append)
+    beating = Heartbeat(app.store, owner, 15.0, lambda: [lease], lost.append)
     beating.beat()
     configure(server, "maxmemory", "1mb")
     app.queue("q").cancel(one)
@@ -197,6 +197,31 @@ def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(
     configure(server, "maxmemory", "0")
     beating.beat()
     assert app.store.call(description(keys, owner)) == b"fourth"
+    assert not lost
+    app.close()
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_full_server_obeys_its_operators(server, partitions):
+    """What frees memory is among it: a shorter life of dead letters, a limit less, a pause of what fills it."""
+    app, owner = reliq.Reliq(server.url), new_owner()
+    queue, keys = app.queue("q"), QueueKeys("q")
+    queue.configure(partitions=partitions, rate="1/h")
+    one = queue.send("x", delay=60)
+    app.store.call(register(keys, owner, 15.0))
+    configure(server, "maxmemory", "1mb")
+    with pytest.raises(QueueFull):
+        queue.send("y")
+    queue.pause()
+    assert queue.stats().paused
+    queue.resume()
+    queue.configure(max_length=1000, dead_max_age="1d", rate=None)
+    config = queue.config()
+    assert (config.max_length, config.dead_max_age, config.rate) == (1000, 86400.0, None)
+    assert queue.cancel(one)
+    assert app.store.call(instruct(keys, owner, Instruction.PAUSE, 1))
+    configure(server, "maxmemory", "0")
+    assert not queue.stats().paused
     app.close()
 
 

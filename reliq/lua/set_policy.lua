@@ -1,0 +1,17 @@
+-- set_policy: set fields of a queue's policy, also while memory is full: what frees memory is a policy too.
+--
+-- KEYS  config
+-- ARGV  version, fields...
+--       version: the field that counts the changes, '' = this one is not counted
+--       fields: each with its value
+-- Returns 1
+-- names of the keys and arguments (tools/generate_scripts.py)
+local config = KEYS[1]
+local version = ARGV[1]
+local FIELDS = 2
+-- end of the names
+redis.call('HLEN', config) -- a wrong type is refused here, before the first write
+redis.call('HDEL', config, '') -- no effect, but after this write the next ones pass when memory is full
+if version ~= '' then redis.call('HINCRBY', config, version, 1) end
+if #ARGV >= FIELDS then redis.call('HSET', config, unpack(ARGV, FIELDS)) end
+return 1
