@@ -1,13 +1,15 @@
-"""kill -9 of workers, monitors and Redis (append-only file, always) under handlers of ten steps, a sleep and two waits.
+"""kill -9 of workers, monitors, Redis (append-only file, always) and the HTTP service under durable handlers.
 
-DURABLE="10000,500" python -m pytest tests/campaign/test_durable.py: so many messages, and kills.
+They have ten steps, a sleep and two waits; they open flows within flows; or they emit what clients read over HTTP.
+DURABLE="10000,500" python -m pytest tests/campaign/test_durable.py: so many messages, and kills, in the first row; in
+each of the others a fiftieth as many flows or a fiftieth as many outputs, and a fifth of the kills.
 """
 
 import contextlib
 import os
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,14 @@ import pytest
 import reliq
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, SignalRefused
-from tests.support.workers import process
+from tests.campaign.nested import QUEUES, Log, Outer
+from tests.campaign.streams import READERS, Client, Service, check_output
+from tests.support.workers import eventually, process
 
 MESSAGES, KILLS = map(int, os.environ.get("DURABLE", "150,12").split(","))
 WORKERS, MONITORS, STEPS = 3, 2, 10
 PATIENCE = 120 + 0.2 * MESSAGES + 3 * KILLS
+FEWER, FEWER_KILLS = max(4, MESSAGES // 50), max(3, KILLS // 5)  #: of the rows of flows and output
 
 
 class Fleet:
@@ -72,6 +77,10 @@ def give(queue: reliq.Queue, identity: str, value: str) -> bool | None:
             return None if unsure and not taken else taken
 
 
+def has_handled(stats: reliq.Stats, messages: int) -> bool:
+    return stats.counters.get("acked", 0) >= messages
+
+
 def wait_until(queue: reliq.Queue, condition: Callable[[reliq.Stats], Any]) -> None:
     """Wait for a state of the queue, also while Redis is away."""
     until = time.monotonic() + PATIENCE
@@ -80,6 +89,15 @@ def wait_until(queue: reliq.Queue, condition: Callable[[reliq.Stats], Any]) -> N
             if condition(queue.stats()):
                 return
         time.sleep(0.1)
+
+
+def kill_one(fleet: Fleet, server: EmbeddedRedis, number: int, chance: random.Random) -> None:
+    """Kill a process; each sixth time Redis."""
+    if number % 6 == 5:
+        server.kill()
+        server.start()
+    else:
+        fleet.kill(chance.randrange(WORKERS + MONITORS))
 
 
 @pytest.mark.campaign
@@ -108,11 +126,7 @@ def test_no_finished_step_runs_again_and_no_signal_is_lost_or_given_twice(redis_
                     refused.add(value)
             del signals[:each]
             if kills < KILLS:
-                if kills % 6 == 5:
-                    redis_with_log.kill()
-                    redis_with_log.start()
-                else:
-                    fleet.kill(chance.randrange(WORKERS + MONITORS))
+                kill_one(fleet, redis_with_log, kills, chance)
                 kills += 1
                 time.sleep(chance.random() * 0.5)
         wait_until(queue, lambda stats: stats.counters.get("acked", 0) >= MESSAGES or time.monotonic() > until)
@@ -153,3 +167,77 @@ def check(log: Path, ids: list[str], accepted: dict[str, list[str]]) -> None:
     for identity in ids:
         assert len(signalled[identity]) == 1, f"{identity} got {signalled[identity]}"
         assert signalled[identity] <= set(accepted[identity]), f"{identity} got what was refused"
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(PATIENCE + 60)
+def test_flows_within_flows_run_in_their_order_and_none_is_lost_or_opened_twice(redis_with_log, tmp_path):
+    log, chance = tmp_path / "log", random.Random(11)
+    app = reliq.Reliq(redis_with_log.url)
+    app.queue(QUEUES[-1]).configure(partitions=3)
+    for name in QUEUES:
+        app.queue(name).configure(max_deliveries=1000)
+    outers = [Outer(app, chance, str(number)) for number in range(FEWER)]
+    left, until = dict(enumerate(outers)), time.monotonic() + PATIENCE
+    with contextlib.ExitStack() as stack:
+        fleet = Fleet(stack, redis_with_log.url, log, "tests.campaign.nested_app:app")
+        for kill in range(FEWER_KILLS):
+            time.sleep(chance.random() * 0.7)
+            kill_one(fleet, redis_with_log, kill, chance)
+        while left and time.monotonic() < until:
+            with contextlib.suppress(RedisUnavailable):
+                left = {at: one for at, one in left.items() if one.differs(app)}
+            time.sleep(0.2)
+        stats = [app.queue(name).stats() for name in QUEUES]
+    assert [text for one in left.values() for text in one.differs(app)] == []
+    runs = Log(log, outers).runs
+    plans = [plan for one in outers for plan in one.every.values() if plan.state]
+    # A handler whose flow has failed has run; what it is said to have come to is what its flow has come to.
+    skipped = sum(one.state == "skipped" for one in plans)
+    dead = sum(one.dies for one in plans if one.state != "skipped")
+    counters = Counter(name for one in stats for name, count in one.counters.items() for _ in range(count))
+    assert [(one.ready, one.waiting, one.delayed, one.processing, one.missing) for one in stats] == [(0,) * 5] * 3
+    assert (counters["enqueued"], counters["dead_lettered"], counters["cancelled"], counters["acked"]) == (
+        len(plans), dead, skipped, len(plans) - dead - skipped,
+    )  # fmt: skip
+    app.close()
+    states = dict(Counter(one.state for one in plans))
+    print(f"flows={FEWER} messages={len(plans)} kills={FEWER_KILLS} runs={runs} states={states}")
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(PATIENCE + 60)
+def test_clients_of_streams_get_each_chunk_once_and_in_order(redis_with_log, tmp_path):
+    """Readers over Server-Sent Events go on with Last-Event-ID, while workers and the HTTP service are killed."""
+    chance, messages = random.Random(13), 5 * FEWER
+    app = reliq.Reliq(redis_with_log.url)
+    queue = app.queue("output")
+    queue.configure(max_deliveries=1000)
+    ids = queue.send_many(["x"] * messages)
+    with contextlib.ExitStack() as stack:
+        service = Service(stack, redis_with_log.url)
+        clients = [Client(service.url, one, PATIENCE) for one in ids[:: max(1, messages // READERS)]]
+        eventually(lambda: all(one.connections for one in clients), timeout=60)
+        service.kill()  # all of them connect again
+        fleet = Fleet(stack, redis_with_log.url, tmp_path / "log", "tests.campaign.output_app:app")
+        for kill in range(FEWER_KILLS):
+            if kill % 3 == 0:
+                wait_until(queue, lambda stats: any(one.is_between for one in clients) or has_handled(stats, messages))
+                service.kill()
+            else:
+                wait_until(queue, lambda stats: stats.processing or has_handled(stats, messages))
+                time.sleep(chance.random() * 0.5)
+                fleet.kill(chance.randrange(WORKERS + MONITORS))
+        wait_until(queue, lambda stats: has_handled(stats, messages))
+        for client in clients:
+            client.join(PATIENCE)
+    broken = sum(check_output([*queue.output(one)]) for one in ids)
+    for client in clients:
+        assert client.has_ended
+        assert client.found == [(one.id, one.run, one.value) for one in queue.output(client.identity)]
+    stats = queue.stats()
+    app.close()
+    assert (stats.dead, stats.missing, stats.counters["acked"]) == (0, 0, messages)
+    again, resumed = sum(one.connections - 1 for one in clients), sum(one.resumed for one in clients)
+    assert again >= len(clients)
+    print(f"messages={messages} kills={FEWER_KILLS} broken runs={broken} connected again={again} resumed={resumed}")

@@ -8,19 +8,17 @@ import os
 import random
 import threading
 import time
-from typing import Any
 
 import pytest
 
 import reliq
 from reliq.errors import RedisUnavailable
-from tests.campaign.output_app import CHUNKS
+from tests.campaign.streams import READERS, check_output
 from tests.campaign.test_durable import MONITORS, WORKERS, Fleet, redis_with_log, wait_until
 
 __all__ = ["redis_with_log"]
 
 MESSAGES, KILLS = map(int, os.environ.get("OUTPUT", "80,10").split(","))
-READERS = 8
 PATIENCE = 120 + 0.2 * MESSAGES + 3 * KILLS
 
 
@@ -64,22 +62,10 @@ def test_no_chunk_is_lost_or_doubled_and_no_run_writes_after_a_later_one(redis_w
     broken = 0
     for one in ids:
         there = list(queue.output(one))
-        broken += check(there)
+        broken += check_output(there)
         if one in followed:
             assert found[one] == there
     app.close()
     assert (stats.dead, stats.missing, stats.counters["acked"]) == (0, 0, MESSAGES)
     assert broken, "no run was killed while it emitted"
     print(f"messages={MESSAGES} kills={KILLS} broken runs={broken} counters={stats.counters}")
-
-
-def check(chunks: list[reliq.Chunk]) -> int:
-    """Compare the output of a message with what its runs emit; return how many were broken off."""
-    runs: dict[int, list[Any]] = {}
-    for chunk in chunks:
-        assert not runs or chunk.run in (max(runs), max(runs) + 1), "a former run has written"
-        runs.setdefault(chunk.run, []).append(chunk.value)
-    assert [*runs] == [*range(1, len(runs) + 1)]
-    assert all(values == [*range(len(values))] for values in runs.values()), "a chunk is missing, or there twice"
-    assert runs[len(runs)] == [*range(CHUNKS)]
-    return len(runs) - 1

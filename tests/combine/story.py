@@ -106,7 +106,7 @@ class Story:
     def _note_stood_in_line(self, queues: Mapping[str, Any]) -> None:
         """In one claim, a released message may be refused, and be ready again as the next of its key is given out."""
         ordered = queues[QUEUE].counters["ordered"] if QUEUE in queues else 0
-        if self.row["outcome"] == "release" and self.row["limit_key"] != UNSET and not self._stood_in_line:
+        if self.row["outcome"] in ("release", "vanish") and self.row["limit_key"] != UNSET and not self._stood_in_line:
             self._stood_in_line = ordered == self._queue.counters["ordered"] + 1
             self._queue.counters["ordered"] += self._stood_in_line
 
@@ -254,9 +254,6 @@ class Story:
             self._queue.charge(self._first, CHARGES[deed])
         else:
             self._note_opened(*self._taker.open_flow(self._first, LASTS[deed]))
-            if self.row["partitions"] > 1:  # one that does not know them offers it first to a home that refuses it
-                counters = self._queue.counters
-                counters["ordered"] = max(counters["ordered"], look(self._client).queues[QUEUE].counters["ordered"])
         self._step(deed)
 
     def _note_opened(self, flow: str, ids: list[str]) -> None:
@@ -268,6 +265,9 @@ class Story:
         members = [flows.Member(QUEUE, ids[0]), flows.Member(QUEUE, ids[1], (0,))]
         opened = flows.Flow(members, flow, (QUEUE, self._first))
         self._to.system.send_flow(opened, [model.Message(one) for one in ids])
+        if self.row["partitions"] > 1:  # who does not know them offers messages first to a home that refuses them
+            counters = self._queue.counters
+            counters["ordered"] = max(counters["ordered"], look(self._client).queues[QUEUE].counters["ordered"])
 
     def _fails(self, identity: str) -> bool:
         """Whether a message is the last one of a flow that fails."""

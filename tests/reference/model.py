@@ -436,7 +436,7 @@ class Queue:
                 self._die(message, "max_deliveries")
             else:
                 self.counters["reclaimed"] += 1
-                self._return(message)
+                self._return(message, next_one=True)
 
     def emit(self, identity: str, chunk: Any) -> None:
         self._in(identity, PROCESSING).output.append(chunk)

@@ -193,3 +193,21 @@ def test_without_a_server(app):
     progress = offline.flow_progress(flow.id)
     assert progress
     assert [one.state for one in progress.members] == ["handled", "dead", "handled"]
+
+
+@pytest.mark.parametrize("options", [{"key": "k"}, {"limit_key": "k"}], ids=str)
+@pytest.mark.parametrize("track", [False, True])
+def test_a_cancellation_of_a_key_finds_those_that_wait_for_their_flow(app, options, track):
+    queue = app.queue("q")
+    queue.configure(track=track, key_concurrency=1)
+    with app.flow() as flow:
+        first = flow.send("q", "first", **options)
+        behind = [flow.send("q", "behind", after=first, **options) for _ in range(120)]
+        other = flow.send("q", "other", after=first, key="other")
+    queue.send_many([reliq.NewMessage("in line", **options) for _ in range(3)])
+    assert queue.cancel_many(key="k", dry_run=True).cancelled == 124
+    assert queue.cancel_many(key="k").cancelled == 124
+    Monitor(app.store).tell_flows()
+    states = {one.id: one.state for one in app.flow_progress(flow.id).members}
+    assert states == {**{one.id: "cancelled" for one in [first, *behind]}, other.id: "dead"}
+    assert (queue.stats().ready, [one.id for one in queue.dead.list()]) == (0, [other.id])

@@ -73,18 +73,26 @@ local function through_places(read, behind_all)
   end
 end
 
--- Look at the lines of keys; returns whether the end was reached, and the last member.
+-- Look at lines; returns whether the end was reached, and the last member. Messages that wait for their flow are in lines of their own,
+-- a vertical tab and a number, in front of those of keys.
 local function through_lines()
-  local last, first, behind = start, '-', '+'
-  if kind == 'group' then first, behind = '[' .. wanted, '(' .. wanted .. '\255' end
-  while true do
-    local some = redis.call('ZRANGEBYLEX', key, last == '' and first or '(' .. last, behind, 'LIMIT', 0, STEP)
-    for _, member in ipairs(some) do
-      last = member
-      if not look(element_in_line(member), -1, member) then return false, last end
-    end
-    if #some < STEP then return true, last end
+  local last, ranges = start, {{'-', '+'}}
+  if kind == 'group' then
+    ranges = {{'[' .. wanted, '(' .. wanted .. '\255'}}
+    if q.flowing and last < wanted then table.insert(ranges, 1, {'[\v', '(\v\255'}) end
   end
+  for at, range in ipairs(ranges) do
+    local from = at == 1 and last ~= '' and '(' .. last or range[1]
+    repeat
+      local some = redis.call('ZRANGEBYLEX', key, from, range[2], 'LIMIT', 0, STEP)
+      for _, member in ipairs(some) do
+        last = member
+        if not look(element_in_line(member), -1, member) then return false, last end
+      end
+      from = '(' .. last
+    until #some < STEP
+  end
+  return true, last
 end
 
 local ended, following
