@@ -188,6 +188,8 @@ def test_flows_within_flows_run_in_their_order_and_none_is_lost_or_opened_twice(
             with contextlib.suppress(RedisUnavailable):
                 left = {at: one for at, one in left.items() if one.differs(app)}
             time.sleep(0.2)
+        eventually(lambda: not any(app.queue(name).stats().ready for name in QUEUES))  # of flows that were given up
+        given_up = sum(one.size for one in app.flows(limit=1000) if one.state == "abandoned")
         stats = [app.queue(name).stats() for name in QUEUES]
     assert [text for one in left.values() for text in one.differs(app)] == []
     runs = Log(log, outers).runs
@@ -197,12 +199,14 @@ def test_flows_within_flows_run_in_their_order_and_none_is_lost_or_opened_twice(
     dead = sum(one.dies for one in plans if one.state != "skipped")
     counters = Counter(name for one in stats for name, count in one.counters.items() for _ in range(count))
     assert [(one.ready, one.waiting, one.delayed, one.processing, one.missing) for one in stats] == [(0,) * 5] * 3
-    assert (counters["enqueued"], counters["dead_lettered"], counters["cancelled"], counters["acked"]) == (
-        len(plans), dead, skipped, len(plans) - dead - skipped,
-    )  # fmt: skip
+    ends = {"enqueued": len(plans), "dead_lettered": dead, "cancelled": skipped, "acked": len(plans) - dead - skipped}
+    more = {name: counters[name] - count for name, count in ends.items()}
+    # Of a flow that was sent in part, those that wait for none may have run; what they open is opened anew, too.
+    assert min(more.values()) >= 0
+    assert given_up or not any(more.values())
     app.close()
     states = dict(Counter(one.state for one in plans))
-    print(f"flows={FEWER} messages={len(plans)} kills={FEWER_KILLS} runs={runs} states={states}")
+    print(f"flows={FEWER} messages={len(plans)} kills={FEWER_KILLS} runs={runs} states={states} given up={given_up}")
 
 
 @pytest.mark.campaign

@@ -8,8 +8,8 @@ from reliq.aio.queue import Queue
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import check_id
 from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan, options_of
-from reliq.features.flows.opened import Parent, find
-from reliq.features.flows.sending import Sending
+from reliq.features.flows.opened import Parent
+from reliq.features.flows.sending import Sending, find
 from reliq.features.flows.steps import cancelled_queues, open_flows, progress
 from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reliq.errors import InvalidSetting
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import FLOW, NUMBER, Plan, decode_node
+from reliq.features.flows.model import FLOW, NUMBER, Plan
 from reliq.features.flows.ops import Ended
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -57,24 +57,6 @@ class Parent(NamedTuple):
         """The flow that the message is of, and its number there; empty if it is of none."""
         headers = self.message.headers
         return headers.get(FLOW, ""), headers.get(NUMBER, "")
-
-
-def find(plan: Plan, parent: Parent) -> Steps[None]:
-    """Give a flow its id; of one that an earlier run of the handler has sent, its messages too."""
-    attempt = 0
-    while True:
-        plan.id = parent.flow_id(attempt)
-        state = (yield own.flow_head(plan.id)).get("state", "")
-        if state == "sending":
-            yield own.flow_change(plan.id, "sending", "abandoned")
-            state = (yield own.flow_head(plan.id)).get("state", "")
-        if not state:
-            return
-        if state != "abandoned":
-            plan.sent = [decode_node(one) for one in own.nodes_in((yield own.flow_fields(plan.id)))[0]]
-            return
-        yield from join(plan.id)
-        attempt += 1
 
 
 def hold(plan: Plan, parent: Parent) -> Steps[None]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import Plan
+from reliq.features.flows.model import Plan, decode_node
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
-from reliq.features.flows.steps import AT_ONCE, drop
+from reliq.features.flows.steps import AT_ONCE, drop, nodes_of
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
@@ -23,6 +23,28 @@ from reliq.protocol.sending import around_send, ready
 
 _TRIES = 200  #: how often a message is offered, while the number of partitions changes
 _LINES = 20_000  #: messages that wait for those that one call notes
+
+
+def find(plan: Plan, parent: Parent) -> Steps[None]:
+    """Give a flow its id; of one that an earlier run of the handler has sent, its messages too.
+
+    One that was sent in part is given up: the messages that wait are cancelled.
+    """
+    attempt = 0
+    while True:
+        plan.id = parent.flow_id(attempt)
+        state = (yield own.flow_head(plan.id)).get("state", "")
+        if state == "sending":
+            yield own.flow_change(plan.id, "sending", "abandoned")
+            state = (yield own.flow_head(plan.id)).get("state", "")
+        if not state:
+            return
+        if state != "abandoned":
+            plan.sent = [decode_node(one) for one in own.nodes_in((yield own.flow_fields(plan.id)))[0]]
+            return
+        yield from join(plan.id)
+        yield from drop(plan.id, (yield from nodes_of(plan.id)))
+        attempt += 1
 
 
 class Sending:

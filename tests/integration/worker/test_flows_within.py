@@ -1,6 +1,7 @@
 """Flows that a handler opens: those behind its message wait for them too."""
 
 import threading
+from unittest.mock import patch
 
 import pytest
 
@@ -9,6 +10,7 @@ from reliq.features.flows import telling
 from reliq.features.flows.model import Plan
 from reliq.features.flows.opened import Parent
 from reliq.features.flows.ops import flow_open
+from reliq.features.flows.sending import Sending
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from tests.support.handlers import bind, settled, working_as
 from tests.support.turns import Monitor
@@ -213,6 +215,27 @@ def test_a_run_that_was_killed_while_it_sent_is_followed_by_one_that_sends_anew(
             parts.ack(*parts.claim(1))
         Monitor(app.store).tell_flows()
         assert states(app, outer_flow) == ["handled", "open"]
+
+
+def test_what_waits_of_a_flow_that_was_sent_in_part_is_cancelled_by_the_run_that_sends_it_anew(app, client):
+    class Killed(BaseException):
+        pass
+
+    def send(flow):
+        flow.send("parts", "behind", after=flow.send("parts", "first"))
+
+    outer(app)
+    with app.queue("q").consumer() as consumer:
+        (cut,) = consumer.claim(1)
+        with patch.object(Sending, "_note", side_effect=Killed), pytest.raises(Killed), app.flow(parent=cut) as broken:
+            send(broken)
+        assert app.queue("parts").stats().waiting == 1
+        with app.flow(parent=cut) as flow:
+            send(flow)
+        consumer.ack(cut)
+    stats = app.queue("parts").stats()
+    assert (stats.ready, stats.waiting, stats.counters["cancelled"]) == (2, 1, 1)
+    assert [app.flow_progress(one.id).state for one in (broken, flow)] == ["abandoned", "open"]
 
 
 def test_a_robbed_run_sends_nothing(app, client):
