@@ -10,7 +10,7 @@ from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan, decode_node
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
-from reliq.features.flows.steps import AT_ONCE, drop, nodes_of
+from reliq.features.flows.steps import AT_ONCE, drop, give_up
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
@@ -43,7 +43,7 @@ def find(plan: Plan, parent: Parent) -> Steps[None]:
             plan.sent = [decode_node(one) for one in own.nodes_in((yield own.flow_fields(plan.id)))[0]]
             return
         yield from join(plan.id)
-        yield from drop(plan.id, (yield from nodes_of(plan.id)))
+        yield from give_up(plan.id, "abandoned")
         attempt += 1
 
 
