@@ -172,6 +172,7 @@ from reliq.ops.policy import (
     read_retention,
     resume,
     retention,
+    set_policy,
     unfinished_change,
 )
 from reliq.ops.producer import (

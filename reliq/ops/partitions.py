@@ -8,7 +8,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import BUCKETS
 from reliq.ops import signatures
 from reliq.ops.browse import waiting_element
-from reliq.ops.policy import set_fields
+from reliq.ops.policy import set_policy
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
 
@@ -82,7 +82,7 @@ def store_whole(keys: QueueKeys, settings: str | None) -> Op[int]:
     """Store the settings of the whole queue of which each partition has a share; None: there are none."""
     if settings is None:
         return Op(("HDEL", keys.config, Config.WHOLE))
-    return set_fields(keys, [Config.WHOLE, settings])
+    return set_policy(keys, [Config.WHOLE, settings])
 
 
 @dataclass(frozen=True, slots=True)

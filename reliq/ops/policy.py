@@ -12,7 +12,7 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
     """Set some fields and reset others to their default."""
     if not LIMITS.isdisjoint(to_set):
         to_set = {**to_set, Config.LIMITED: 1}  # in the same command; the claim that finds no limits removes it
-    changes = [set_fields(keys, [part for pair in to_set.items() for part in pair], version=Config.VERSION)]
+    changes = [set_policy(keys, [part for pair in to_set.items() for part in pair], version=Config.VERSION)]
     if to_reset:
         changes.append(Op(("HDEL", keys.config, *to_reset)))
     if Config.CONCURRENCY in {*to_set, *to_reset}:
@@ -20,7 +20,7 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
     return changes
 
 
-def set_fields(keys: QueueKeys, fields: Sequence[Argument], version: str = "") -> Op[int]:
+def set_policy(keys: QueueKeys, fields: Sequence[Argument], version: str = "") -> Op[int]:
     """Set fields, each with its value, also while memory is full. `version`: the field that counts the changes."""
     return scripted(signatures.set_policy(config=keys.config, version=version, fields=fields))
 
@@ -35,7 +35,7 @@ def _read_pace(reply: list[bytes | None]) -> tuple[bool, bool]:
 
 
 def pause(keys: QueueKeys) -> Op[int]:
-    return set_fields(keys, [Config.PAUSED, 1])
+    return set_policy(keys, [Config.PAUSED, 1])
 
 
 def resume(keys: QueueKeys) -> Op[int]:
@@ -44,7 +44,7 @@ def resume(keys: QueueKeys) -> Op[int]:
 
 def begin_change(keys: QueueKeys, token: str) -> Op[int]:
     """Note, in the first partition, that a change of the policy has begun that is to reach all of them."""
-    return set_fields(keys, [Config.CHANGE, token])
+    return set_policy(keys, [Config.CHANGE, token])
 
 
 def unfinished_change(keys: QueueKeys) -> Op[str | None]:

@@ -133,6 +133,7 @@ class FlowRecord:
     LEFT: Final = "left"  #: how many of them have not ended
     BY: Final = "by"  #: which producer sends it
     PARENT: Final = "parent"  #: queue and id of the message whose handler has opened it
+    DROPPED: Final = "dropped"  #: present once the members are given up, of a cancelled or abandoned one
     JOINED: Final = "joined"  #: present once that message knows how it ended
     REST: Final = "rest"  #: how many of its last members have not ended
     DEADS: Final = "deads"  #: how many of them are dead letters

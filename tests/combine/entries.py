@@ -87,6 +87,7 @@ def given(row: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 LATEST = ("replace", "debounce", "at_most")
+_NOT_IN_FLOWS = ("dedup_key", "window", *LATEST)
 Rule = tuple[tuple[str, ...], Callable[..., bool]]
 
 
@@ -130,8 +131,9 @@ RULES: tuple[Rule, ...] = (
     *(_with(one, "dedup_key") for one in LATEST),
     _with("burst", "rate"), _with("debounce", "replace"), _with("at_most", "replace"), _with("at_most", "debounce"),
     *((("way", one), lambda way, value: way not in ("prepare", "roll back") or value == UNSET) for one in LATEST),
-    *map(_refused_by_flows, ("dedup_key", "window", *LATEST)),
+    *map(_refused_by_flows, _NOT_IN_FLOWS),
     (("way", "on_failure"), lambda way, rule: way == "flow" or rule == "fail"),
+    *((("on_failure", one), lambda rule, value: rule == "fail" or value == UNSET) for one in _NOT_IN_FLOWS),
     *map(_not_with_expired, ("ttl", "delay", "debounce", "at_most")),
     (("concurrency", "partitions"), lambda concurrency, partitions: concurrency != 1 or partitions == 1),
     (("concurrency", "act"), lambda concurrency, act: concurrency != 1 or act != "more partitions"),

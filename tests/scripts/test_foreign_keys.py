@@ -74,6 +74,8 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "starts": lambda: ops.starts(KEYS, [b"reference"], 10),
     "instruct": lambda: ops.instruct(KEYS, "w", Instruction.PAUSE, 1),
     "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
+    "set_policy": lambda: ops.set_policy(KEYS, ["paused", 1]),
+    "end_change": lambda: ops.end_change(KEYS, "token"),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),
     "serve": lambda: ops.serve(KEYS, "w", 3.5),

@@ -29,7 +29,7 @@ from tests.simulation.stories import Violation
 T = TypeVar("T")
 
 UNANSWERED = 0.3  #: seconds after which a caller gives up waiting for a reply
-MOST_CALLS = 20_000
+MOST_CALLS = 40_000
 
 
 class Kernel:

@@ -111,7 +111,8 @@ def test_without_workers_the_command_line_says_so(app):
 def test_top_shows_the_workers_below_the_queues(app, at_work):
     look = top.look(app.store)
     lines = top.frame(look, look, "here", 24, 160)
-    assert lines[-2].startswith(f"{socket.gethostname()} {os.getpid()}")
+    (worker,) = app.store.run(every_worker())
+    assert lines[-2].startswith(f"{worker.id[:8]} {socket.gethostname()} {os.getpid()}")
     assert "the shop" in lines[-2]
     assert lines[-1].startswith(f"  {at_work} for ")
 
