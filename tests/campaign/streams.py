@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -37,53 +38,56 @@ class Service:
         self._start()
 
 
-class Client(threading.Thread):
-    """Reads the output of a message to its end, as the EventSource of a browser does."""
+Chunks = list[tuple[str, int, Any]]  #: id, run and value of each chunk
 
-    def __init__(self, url: str, identity: str, patience: float) -> None:
+
+class Client(threading.Thread):
+    """Reads the output of one message after another to its end, as the EventSource of a browser does."""
+
+    def __init__(self, url: str, ids: Sequence[str], patience: float) -> None:
         super().__init__(daemon=True)
-        self.identity = identity
-        self.found: list[tuple[str, int, Any]] = []  #: id, run and value of each chunk
+        self.found: dict[str, Chunks] = {one: [] for one in ids}
+        self.ended: set[str] = set()
         self.connections = 0  #: that were answered
         self.resumed = 0  #: those of them that asked for what is behind a chunk
-        self.has_ended = False
-        self._path = f"{url}/v1/queues/output/messages/{identity}/output"
+        self.is_between = False  #: whether it has got chunks of a message, and waits for more
+        self._url = url
         self._until = time.monotonic() + patience
         self.start()
 
-    @property
-    def is_between(self) -> bool:
-        """Whether it has got chunks, and waits for more."""
-        return bool(self.found) and not self.has_ended
-
     def run(self) -> None:
-        while not self.has_ended and time.monotonic() < self._until:
-            headers = {"accept": "text/event-stream"}
-            if self.found:
-                headers["last-event-id"] = self.found[-1][0]
-            with contextlib.suppress(httpx.TransportError), httpx.stream("GET", self._path, headers=headers) as answer:
-                if answer.is_success:
-                    self.connections += 1
-                    self.resumed += bool(self.found)
-                    self._read(answer)
-            time.sleep(0.05)
+        for identity, found in self.found.items():
+            while identity not in self.ended and time.monotonic() < self._until:
+                with contextlib.suppress(httpx.TransportError):
+                    self._connect(identity, found)
+                time.sleep(0.05)
 
-    def _read(self, answer: httpx.Response) -> None:
-        event, identity, data = "message", "", ""
+    def _connect(self, identity: str, found: Chunks) -> None:
+        headers = {"accept": "text/event-stream", **({"last-event-id": found[-1][0]} if found else {})}
+        path = f"{self._url}/v1/queues/output/messages/{identity}/output"
+        with httpx.stream("GET", path, headers=headers) as answer:
+            if answer.is_success:
+                self.connections += 1
+                self.resumed += bool(found)
+                self._read(answer, identity, found)
+
+    def _read(self, answer: httpx.Response, identity: str, found: Chunks) -> None:
+        event, chunk_id, data = "message", "", ""
         for line in answer.iter_lines():
             name, _, value = line.partition(": ")
             if name == "event":
                 event = value
             elif name == "id":
-                identity = value
+                chunk_id = value
             elif name == "data":
                 data = value
             elif not line and event == "end":
-                self.has_ended = True
+                self.ended.add(identity)
+                self.is_between = False
             elif not line and data:
                 chunk = json.loads(data)
-                self.found.append((identity, chunk["run"], chunk["value"]))
-                data = ""
+                found.append((chunk_id, chunk["run"], chunk["value"]))
+                self.is_between, data = True, ""
 
 
 def check_output(chunks: list[reliq.Chunk]) -> int:
