@@ -15,7 +15,6 @@ from reliq.contract.settings import SETTINGS
 from reliq.model.backoff import fixed
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
-from tests.combine.entries import UNSET
 from tests.combine.seen import is_idle
 from tests.combine.senders import QUEUE
 from tests.combine.story import CHARGES, FAILS, LASTS, Story
@@ -125,7 +124,8 @@ class WorkerStory(Story):
             self._queue.counters["ordered"] -= self._found_free
 
     def _note_handed_back(self, queues: Mapping[str, Any]) -> None:
-        if QUEUE in queues and any(self.row[one.name] != UNSET for one in LIMITS):
+        """A worker hands back what it has claimed ahead, for a limit, or if a run takes long on a busy machine."""
+        if QUEUE in queues:
             counters = self._queue.counters
             more = max(0, queues[QUEUE].counters["released"] - counters["released"])
             counters.update({"claimed": more, "released": more})
