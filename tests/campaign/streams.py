@@ -56,16 +56,17 @@ class Client(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        for identity, found in self.found.items():
-            while identity not in self.ended and time.monotonic() < self._until:
-                with contextlib.suppress(httpx.TransportError):
-                    self._connect(identity, found)
-                time.sleep(0.05)
+        with httpx.Client(base_url=self._url) as client:
+            for identity, found in self.found.items():
+                while identity not in self.ended and time.monotonic() < self._until:
+                    with contextlib.suppress(httpx.TransportError):
+                        self._connect(client, identity, found)
+                    time.sleep(0.05)
 
-    def _connect(self, identity: str, found: Chunks) -> None:
+    def _connect(self, client: httpx.Client, identity: str, found: Chunks) -> None:
         headers = {"accept": "text/event-stream", **({"last-event-id": found[-1][0]} if found else {})}
-        path = f"{self._url}/v1/queues/output/messages/{identity}/output"
-        with httpx.stream("GET", path, headers=headers) as answer:
+        path = f"/v1/queues/output/messages/{identity}/output"
+        with client.stream("GET", path, headers=headers) as answer:
             if answer.is_success:
                 self.connections += 1
                 self.resumed += bool(found)
