@@ -31,6 +31,8 @@ def driver(url):
         reader = ReliqStreamReader(Given({"queue": "orders", **options}, url).for_streaming())
         yield reader
         reader.stop()
+        if reader._heartbeat is not None:
+            reader._heartbeat.join(timeout=30)  # its last beat renews the leases
 
     return start
 
