@@ -16,6 +16,9 @@ _FEATURES = _LUA.with_name("features")
 #: A statement that begins a line, with the comment above it. Its other lines are indented, or close a block.
 _STATEMENT = re.compile(r"(?:^--.*\n)*^(?!--)\S.*\n(?:^(?:[ \t].*|[)}].*|end\b.*|)\n)*", re.MULTILINE)
 _DEFINED = re.compile(r"\s*(?:local (?:function )?)?(\w+(?:, \w+)*)(?: = |\(|\s*$)", re.MULTILINE)
+_PART = "makers["  #: begins a feature's part, which defines what its scripts call, and returns functions of moments
+_CALLED = re.compile(r"^  (\w+) = ", re.MULTILINE)
+_MOMENT = re.compile(r"^    (\w+) = ", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -32,7 +35,7 @@ class Script:
         source = (folder / f"{self.name}.lua").read_text(encoding="utf-8")
         uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
         shared = [path for one in uses[1].split(", ") for path in _shared(folder, one)] if uses else []
-        needed = _needed([one for path in shared for one in statements(path)], _names(source))
+        needed = _needed([one for path in shared for one in statements(path)], _names(_COMMENT.sub("", source)))
         self.source = "".join([*(one.text for one in needed), source])
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
@@ -41,26 +44,29 @@ class Statement(NamedTuple):
     """A statement of a shared file."""
 
     text: str
-    defined: frozenset[str]  #: the names that it defines; none: every script needs it
-    names: frozenset[str]  #: all that it has
+    defined: frozenset[str]  #: names; without any, every script needs it
+    names: frozenset[str]  #: all that it has, but for the moments of a feature's part
 
 
 @functools.cache
 def statements(path: Path) -> list[Statement]:
     """Return the statements of a file of shared functions."""
-    return [
-        Statement(text, _defined(text), _names(text)) for text in _STATEMENT.findall(path.read_text(encoding="utf-8"))
-    ]
+    return [_statement(text) for text in _STATEMENT.findall(path.read_text(encoding="utf-8"))]
 
 
-def _defined(text: str) -> frozenset[str]:
+def _statement(text: str) -> Statement:
     code = _COMMENT.sub("", text).lstrip()
+    if code.startswith(_PART):
+        called, _, moments = code.partition("\n  return {\n")
+        defined = {*_CALLED.findall(called), *_MOMENT.findall(moments)}
+        return Statement(text, frozenset(defined), _names(called + _MOMENT.sub("", moments)))
     found = _DEFINED.match(code)
-    return frozenset(found[1].split(", ")) if found and found[1] != "do" else frozenset()
+    names = found[1].split(", ") if found and found[1] != "do" else ()
+    return Statement(text, frozenset(names), _names(code))
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(_NAME.findall(_COMMENT.sub("", text)))
+def _names(code: str) -> frozenset[str]:
+    return frozenset(_NAME.findall(code))
 
 
 def _needed(shared: Sequence[Statement], names: frozenset[str]) -> list[Statement]:

@@ -22,13 +22,15 @@ def test_all_of_a_shared_file_is_in_its_statements(path: Path):
 
 
 @pytest.mark.parametrize("name", scripts())
-def test_a_script_has_what_it_calls(name: str):
+def test_a_script_has_what_it_calls_and_changes(name: str):
     source = code(Script(name).source)
     used = re.search(r"^-- uses: (.+)$", scripts()[name].read_text(encoding="utf-8"), re.MULTILINE)
     shared = [path for path in SHARED if used and path.stem in used[1].split(", ")]
     names = {one for path in shared for statement in statements(path) for one in statement.defined}
     defined = {one for some in re.findall(r"\blocal (?:function )?(\w[\w, ]*)", source) for one in some.split(", ")}
-    assert {*re.findall(r"(?<![\w.])(\w+)\(", source)} & names <= {one.strip() for one in defined}
+    called, changed = re.findall(r"(?<![\w.])(\w+)\(", source), re.findall(r"^ *(\w+) = .*[^,]$", source, re.MULTILINE)
+    moments = {*re.findall(r"^    (\w+) = function", source.partition("\nmakers[")[2], re.MULTILINE)}
+    assert {*called, *changed} & names - moments <= {one.strip() for one in defined}
 
 
 def test_a_script_has_nothing_else(tmp_path: Path):
@@ -42,6 +44,8 @@ def test_a_script_has_nothing_else(tmp_path: Path):
         "late = function()\n  return 1\nend\n"
         "local TABLE = {\n  1,\n}\n"
         "do\n  first()\nend\n"
+        "local helped\nmakers[#makers + 1] = function()\n  helped = function()\n    second()\n  end\n\n"
+        "  return {\n    has_left = function() first() end,\n  }\nend\n"
     )
     found = [(set(one.defined), one.text.partition("\n")[0]) for one in statements(shared)]
     assert found == [
@@ -52,6 +56,8 @@ def test_a_script_has_nothing_else(tmp_path: Path):
         ({"late"}, "late = function()"),
         ({"TABLE"}, "local TABLE = {"),
         (set(), "do"),
+        ({"helped"}, "local helped"),
+        ({"helped", "has_left"}, "makers[#makers + 1] = function()"),
     ]
 
 

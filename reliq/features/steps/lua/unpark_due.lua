@@ -25,7 +25,7 @@ for _, id in ipairs(due) do
     if redis.call('HEXISTS', q.followed, signal_field(id, signal)) == 0 then
       write_signal(q.followed, q.config, id, signal, 't')
     end
-    place(q, element)
+    put_back(q, element)
     note(q, 'timed_out', element, signal)
     ready = ready + 1
   end
