@@ -1,6 +1,6 @@
 """One call's messages, on their way to the homes of a queue: each to that of its key, the others spread evenly."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from reliq import ops
@@ -37,12 +37,19 @@ def send(homes: QueueHomes, messages: Sequence[NewMessage], terms: Terms = ANY) 
         error = QueueFull(str(full))
         error.enqueued = full.enqueued
         _complete(error, ids, messages, homes.layout.count)
-        yield ops.count(homes.first.keys, Counter.REJECTED, len(messages) - len(error.enqueued))
+        yield ops.count(homes.first.keys, Counter.REJECTED, _refused(messages, error.enqueued))
         raise error from None
     except ReliqError as error:
         _complete(error, ids, messages, homes.layout.count)
         raise
     return ids
+
+
+def _refused(messages: Sequence[NewMessage], enqueued: Collection[int]) -> int:
+    """Return how many refused messages of a call are counted."""
+    if isinstance(messages, RawBatch):
+        return len(messages) - len(enqueued)
+    return sum(place not in enqueued and not one.offered for place, one in enumerate(messages))
 
 
 def _complete(error: ReliqError, ids: Sequence[str], messages: Sequence[NewMessage], homes: int) -> None:
