@@ -50,7 +50,8 @@ def broken_json(body: str | bytes) -> str:
     try:
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
+        why = str(error).removeprefix("JSON is malformed: ")
+        return why[:1].lower() + why[1:]
     return ""
 
 
