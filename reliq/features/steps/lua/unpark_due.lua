@@ -11,6 +11,7 @@ local parked, waits = KEYS[14], KEYS[15]
 local limit = tonumber(ARGV[1])
 local PLACES = 1
 -- end of the names
+make_parts()
 local q = places(PLACES)
 local now = now_ms()
 redis.call('HLEN', parked) -- wrong types are refused here, before the first write
