@@ -195,7 +195,6 @@ from reliq.ops.request import (
     Op,
     Packed,
     Request,
-    Script,
     Sleep,
     Steps,
     Together,

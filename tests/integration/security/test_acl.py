@@ -8,7 +8,7 @@ import redis
 
 import reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.ops.request import Script
+from reliq.ops.script import Script
 from tests.integration.security.roles import WORK
 from tests.support.scripts import scripts
 from tests.support.workers import ROOT
