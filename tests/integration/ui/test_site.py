@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
+from tests.integration.ui.conftest import PATIENCE
 from tests.support.workers import ROOT
 
 LIGHT = {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}}
@@ -142,7 +143,7 @@ def test_the_keyboard_reaches_everything_that_shows_and_the_focus_is_seen(read, 
 
 def _see_focus(page, focused) -> None:
     try:
-        page.wait_for_function(FOCUS_IS_SEEN)
+        page.wait_for_function(FOCUS_IS_SEEN, timeout=3 * PATIENCE)
     except PlaywrightTimeoutError:
         pytest.fail(f"the focus is not seen: {focused}")
 
