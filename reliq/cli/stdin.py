@@ -50,8 +50,7 @@ def broken_json(body: str | bytes) -> str:
     try:
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        why = str(error).removeprefix("JSON is malformed: ")
-        return why[:1].lower() + why[1:]
+        return str(error).removeprefix("JSON is malformed: ")
     return ""
 
 

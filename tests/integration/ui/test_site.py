@@ -211,6 +211,7 @@ def test_the_search_finds_a_word_without_a_server(read):
     expect(page.locator("article h1").first).to_be_visible()
 
 
+@pytest.mark.browser  # it needs none, but those that do have made the site
 def test_each_page_has_a_markdown_twin_and_the_index_lists_it(site):
     pages = {file.relative_to(site).with_suffix(".md") for file in site.rglob("*.html") if file.name != "404.html"}
     assert {page for page in pages if not (site / page).exists()} == set()
