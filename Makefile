@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 PYTHONPATH=.:api:monitor $(BIN)/python -m mkdocs
 # The demo sends half of its files from a Spark job, where there is a Java to run it.
 SPARK := $(if $(shell command -v java 2>/dev/null),$(comma)spark)
 
-.PHONY: help setup check fix test test-heavy test-campaign combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery test-sqs faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
+.PHONY: help setup check fix test test-heavy test-campaign test-full combine test-slices test-all coverage test-slow simulate test-docs test-install test-lowest test-spark-matrix test-celery test-sqs faults faults-mutants mutants demo bench bench-full docs pictures recording screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -46,7 +46,7 @@ fix: $(READY) ## Format, mend what can be mended, and write anew what is generat
 
 # Most tests wait for processes and servers: six at a time keep two cores busy.
 # .ci/run also calls test-heavy, test-campaign and test-install.
-SHORT := not slow and not campaign and not combine
+SHORT := not slow and not campaign and not combine and not full
 HEAVY := spark or browser or celery
 test: $(READY) ## The tests, on both cores (8 minutes)
 	$(BIN)/pytest -n 6 --dist worksteal -m '$(SHORT) and not ($(HEAVY))' --ignore tests/packaging -rR
@@ -58,7 +58,12 @@ test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers
 
 # Each row runs about ten processes, so two rows at a time are enough for two cores.
 test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the longest proof of the model checker (4 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow' tests/campaign tests/model_checking tests/acceptance
+	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow and not full' tests/campaign tests/model_checking tests/acceptance
+
+# `make test` takes rows that cover each value, this takes the product; and the longest of what it has in short.
+test-full: $(READY) ## Every row of the tables of which `make test` takes some, and ten times the examples
+	$(BIN)/pytest -n 6 --dist worksteal -m 'full and not slow' tests -rR
+	EXAMPLES=10 $(BIN)/pytest -n 6 --dist worksteal -m 'hypothesis and $(SHORT) and not ($(HEAVY))' tests -rR
 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
 combine: $(READY) ## Every pair of features compared with the reference model (half an hour)

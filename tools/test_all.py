@@ -16,8 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TARGETS = (
-    "test", "test-heavy", "test-campaign", "combine", "test-install", "test-slow", "test-docs", "test-celery",
-    "test-sqs", "test-spark-matrix", "test-lowest", "test-slices", "faults-mutants", "simulate", "mutants",
+    "test", "test-heavy", "test-campaign", "test-full", "combine", "test-install", "test-slow", "test-docs",
+    "test-celery", "test-sqs", "test-spark-matrix", "test-lowest", "test-slices", "faults-mutants", "simulate",
+    "mutants",
 )  # fmt: skip
 _CLOSING = re.compile(r"^=*\s*(?:no tests ran|\d+ (?:passed|failed|errors?|skipped|deselected|rerun)\b.*) in [\d.]+s")
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")

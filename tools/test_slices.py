@@ -12,6 +12,7 @@ in any other way fails here. docs/decisions/0014-slices.md says what a slice is.
 
 import argparse
 import ast
+import functools
 import os
 import re
 import shutil
@@ -207,24 +208,32 @@ def core_tests(root: Path, slice_: str, folders: Sequence[str]) -> tuple[list[st
 
 def left_out_of(source: str, mark: re.Pattern[str], slice_: str) -> list[str] | None:
     """Return the names of the tests that use a slice; None if the file does as a whole."""
-    lines = source.splitlines()
     texts: dict[str, str] = {}
-    for node in ast.parse(source).body:
-        text = "\n".join(lines[_first_line(node) - 1 : node.end_lineno])
-        match node:
-            case ast.ImportFrom(module=module) if _goes(module, slice_):
-                return None
-            case ast.Import() | ast.ImportFrom():
-                if f"features.{slice_}" in text or mark.search(text):
-                    return None
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                texts[name] = text
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                texts[name] = text
+    for module, name, text in _parts(source):
+        if name:
+            texts[name] = text
+        elif _goes(module, slice_) or f"features.{slice_}" in text or mark.search(text):
+            return None
     found = {name for name, text in texts.items() if name in OF_THE_TREE or mark.search(text)}
     while found and (more := {name for name in texts if name not in found and _names_one_of(found, texts[name])}):
         found |= more
     return sorted(name for name in found if name.startswith(("test_", "Test")))
+
+
+@functools.cache
+def _parts(source: str) -> list[tuple[str, str, str]]:
+    """Return the imports, with their module, and the named parts of a file, with their name; and the text of each."""
+    lines, found = source.splitlines(), list[tuple[str, str, str]]()
+    for node in ast.parse(source).body:
+        text = "\n".join(lines[_first_line(node) - 1 : node.end_lineno])
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                found.append((getattr(node, "module", None) or "", "", text))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.append(("", name, text))
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.append(("", name, text))
+    return found
 
 
 def _names_one_of(names: set[str], text: str) -> bool:

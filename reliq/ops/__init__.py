@@ -144,7 +144,7 @@ from reliq.ops.partitions import (
     Introduction,
     Served,
     Stray,
-    be_alone,
+    drop_counters,
     has_key,
     held_keys,
     introduction,
@@ -152,10 +152,9 @@ from reliq.ops.partitions import (
     layout,
     ready_counts,
     release_lines,
+    replace_layout,
     send_home,
     serve,
-    store_layout,
-    store_whole,
     strays,
     take_in,
 )
@@ -164,6 +163,7 @@ from reliq.ops.policy import (
     configure,
     dead_to,
     end_change,
+    exchange_policy,
     follows,
     limits,
     max_deliveries,
@@ -203,7 +203,6 @@ from reliq.ops.request import (
     at_most,
     milliseconds,
     once,
-    within,
 )
 from reliq.ops.service import (
     allow,

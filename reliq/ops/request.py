@@ -111,15 +111,9 @@ def scripted(call: Call, read: Callable[[Any], T] = _as_is, repeatable: bool = T
 
 
 def scripted_within(call: Call, read: Callable[[Any], T] = _as_is) -> Op[T]:
-    """Return the op for a Transaction."""
-    return within(scripted(call, read))
-
-
-def within(op: Op[T]) -> Op[T]:
-    """Return an op for a Transaction: with the source of its script, as an unknown digest would fail too late."""
-    if op.script is None:
-        return op
-    return msgspec.structs.replace(op, command=("EVAL", op.script.source, *op.command[2:]), script=None)
+    """Return the op for a Transaction: with the source of its script, as an unknown digest would fail too late."""
+    name, keys, arguments = call
+    return Op(("EVAL", script_named(name).source, len(keys), *keys, *arguments), read)
 
 
 def at_most(op: Op[T], retries: int | None) -> Op[T]:

@@ -10,8 +10,8 @@ from tests.combine.rows import Tables, rows
 from tests.combine.run import Stage, stage
 from tests.reference.rules import refusal
 
-_OF_FACE = {"consumer": 24, "inline": 12, "lease": 10, "kombu": 10, "processes": 2}
-_FEW = 6  #: rows of any other face
+_OF_FACE = {"consumer": 12, "inline": 6, "lease": 6, "kombu": 6, "processes": 1}
+_FEW = 4  #: rows of any other face
 _SLOW = {"processes": 40}  #: faces that take seconds for a row, with the number of those that are told
 _DEEP = ("consumer", "inline")  #: faces with all triples of the twelve
 _PARTS = 40  #: tests that the rows of a face are divided into

@@ -594,7 +594,7 @@ class Queues(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("examples", [20, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [10, pytest.param(500, marks=pytest.mark.slow)])
 def test_nothing_is_lost_whatever_happens(redis_server, examples):
     Queues.server, Queues.store = redis_server, Store(redis_server.url)
     many = settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True)

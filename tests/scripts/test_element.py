@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from reliq.model.element import APART, INLINE, Extra, Failure, group_of, new_reference
 from reliq.model.message import Message, wrapped
 from reliq.ops import Op
+from tests.support.properties import examples
 from tests.support.scripts import LUA
 from tests.unit.test_message import VECTORS
 
@@ -81,7 +82,9 @@ def pushes(draw):
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(pushes(), min_size=1, max_size=20))
 def test_scripts_and_readers_find_the_same(world, found):

@@ -76,6 +76,9 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
     "set_policy": lambda: ops.set_policy(KEYS, ["paused", 1]),
     "end_change": lambda: ops.end_change(KEYS, "token"),
+    "exchange_policy": lambda: ops.exchange_policy(KEYS, {"rate": None}, {"rate": "1/s"}),
+    "replace_layout": lambda: ops.replace_layout(KEYS, None, "{}"),
+    "drop_counters": lambda: ops.drop_counters(KEYS),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),
     "serve": lambda: ops.serve(KEYS, "w", 3.5),
@@ -149,9 +152,19 @@ def everything(world: World) -> dict[bytes, bytes]:
         return dict(zip(names, pipeline.execute(), strict=True))
 
 
+_MADE: dict[bytes, bytes] = {}  #: what is in the queue with everything, since it was made first
+
+
 @pytest.fixture
 def full(world: World) -> World:
-    a_queue_with_everything(world)
+    if not _MADE:
+        a_queue_with_everything(world)
+        _MADE.update(everything(world))
+    else:
+        with world.redis.pipeline(transaction=False) as pipeline:
+            for name, value in _MADE.items():
+                pipeline.restore(name, 0, value)
+            pipeline.execute()
     return world
 
 

@@ -20,13 +20,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def eventually(condition: Callable[[], Any], timeout: float = 60.0, what: str = "") -> Any:
-    """Wait until the condition answers something true, and answer that."""
-    until = time.monotonic() + timeout
+    """Wait until the condition answers something true, and answer that; the longer it takes, the rarer it is asked."""
+    began = time.monotonic()
     while True:
         if answer := condition():
             return answer
-        assert time.monotonic() < until, f"not within {timeout} s: {what or condition}"
-        time.sleep(0.005)
+        waited = time.monotonic() - began
+        assert waited < timeout, f"not within {timeout} s: {what or condition}"
+        time.sleep(min(0.05, max(0.005, waited / 10)))
 
 
 def aged(queue: reliq.Queue, seconds: float) -> None:

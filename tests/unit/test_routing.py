@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from reliq.errors import InvalidName
 from reliq.features.topics.routing import Routes, check_pattern, check_routing_key, words_of
+from tests.support.properties import examples
 
 
 def matches(pattern: list[str], words: list[str]) -> bool:
@@ -54,7 +55,7 @@ _words = st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=0, max_size=6)
 _patterns = st.lists(st.sampled_from(["a", "b", "*", "#", ""]), min_size=0, max_size=6)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(_patterns, min_size=1, max_size=8), _words)
 def test_the_trie_matches_as_the_naive_reference(patterns, words):
     bindings = [(f"q{place}", ".".join(pattern)) for place, pattern in enumerate(patterns)]

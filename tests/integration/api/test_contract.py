@@ -81,11 +81,14 @@ CALLS = [(path, method) for path, calls in DOCUMENT["paths"].items() for method 
 
 
 # `contract.parametrize()` would prepare all calls while tests are collected, by each worker of pytest-xdist.
+@pytest.mark.parametrize("examples", [3, pytest.param(25, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("path", "method"), CALLS, ids=lambda one: one.upper() if one.isalpha() else one)
-def test_every_call_keeps_its_contract(path, method, guarded):
+def test_every_call_keeps_its_contract(path, method, examples, guarded):
     service, headers = guarded
 
-    @settings(max_examples=10, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
     def keeps_its_contract(case):
         for members in (case.body, case.query):
             if isinstance(members, dict) and (wait := members.get("wait")):

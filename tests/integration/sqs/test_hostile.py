@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reliq_sqs.model import actions, modelled_errors
 from tests.integration.sqs.serving import serving
 from tests.integration.sqs.test_messages import received
+from tests.support.properties import examples
 
 _TEXTS = st.one_of(
     st.text(max_size=20),
@@ -85,7 +86,7 @@ def _make_queues(http):
 
 
 _RELAXED = settings(
-    max_examples=25, deadline=None, derandomize=True,
+    max_examples=examples(8), deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 

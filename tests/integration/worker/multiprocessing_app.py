@@ -26,6 +26,7 @@ def main(method: str, children: int, sends: int) -> None:
             results = pool.map_async(work, [sends] * 2 * children, chunksize=1)
             while not results.ready():
                 ids += work(1)
+                results.wait(0.01)
             for one in results.get():
                 ids += one
         consumer.ack(*messages)  # raises LeaseLost, had a child ended the lease of its parent
