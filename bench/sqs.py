@@ -177,7 +177,8 @@ def fauxqs(stored: bool = False) -> Iterator[Server]:
             yield Server(port, (pid,))
 
 
-CONTESTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[Server]]] = {
+Contestant = Callable[[], contextlib.AbstractContextManager[Server]]
+CONTESTANTS: dict[str, Contestant] = {
     "reliq": reliq, "moto": moto, "ministack": ministack, "fauxqs": fauxqs,
     "fauxqs stored": partial(fauxqs, stored=True),
 }  # fmt: skip

@@ -37,7 +37,13 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
-    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
+    one.add_argument(
+        "--grace",
+        type=float,
+        default=defaults.grace,
+        metavar="SECONDS",
+        help="time to finish after SIGTERM (default 25)",
+    )
     text = "bytes a message's body may have, such as 8MiB; at most 64MiB (default: RELIQ_MAX_BODY, else 1MiB)"
     one.add_argument("--max-body", metavar="SIZE", help=text)
     text = "bytes of all request bodies in memory, above which requests get 503; a body may take twice (default 256MiB)"
@@ -51,14 +57,14 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
     one = command(commands, "key create", create, "create an API key, and print it once", json_too=True)
     one.add_argument("name", help="its purpose; two keys may have the same name")
     one.add_argument(
-        "--scope", action="append", choices=keyring.SCOPES, required=True, help="what it allows; may be repeated"
+        "--scope", action="append", choices=keyring.SCOPES, required=True, help="what the key allows; may be repeated"
     )
     one.add_argument(
         "--queue",
         action="append",
         required=True,
         metavar="PATTERN",
-        help="for which queues, e.g. 'orders*'",
+        help="the queues it is for, e.g. 'orders*'",
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests per second")

@@ -5,11 +5,12 @@ each.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
+from reliq.model.outgoing import NewMessage
 from reliq_api.background import Background
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class _Waiting:
         if not self.done.done():  # its caller may have been cancelled
             self.done.set_result(results)
 
-    def refuse(self, error: Exception) -> None:
+    def refuse(self, error: BaseException) -> None:
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -90,7 +91,7 @@ def _first(waiting: list[_Waiting]) -> list[_Waiting]:
 async def _together(some: list[_Waiting], act: Act[Any, Any]) -> None:
     """Carry out calls as one. Where that is too much for the queue, those that did not get in are carried out alone."""
     try:
-        results = await act([item for one in some for item in one.items])
+        results = await act(_offered(some))
         answers = [(one, [results[place] for place in places]) for one, places in _places(some)]
     except ReliqError as error:
         await _in_part(some, error, act)
@@ -104,15 +105,38 @@ async def _together(some: list[_Waiting], act: Act[Any, Any]) -> None:
 
 
 async def _in_part(some: list[_Waiting], error: ReliqError, act: Act[Any, Any]) -> None:
-    """Answer calls of which some were carried out before an error."""
-    results: Mapping[int, Any] = error.enqueued
+    """Answer calls of which some items were carried out before an error."""
     for one, places in _places(some):
-        if results.keys() >= set(places):
-            one.answer([results[place] for place in places])
-        elif isinstance(error, QueueFull) and len(some) > 1 and results.keys().isdisjoint(places):
-            await _together([one], act)
+        results = {at: error.enqueued[place] for at, place in enumerate(places) if place in error.enqueued}
+        if len(results) == len(places):
+            one.answer(list(results.values()))
+        elif isinstance(error, QueueFull) and len(some) > 1:
+            await _alone(one, results, act)
         else:
             one.refuse(error)
+
+
+async def _alone(one: _Waiting, results: dict[int, Any], act: Act[Any, Any]) -> None:
+    """Carry out what is left of a call, and answer it. `results`: of its other items, by their places."""
+    left = [at for at in range(len(one.items)) if at not in results]
+    rest = _Waiting([one.items[at] for at in left], 0)
+    try:
+        await _together([rest], act)
+    finally:  # it has an answer, also if the call was broken off
+        if error := rest.done.exception():
+            one.refuse(error)
+        else:
+            results.update(zip(left, rest.done.result(), strict=True))
+            one.answer([results[at] for at in range(len(one.items))])
+
+
+def _offered(some: list[_Waiting]) -> list[Any]:
+    """Return the items of calls. A refusal of several is not counted: then each is offered again alone."""
+    items = [item for one in some for item in one.items]
+    for item in items:
+        if isinstance(item, NewMessage):
+            item.offered = len(some) > 1
+    return items
 
 
 def _places(some: list[_Waiting]) -> list[tuple[_Waiting, range]]:

@@ -28,6 +28,8 @@ async def start_message_move_task(call: Call) -> Result:
     if rate is not None and not 1 <= rate <= _MOST_RATE:
         raise invalid_value(rate, "MaxNumberOfMessagesPerSecond", f"Must be between 1 and {_MOST_RATE}, if provided.")
     destination = None if arn is None else await _of_arn(call, arn, "DestinationArn")
+    if destination is not None and destination.queue == source.queue:  # it would not end
+        raise invalid_parameter("Source queue and destination queue must be different.")
     if not await call.registry.sources(source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if any(one.active and one.source == source.queue for one in await call.endpoint.moves.all()):

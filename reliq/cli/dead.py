@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
         commands, "dead redrive", dead_redrive, "put dead letters back into the queue", queue=True, json_too=True
     )
     one.add_argument("id", nargs="*", help="only these")
-    one.add_argument("--all", action="store_true", help="all dead letters, as without ids and filters")
+    one.add_argument("--all", action="store_true", help="all dead letters, as when ids and filters are missing")
     one.add_argument("--rate", type=float, metavar="N", help="at most N per second")
     one.add_argument("--limit", type=int, metavar="N", help="at most N in total")
     one.add_argument("--dry-run", action="store_true", help="only count them")
@@ -64,7 +64,7 @@ def add_to(commands: Any) -> None:
 
 def _dead_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", choices=REASONS, help="only those that died for this reason")
-    parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
+    parser.add_argument("--error-class", metavar="NAME", help="only those whose last error has this class")
     parser.add_argument("--error-text", metavar="TEXT", help="only those whose last error says this in its first line")
     parser.add_argument("--older-than", metavar="TIME", help="only those that died longer ago, e.g. 1h")
     parser.add_argument("--newer-than", metavar="TIME", help="only those that died more recently")

@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
 
 def _filters_of(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--failed", action="store_true", help="only those that wait for a retry")
-    parser.add_argument("--error-class", metavar="NAME", help="only those with a last error of this class")
+    parser.add_argument("--error-class", metavar="NAME", help="only those whose last error has this class")
     header(parser, "only those with this header")
 
 

@@ -95,7 +95,7 @@ def send(options: argparse.Namespace) -> int:
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(body, **given_options(options, SEND))
     if why := broken_json(body):
-        print(f"reliq: the body begins like JSON and is not JSON ({why}): it was sent as text", file=sys.stderr)
+        print(f"reliq: the body begins like JSON, but was sent as text: {why}", file=sys.stderr)
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0
 

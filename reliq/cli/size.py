@@ -21,17 +21,17 @@ def add_to(commands: Any) -> None:
         commands, "size", size, "compute the masters, memory, file growth and workers that a load needs",
         json_too=True,
     )  # fmt: skip
-    one.add_argument("--messages-per-second", required=True, metavar="N", help="of all queues together, such as 5000")
-    one.add_argument("--body", default="1KiB", metavar="SIZE", help="of a body, such as 2KiB (default 1KiB)")
+    one.add_argument("--messages-per-second", required=True, metavar="N", help="messages/s of all queues, such as 5000")
+    one.add_argument("--body", default="1KiB", metavar="SIZE", help="size of a body, such as 2KiB (default 1KiB)")
     one.add_argument("--queues", type=int, default=1, metavar="N", help="queues that share the load (default 1)")
     one.add_argument("--handler", default="10ms", metavar="TIME", help="time of a handler's run (default 10ms)")
     one.add_argument("--threads", type=int, default=10, metavar="N", help="threads of a worker process (default 10)")
     one.add_argument("--batch", type=int, default=1, metavar="N", help="messages in a send (default 1)")
     one.add_argument("--keyed", action="store_true", help="the messages have ordering keys")
-    backlog = "for how long messages may wait, as when all workers are away (default 60s)"
+    backlog = "how long messages may wait, as while all workers are away (default 60s)"
     one.add_argument("--backlog", default="60s", metavar="TIME", help=backlog)
     one.add_argument("--busy", type=float, default=60.0, metavar="PERCENT", help="largest load of a core (default 60)")
-    one.add_argument("--memory", default="16GiB", metavar="SIZE", help="of a master (default 16GiB)")
+    one.add_argument("--memory", default="16GiB", metavar="SIZE", help="memory of a master (default 16GiB)")
     check = "run a tenth of the load for some seconds, on a Redis started for it, and compare"
     one.add_argument("--check", action="store_true", help=check)
 

@@ -50,7 +50,7 @@ def broken_json(body: str | bytes) -> str:
     try:
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
+        return str(error).removeprefix("JSON is malformed: ")
     return ""
 
 

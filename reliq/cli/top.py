@@ -84,12 +84,16 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event, 
     latest = look(store)
     if as_json:
         stopping.wait(interval)
-        print(json.dumps(_summary_of(latest, look(store))))
-        return 0
+        now = look(store)
+        print(json.dumps(_summary_of(latest, now)))
+        for line in now.missing:
+            print(f"reliq: {line}", file=sys.stderr)
+        return int(bool(now.missing))
     if once or not sys.stdout.isatty():
         stopping.wait(interval)
-        sys.stdout.write("\n".join(frame(latest, look(store), store.where, _MOST, _UNBOUNDED)) + "\n")
-        return 0
+        now = look(store)
+        sys.stdout.write("\n".join(frame(latest, now, store.where, _MOST, _UNBOUNDED)) + "\n")
+        return int(bool(now.missing))
     before = latest
     with _screen():
         while True:

@@ -2,6 +2,7 @@
 --
 -- KEYS  places, processing, lease, consumers
 -- ARGV  lease_ms, limit: number, room: number, consumer, held?
+--       lease_ms: 0 = do not renew the lease
 --       limit: n
 --       room: bytes of bodies and elements, which the last message may exceed
 --       held: after a BLMOVE: how many messages the consumer held before it
@@ -17,17 +18,16 @@ local PLACES = 1
 local q = places(PLACES)
 local now = now_ms()
 redis.call('LLEN', processing) -- wrong types are refused here, before the first write
-redis.call('STRLEN', lease)
-if not renew(lease, now + lease_ms) then
+if not is_leased(lease) then
   if redis.call('LLEN', processing) > 0 then redis.call('SADD', consumers, consumer) end
   return {'lost', now}
 end
-local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round', 'limited')
-if policy[1] then return {'paused', now} end
-if policy[4] then return {'limited', now} end
+renew(lease, now, lease_ms)
+if q.paused then return {'paused', now} end
+if q.limited then return {'limited', now} end
 if q.history_for and held then
   for place = redis.call('LLEN', processing) - held, 1, -1 do
     note(q, 'claimed', redis.call('LINDEX', processing, place - 1), consumer)
   end
 end
-return {'ok', now, unpack(take(q, processing, limit, room, policy))}
+return {'ok', now, unpack(take(q, processing, limit, room))}

@@ -3,7 +3,7 @@
 -- KEYS  places, processing, lease, consumers, flow, slots, delayed, index, buckets, suspect_list?
 --       suspect_list: the processing list of `suspect`
 -- ARGV  lease_ms, limit: number, room: number, consumer, reports: flag, suspect?
---       limit, room: as for claim
+--       lease_ms, limit, room: as for claim
 --       reports: it tells `breaker` how its messages end
 --       suspect: a consumer whose number of messages is put right
 -- Returns {'ok' | 'limited' | 'paused' | 'lost', now, reason, wait ms, suspect, element ...}: 'ok' = the queue has no limits any
@@ -26,7 +26,7 @@ local q, slots = places(PLACES), named_slots(SLOTS)
 local now = exact_now_ms()
 local now_whole = math.floor(now)
 local held_before = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
-redis.call('STRLEN', lease)
+local alive = is_leased(lease)
 redis.call('HLEN', flow)
 redis.call('HLEN', slots.holders)
 local is_told = redis.call('LLEN', slots.freed) > 0
@@ -34,11 +34,9 @@ redis.call('ZCARD', delayed)
 redis.call('HLEN', index)
 redis.call('ZCARD', buckets)
 
-local policy = redis.call(
-  'HMGET', q.config, 'paused', 'prioritised', 'round', 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency',
-  'weighted')
-local bucket = bucket_of(policy[4], policy[5])
-local concurrency = tonumber(policy[6])
+local policy = redis.call('HMGET', q.config, 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency', 'weighted')
+local bucket = bucket_of(policy[1], policy[2])
+local concurrency = tonumber(policy[3])
 local in_use, known, suspect_next = 0, 0, ''
 if concurrency then
   suspect_next = redis.call('SRANDMEMBER', consumers) or ''
@@ -48,11 +46,12 @@ if concurrency then
   in_use, known = tonumber(counted[2] or 0), tonumber(counted[3] or 0)
 end
 
-if not renew(lease, now_whole + lease_ms) then
+if not alive then
   if redis.call('LLEN', processing) > 0 then redis.call('SADD', consumers, consumer) end
   return {'lost', now_whole}
 end
-if policy[1] then return {'paused', now_whole} end
+renew(lease, now_whole, lease_ms)
+if q.paused then return {'paused', now_whole} end
 if concurrency then
   if suspect_list and suspect ~= consumer then
     local before = tonumber(redis.call('HGET', slots.holders, suspect) or 0)
@@ -75,7 +74,7 @@ local held, breaker = state[1], state[2]
 
 -- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one that is
 -- full later.
-local key_bucket, by_key = bucket_of(policy[7]), policy[7] or policy[8] or policy[9]
+local key_bucket, by_key = bucket_of(policy[4]), policy[4] or policy[5] or policy[6]
 local full = redis.call('ZRANGEBYSCORE', buckets, '-inf', now, 'LIMIT', 0, 1000)
 if #full > 0 then redis.call('ZREM', buckets, unpack(full)) end
 local known_buckets = redis.call('ZCARD', buckets) > 0
@@ -89,7 +88,7 @@ end
 
 -- Where messages have costs of their own, each is weighed when it is taken: one for which the bucket has too little goes back
 -- to its place, and ends the claim. One that costs more than a full bucket takes a full one, and the next ones wait for the rest.
-local weighted = policy[10]
+local weighted = policy[7]
 local function price_of(element)
   return weighted and cost_of(element) or 1
 end
@@ -121,7 +120,7 @@ end
 
 if not (bucket or concurrency or held or breaker or by_key or known_buckets) then
   redis.call('HDEL', q.config, 'limited')
-  return {'ok', now_whole, '', 0, '', unpack(take(q, processing, limit, room, policy))}
+  return {'ok', now_whole, '', 0, '', unpack(take(q, processing, limit, room))}
 end
 
 local allowed, reason, wait = within_limits(limit, not weighted and bucket, concurrency, in_use, state, now)
@@ -141,7 +140,7 @@ local function refusal_of(element, list)
 end
 
 local looks_at_each = by_key or known_buckets or bucket and weighted
-local taken = take(q, processing, allowed, room, policy, looks_at_each and refusal_of)
+local taken = take(q, processing, allowed, room, looks_at_each and refusal_of)
 if #taken > 0 and bucket then
   if not weighted then full_at = spent(bucket, full_at, now, #taken) end
   if full_at then redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at)) end

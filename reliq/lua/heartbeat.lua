@@ -9,5 +9,6 @@
 local lease = KEYS[1]
 local lease_ms = ARGV[1]
 -- end of the names
-redis.call('STRLEN', lease) -- a wrong type is refused here, before the first write
-return renew(lease, now_ms() + lease_ms) and 1 or 0
+if not is_leased(lease) then return 0 end
+renew(lease, now_ms(), lease_ms)
+return 1

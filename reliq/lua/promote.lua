@@ -20,7 +20,7 @@ if #due > 0 then
   for at, element in ipairs(due) do
     local group = group_of(element)
     if group or priority_of(element) or q.flowing or cost_of(element) ~= 1 then
-      place(q, element)
+      put_back(q, element)
     else
       plain[#plain + 1] = element
       track_ready(q, element)

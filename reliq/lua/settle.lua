@@ -6,8 +6,7 @@
 -- ARGV  lease_ms, limit: number, room: number, row: number, first_name, last_name, row_uncounted: number, ack_count: number,
 --       uncounted, results_ms: number, row_batches, acks... [name, size, place],
 --       moves... [name, size, place, destination, counter, id, again, delay, mark_ms], results... [result_id, result]
---       lease_ms: 0 = do not renew the lease
---       limit: n to claim, -1 = `claim_limited` does it at once; room: as for claim
+--       limit: n to claim, -1 = `claim_limited` does it at once; lease_ms, room: as for claim
 --       row: n acks in a row, from the oldest message of the list on
 --       first_name, last_name: of the first and the last of them
 --       row_uncounted: n of them that BLMOVE moved here: they are not yet counted as claimed
@@ -46,7 +45,7 @@ local RESULTS = #ARGV + 1 - (results_ms > 0 and RESULTS_STEP * (row + ack_count)
 local now = now_ms()
 
 local length = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
-redis.call('STRLEN', lease)
+local alive = is_leased(lease)
 check_exits(q)
 check_slots(q, slots)
 if limit > 0 then redis.call('LLEN', q.messages) end
@@ -65,7 +64,7 @@ end
 
 -- New messages enter at the head only, so between the first and the last of a row there is nothing else.
 if row > 0 and not (is_named(redis.call('LINDEX', processing, -1), first_name)
-    and is_named(redis.call('LINDEX', processing, -row), last_name)) then
+    and (row == 1 or is_named(redis.call('LINDEX', processing, -row), last_name))) then
   return {'elsewhere', now}
 end
 
@@ -96,7 +95,7 @@ end
 for at = ACKS, MOVES - 1, ACKS_STEP do find(at) end
 for at = MOVES, RESULTS - 1, MOVES_STEP do find(at) end
 
-local alive = lease_ms == '0' and redis.call('EXISTS', lease) == 1 or renew(lease, now + lease_ms)
+if alive then renew(lease, now, lease_ms) end
 local codes, acked = {}, row
 local results = {} -- id, result, id ...; of messages that are not in the row
 local function add_result(id, result)
@@ -172,7 +171,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
       end
     end
     if destination == 'head' then
-      place(q, again)
+      put_back(q, again)
     elseif destination == 'tail' then
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then
@@ -211,7 +210,6 @@ end
 if claimed > 0 then redis.call('HINCRBY', q.counters, 'claimed', claimed) end
 if not alive then return {'lost', now, codes} end
 if limit < 1 then return {'ok', now, codes} end
-local policy = redis.call('HMGET', q.config, 'paused', 'prioritised', 'round', 'limited')
-if policy[1] then return {'paused', now, codes} end
-if policy[4] then return {'limited', now, codes} end
-return {'ok', now, codes, unpack(take(q, processing, limit, room, policy))}
+if q.paused then return {'paused', now, codes} end
+if q.limited then return {'limited', now, codes} end
+return {'ok', now, codes, unpack(take(q, processing, limit, room))}

@@ -63,6 +63,7 @@ class NewMessage:
     waits = False  #: whether it waits for others of its flow
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
+    offered = False  #: whether a full queue does not count that it refuses it: it is offered again alone
 
     def __init__(self, body: Body, **options: Unpack[MessageOptions]) -> None:
         """Check and encode the message at once, so that the call that enqueues it has nothing left to refuse.

@@ -25,7 +25,8 @@ NODES = "nodes"  #: the subject of the finding about nodes of a cluster that do 
 
 WAITAOF_SINCE = (7, 2)  #: the first version with WAITAOF, which durability="fsync" needs
 _SECTIONS = ("server", "replication", "memory", "persistence", "stats")
-_SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "no-appendfsync-on-rewrite")
+_COVERAGE = "cluster-require-full-coverage"
+_SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "no-appendfsync-on-rewrite", _COVERAGE)
 _PINGS = 10
 _LOAD_RATE = 100e6  #: bytes a second at a start; batches of 1,000 were loaded at 480e6 on a small machine
 _NEARLY_FULL = 0.8
@@ -160,6 +161,10 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         yield Finding("failure", NODES, f"{len(facts.away)} of {facts.nodes} do not answer: {', '.join(facts.away)}",
                       "Messages of queues, or parts of queues, there cannot be sent or handled; all others can.",
                       "Start these nodes, or give each a replica that takes over.")  # fmt: skip
+    if facts.nodes and facts.settings.get(_COVERAGE) == "yes":
+        yield Finding("warning", "coverage", f"{_COVERAGE} yes",
+                      "While a master is away that no replica replaces, all nodes refuse calls.",
+                      f"CONFIG SET {_COVERAGE} no, on each node: queues of the others continue.")  # fmt: skip
 
 
 def _version(facts: Facts) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Ops that read and write the partitions of a queue."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,7 +8,6 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import BUCKETS
 from reliq.ops import signatures
 from reliq.ops.browse import waiting_element
-from reliq.ops.policy import set_policy
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
 
@@ -44,8 +43,23 @@ def layout(keys: QueueKeys) -> Op[str | None]:
     return Op(("HGET", keys.config, Config.PARTITIONS), optional_text)
 
 
-def store_layout(keys: QueueKeys, layout: str) -> Op[int]:
-    return Op(("HSET", keys.config, Config.PARTITIONS, layout))
+def replace_layout(
+    keys: QueueKeys, before: str | None, after: str, *, alone: bool = False, counts: Mapping[str, int] | None = None
+) -> Op[bool]:
+    """Store a layout in the place of another, unless that was changed meanwhile; return whether it is stored.
+
+    `alone`: the queue has no other partitions any more. `counts`: what is added to counters.
+    """
+    added = [part for pair in (counts or {}).items() for part in pair]
+    call = signatures.replace_layout(
+        config=keys.config, counters=keys.counters, before=before or "", after=after, alone=alone, counts=added
+    )
+    return scripted(call, bool)
+
+
+def drop_counters(keys: QueueKeys) -> Op[int]:
+    """Delete the counters of a partition that takes no messages."""
+    return scripted(signatures.drop_counters(config=keys.config, counters=keys.counters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +85,6 @@ def take_in(keys: QueueKeys, homes: Homes, retired: bool) -> Op[int]:
 def known_version(keys: QueueKeys) -> Op[int]:
     """Read the version of the layout that a partition knows; 0: none."""
     return Op(("HGET", keys.config, Config.HOMES), lambda reply: int(reply[_DIGITS:].split()[0]) if reply else 0)
-
-
-def be_alone(keys: QueueKeys) -> Op[int]:
-    """Note that the queue has no other partitions any more: this is the home of all keys."""
-    return Op(("HDEL", keys.config, Config.HOMES))
-
-
-def store_whole(keys: QueueKeys, settings: str | None) -> Op[int]:
-    """Store the settings of the whole queue of which each partition has a share; None: there are none."""
-    if settings is None:
-        return Op(("HDEL", keys.config, Config.WHOLE))
-    return set_policy(keys, [Config.WHOLE, settings])
 
 
 @dataclass(frozen=True, slots=True)

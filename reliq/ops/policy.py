@@ -20,6 +20,19 @@ def configure(keys: QueueKeys, to_set: Mapping[str, int | float | str], to_reset
     return changes
 
 
+def exchange_policy(
+    keys: QueueKeys, known: Mapping[str, Argument | None], changes: Mapping[str, Argument | None]
+) -> Op[bool]:
+    """Change fields, also while memory is full, if others are as they were `known`; None: a field is not there."""
+    if not LIMITS.isdisjoint(name for name, value in changes.items() if value is not None):
+        changes = {**changes, Config.LIMITED: 1}
+    fields = ["" if part is None else part for pair in (*known.items(), *changes.items()) for part in pair]
+    call = signatures.exchange_policy(
+        config=keys.config, holders=keys.holders, version=Config.VERSION, known=len(known), fields=fields
+    )
+    return scripted(call, bool)
+
+
 def set_policy(keys: QueueKeys, fields: Sequence[Argument], version: str = "") -> Op[int]:
     """Set fields, each with its value, also while memory is full. `version`: the field that counts the changes."""
     return scripted(signatures.set_policy(config=keys.config, version=version, fields=fields))

@@ -1,19 +1,15 @@
 """The parts of a transition: scripts, ops (a command and how to read its reply), watches, transactions, steps."""
 
-import hashlib
-import re
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-T = TypeVar("T")
+from reliq.ops.script import Script
 
-_LUA = Path(__file__).parent.with_name("lua")
-_FEATURES = _LUA.with_name("features")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +22,6 @@ class Packed:
 
 Argument = bytes | str | int | float | Packed
 Call = tuple[str, tuple[str, ...], tuple[Argument, ...]]  #: a script, its keys and its arguments: see ops.signatures
-
-
-class Script:
-    """A Lua script: the shared functions named in its `-- uses:` line, followed by its file.
-
-    `name`: of a file in reliq/lua, or `feature/file` of one in reliq/features/feature/lua.
-    """
-
-    def __init__(self, name: str) -> None:
-        feature, _, self.name = name.rpartition("/")
-        folder = _FEATURES / feature / "lua" if feature else _LUA
-        source = (folder / f"{self.name}.lua").read_text(encoding="utf-8")
-        uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
-        shared = [path for one in uses[1].split(", ") for path in _shared(folder, one)] if uses else []
-        self.source = "\n".join([*(one.read_text(encoding="utf-8") for one in shared), source])
-        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
-
-
-def _shared(folder: Path, name: str) -> list[Path]:
-    """Return a file of shared functions, that of the slice or of the core; with `follow` those of all features too."""
-    own = folder / "shared" / f"{name}.lua"
-    path = own if own.exists() else _LUA / "shared" / f"{name}.lua"
-    if name != "follow":
-        return [path]
-    return [path, _LUA / "shared" / "ring.lua", *sorted(_FEATURES.glob("*/lua/shared/moments.lua"))]
 
 
 def _as_is(reply: Any) -> Any:
@@ -140,15 +111,9 @@ def scripted(call: Call, read: Callable[[Any], T] = _as_is, repeatable: bool = T
 
 
 def scripted_within(call: Call, read: Callable[[Any], T] = _as_is) -> Op[T]:
-    """Return the op for a Transaction."""
-    return within(scripted(call, read))
-
-
-def within(op: Op[T]) -> Op[T]:
-    """Return an op for a Transaction: with the source of its script, as an unknown digest would fail too late."""
-    if op.script is None:
-        return op
-    return msgspec.structs.replace(op, command=("EVAL", op.script.source, *op.command[2:]), script=None)
+    """Return the op for a Transaction: with the source of its script, as an unknown digest would fail too late."""
+    name, keys, arguments = call
+    return Op(("EVAL", script_named(name).source, len(keys), *keys, *arguments), read)
 
 
 def at_most(op: Op[T], retries: int | None) -> Op[T]:

@@ -135,6 +135,10 @@ def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> t
     return (element, id, reference)
 
 
+def drop_counters(*, config: str, counters: str) -> Call:
+    return "drop_counters", (config, counters), ()
+
+
 def due(*, delayed: Iterable[str], ahead: Argument) -> Call:
     return "due", (*delayed,), (ahead,)
 
@@ -168,6 +172,10 @@ def enqueue_option(
     *, id: Argument, element: Argument, delay: Argument, window: Argument, digest: Argument
 ) -> tuple[Argument, ...]:
     return (id, element, delay, window, digest)
+
+
+def exchange_policy(*, config: str, holders: str, version: Argument, known: float, fields: Iterable[Argument]) -> Call:
+    return "exchange_policy", (config, holders), (version, known, *fields)
 
 
 def existing(*, names: Iterable[str]) -> Call:
@@ -322,6 +330,12 @@ def register(
 
 def release_lines(*, places: Sequence[str], version: float, groups: Iterable[Argument]) -> Call:
     return "release_lines", (*places,), (version, *groups)
+
+
+def replace_layout(
+    *, config: str, counters: str, before: Argument, after: Argument, alone: bool, counts: Iterable[Argument]
+) -> Call:
+    return "replace_layout", (config, counters), (before, after, int(alone), *counts)
 
 
 def report(

@@ -30,6 +30,11 @@ class Claimant:
     keys: QueueKeys
     id: str
     lease: float  #: seconds; 0: settling does not renew it
+    renews: bool = True  #: whether claims and settlements renew the lease
+
+    @property
+    def _renewed_for(self) -> float:
+        return self.lease if self.renews else 0.0
 
     def register(self, *, marks: bool = False, about: bytes | None = None) -> Op[int]:
         """Return the op that makes it known to monitors, with a lease; `marks`: it says what it tries.
@@ -74,11 +79,11 @@ class Claimant:
         return limited, some
 
     def _limited_op(self, limits: Limits, limit: int, room: int) -> Op[ops.LimitedClaim]:
-        return ops.claim_limited(self.keys, self.id, self.lease, limit, room, limits.reports, limits.suspect)
+        return ops.claim_limited(self.keys, self.id, self._renewed_for, limit, room, limits.reports, limits.suspect)
 
     def claim_op(self, limit: int, room: int, held: int | None = None) -> Op[Claimed]:
         """Return the op that claims in a queue without limits; `held`: as for `ops.claim`."""
-        return ops.claim(self.keys, self.id, self.lease, limit, room, held)
+        return ops.claim(self.keys, self.id, self._renewed_for, limit, room, held)
 
     def settle(
         self, acks: Sequence[bytes], moves: Sequence[Move] = (), *, in_row: bool = False, beside: Sequence[Op[Any]] = ()
@@ -106,7 +111,7 @@ class Claimant:
 
     def settle_op(self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, **known: Any) -> Op[Claimed]:
         """Return the op that settles, and claims up to `limit`; `known`: what the caller knows, for `ops.settle`."""
-        return ops.settle(self.keys, self.id, self.lease, acks, moves, limit, **known)
+        return ops.settle(self.keys, self.id, self._renewed_for, acks, moves, limit, **known)
 
 
 def _not_in_row(acks: Sequence[bytes]) -> int:

@@ -29,6 +29,7 @@ from reliq.runtime.process import this_process
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
 _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
 _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
+_LEASE_FRESH = 1 / 15  #: of a lease: for so long after a renewal no claim and no settlement renews it: that is a write
 
 
 class ConsumerSteps(HeldSteps):
@@ -52,6 +53,7 @@ class ConsumerSteps(HeldSteps):
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
         self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
+        self._fresh_until = Moment.never()  #: until then calls do not renew the lease
 
     @property
     def is_parents(self) -> bool:
@@ -87,6 +89,12 @@ class ConsumerSteps(HeldSteps):
     def renewed(self, sent_at: Moment) -> None:
         """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
         self.trusted_until = sent_at.after(self.lease * _LEASE_TRUSTED)
+        self._fresh_until = sent_at.after(self.lease * _LEASE_FRESH)
+
+    def _renewing_now(self) -> Moment | None:
+        """Decide whether the next call renews the lease; return its moment if it does."""
+        self.claimant.renews = self._fresh_until.passed()
+        return Moment.now() if self.claimant.renews else None
 
     def accepted(self) -> None:
         """Note that the caller has received the messages of the latest claim."""
@@ -134,9 +142,9 @@ class ConsumerSteps(HeldSteps):
     def _claim(self, limit: int, room: int) -> Steps[None]:
         """Claim messages, within the limits of the queue if it has some."""
         with self._under_way:
-            sent_at = Moment.now()
+            renewed_at = self._renewing_now()
             answer = yield from self.claimant.claim(self.limits, limit, room)
-            self._note(answer, sent_at, claimed=True)
+            self._note(answer, renewed_at, claimed=True)
 
     def _settle(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
@@ -159,7 +167,7 @@ class ConsumerSteps(HeldSteps):
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
         limited, plain = (limit, limit and ops.CLAIMS_NEXT) if self.limits.apply else (0, min(limit, AT_ONCE))
         with self._under_way:
-            sent_at = Moment.now()
+            renewed_at = self._renewing_now()
             self._held.leaving += row
             try:
                 answers = yield [self.settle_op(acks, moves, plain, row), *beside]
@@ -167,10 +175,10 @@ class ConsumerSteps(HeldSteps):
                 self._held.leaving -= row
             answer: ops.Claimed = answers[0]
             if answer.status == "elsewhere":
-                sent_at = Moment.now()
+                renewed_at = self._renewing_now()
                 answer = yield self.settle_op(acks, moves, plain)
             self._held.remove_all([*acks, *(move.element for move in moves)])
-            self._note(answer, sent_at, claimed=plain > 0)
+            self._note(answer, renewed_at, claimed=plain > 0)
         if self.lives:
             yield from self.lives.end(acks, moves, answer.codes)
         if plain > 0 and self.limits.note_plain(answer):
@@ -218,12 +226,12 @@ class ConsumerSteps(HeldSteps):
                 if not (yield from self.limits.pause(self.consumer, timeout)):
                     return []
             return (yield from self.claim(limit))
+        renewed_at = self._renewing_now()
         more = self.claimant.claim_op(min(limit, AT_ONCE) - 1, room, held=len(self.held))
         try:
             with self._under_way:
-                sent_at = Moment.now()
                 moved, answer = yield [ops.block(self.keys, self.consumer, timeout), more]
-                self._note(answer, sent_at, claimed=True, moved=moved)
+                self._note(answer, renewed_at, claimed=True, moved=moved)
         except QueueFull:  # a full Redis refuses BLMOVE but not the claim after it: read back what that moved
             yield ops.Sleep(min(timeout, 0.1))
             return (yield from self.claim(limit))
@@ -356,12 +364,15 @@ class ConsumerSteps(HeldSteps):
             self._settled_elsewhere = None
         yield from self.arrivals.bury(self._settle_moves)
 
-    def _note(self, answer: ops.Claimed, sent_at: Moment, *, claimed: bool, moved: bytes | None = None) -> None:
+    def _note(
+        self, answer: ops.Claimed, renewed_at: Moment | None, *, claimed: bool, moved: bytes | None = None
+    ) -> None:
         """Note the answer of a call; `moved`: the element from the BLMOVE before it."""
         if answer.status == "lost" or self._gone:
             self.end_life()
             return
-        self.renewed(sent_at)
+        if renewed_at is not None:
+            self.renewed(renewed_at)
         if claimed:
             self._paused = answer.status == "paused"
         if moved is not None:

@@ -8,11 +8,11 @@ from reliq.errors import InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
 from reliq.ops.partitions import Coming
 from reliq.ops.schema import Counter
 from reliq.protocol import spread
+from reliq.protocol.along import Along
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded
 from reliq.protocol.features import ALONG
@@ -62,13 +62,18 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
 
 
 def _send(keys: QueueKeys, target: QueueHomes, messages: Sequence[NewMessage]) -> Steps[None]:
-    """Send messages, behind copies of what features keep for them."""
-    copied = []
-    for home, coming in (yield from _coming(target, messages)):
-        for along in ALONG:
-            some = yield from along.send_on(keys, home, coming)
+    """Send messages, behind copies of what features keep for them in each home that they are offered to."""
+    copied: list[tuple[Along, QueueKeys, list[Coming]]] = []
+    known = set[tuple[str, str]]()
+
+    def copy(home: QueueKeys, offered: Sequence[NewMessage]) -> Steps[None]:
+        new = [one for one in offered if (home.queue, one.id) not in known]
+        known.update((home.queue, one.id) for one in new)
+        for along in ALONG if new else ():
+            some = yield from along.send_on(keys, home, [_coming(home, one) for one in new])
             copied.extend([(along, home, some)] if some else [])
-    yield from spread.send(target, messages)
+
+    yield from spread.send(target, messages, before=copy)
     for along, home, some in copied:
         entered: list[bool] = yield [ops.exists(one.mark) for one in some]
         for is_there, tell in ((True, along.have_come), (False, along.have_gone)):
@@ -77,14 +82,8 @@ def _send(keys: QueueKeys, target: QueueHomes, messages: Sequence[NewMessage]) -
                 yield calls
 
 
-def _coming(target: QueueHomes, messages: Sequence[NewMessage]) -> Steps[list[tuple[QueueKeys, list[Coming]]]]:
-    """Return the homes that messages may enter: several of one whose home is changing."""
-    layout, found = (yield from target.read()), dict[str, list[Coming]]()
-    for message in messages:
-        bucket, dedup_key = bucket_of(message), message.dedup_key or ""
-        for name in layout.homes(target.queue, bucket or 0, kept=True):
-            found.setdefault(name, []).append(Coming(message.id, QueueKeys(name).dedup(dedup_key)))
-    return [(QueueKeys(name), coming) for name, coming in found.items()]
+def _coming(home: QueueKeys, message: NewMessage) -> Coming:
+    return Coming(message.id, home.dedup(message.dedup_key or ""))
 
 
 def _goes_on(letter: DeadLetter) -> bool:

@@ -11,8 +11,7 @@ repeated, by any monitor.
 
 import itertools
 import string
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -21,8 +20,7 @@ from reliq.contract.counters import COUNTERS
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
-from reliq.ops import Steps, Transaction, Watch
-from reliq.ops.schema import Config
+from reliq.ops import Steps
 from reliq.ops.topology import Slots, cluster_slots
 from reliq.protocol.features import COUNTED, EARLY
 
@@ -185,8 +183,7 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
         return False
     for one in COUNTED:
         yield from one.note(keys)
-    first = QueueKeys(queue)
-    added = [ops.count(first, name, value) for name, value in counts.counters.items() if name not in _OF_PLACES]
+    added = {name: value for name, value in counts.counters.items() if name not in _OF_PLACES}
     if not (yield from replace(queue, layout, layout.without_last(), added)):
         return False
     yield from _drop_counters([keys])
@@ -198,10 +195,8 @@ def _drop_counters(forgotten: Sequence[QueueKeys]) -> Steps[None]:
 
     A monitor that was killed has left them; a partition of the same name would count them again.
     """
-    are_there = (yield [ops.exists(keys.counters) for keys in forgotten]) if forgotten else []
-    for keys in itertools.compress(forgotten, are_there):
-        (config,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
-        yield Transaction((ops.delete(keys.counters),) if config.get(Config.RETIRED) == "1" else ())
+    if forgotten:
+        yield [ops.drop_counters(keys) for keys in forgotten]
 
 
 def given_up(names: Iterable[str]) -> Steps[list[str]]:
@@ -217,13 +212,11 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
     return gone
 
 
-def replace(queue: str, layout: Layout, changed: Layout, further: Sequence[ops.Op[Any]] = ()) -> Steps[bool]:
-    """Store a layout in the place of another, unless that was changed meanwhile; with it, run `further` ops."""
+def replace(queue: str, layout: Layout, changed: Layout, counts: Mapping[str, int] | None = None) -> Steps[bool]:
+    """Store a layout in the place of another, unless that was changed meanwhile; with it, add to counters."""
     keys = QueueKeys(queue)
-    (text,) = yield Watch((keys.config,), (ops.layout(keys),))
+    text = yield ops.layout(keys)
     if read_layout(text) != layout:
-        yield Transaction(())
         return False
     alone = changed.count == 1 and not changed.moving and not changed.retired
-    changes = [ops.store_layout(keys, layout_text(changed)), *([ops.be_alone(keys)] if alone else []), *further]
-    return (yield Transaction(tuple(changes))) is not None
+    return bool((yield ops.replace_layout(keys, text, layout_text(changed), alone=alone, counts=counts)))

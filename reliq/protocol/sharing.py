@@ -15,12 +15,14 @@ from reliq.contract.settings import BY_NAME
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
-from reliq.ops import Steps, Together, Transaction, Watch
+from reliq.ops import Steps, Together
 from reliq.ops.schema import Config
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.policy import SHARED, check_shares, is_paced, read_whole, share
 from reliq.protocol.resizing import change, settle, take_in, tell
+
+_Share = dict[str, int | float | str | None]  #: settings as they are stored; None = it is not set
 
 _TRIES = 10
 _POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
@@ -60,7 +62,7 @@ def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[
     away: a monitor finishes the change.
     """
     shares, token = _shares(queue, layout, policy), secrets.token_hex(8)
-    yield [ops.announce(queue), ops.begin_change(QueueKeys(queue), token), *shares.pop(queue)]
+    yield [ops.announce(queue), ops.begin_change(QueueKeys(queue), token), *_changes(queue, shares.pop(queue))]
     answers = {queue: True, **(yield from _give(shares))}
     told, away = yield from tell(queue, layout)
     done_everywhere("the change of the policy", queue, {**answers, **away}, by_monitor=True)
@@ -107,12 +109,12 @@ def _end_change(queue: str, token: str, layout: Layout) -> Steps[None]:
         yield ops.end_change(keys, token)
 
 
-def _give(shares: Mapping[str, Sequence[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
+def _give(shares: Mapping[str, _Share]) -> Steps[dict[str, Any]]:
     """Give partitions their shares, also if one of them is away; return by partition True, or its error."""
     answers: dict[str, Any] = {}
-    for name, changes in shares.items():
+    for name, of_it in shares.items():
         try:
-            yield [ops.announce(name), *changes]
+            yield [ops.announce(name), *_changes(name, of_it)]
             answers[name] = True
         except ReliqError as error:
             answers[name] = error
@@ -123,10 +125,10 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
     """Do the same with the policy that the queue has; nothing undoes a change of it that is made at the same time."""
     keys = QueueKeys(queue)
     for _ in range(_TRIES):
-        (values,) = yield Watch((keys.config,), (ops.read_hash(keys.config),))
-        policy = policy_of(values)
+        values = yield ops.read_hash(keys.config)
+        policy, known = policy_of(values), {name: values.get(name) for name in (*_POLICY, Config.WHOLE)}
         shares = _shares(queue, layout, policy)
-        if (yield Transaction(tuple(map(ops.within, shares.pop(queue))))) is None:
+        if not (yield ops.exchange_policy(keys, known, shares.pop(queue))):
             continue
         checked(list((yield from _give(shares)).values()))
         values = yield ops.read_hash(keys.config)
@@ -137,29 +139,30 @@ def share_again(queue: str, layout: Layout) -> Steps[bool]:
     return not layout.several or (yield from take_in(queue, layout))
 
 
-def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, list[ops.Op[Any]]]:
-    """Return the ops that give each partition its share, by its queue, the first one first.
+def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, _Share]:
+    """Return the share of each partition, by its queue, the first one first.
 
     Closed partitions take no new messages, but they give out those that they have, and keep dead letters. Those at rest
     have nothing to give out (`resting`).
     """
     every, open_ones, working = layout.every(queue), layout.names(queue), layout.working(queue)
     among = {Config.MAX_LENGTH: open_ones, Config.MAX_BYTES: open_ones, Config.DEAD_MAX_COUNT: every}
-    shares = {}
+    shares = dict[str, _Share]()
     for place, one in enumerate(every):
-        of_it = dict[str, int | float | str](policy)
+        of_it: _Share = {**dict.fromkeys(_POLICY), **policy}
         for name in (name for name in SHARED if name in policy):
             some = among.get(name, working)
             at = some.index(one) if one in some else place % len(some)
             of_it[name] = share(name, policy[name], at, len(some))
         if one not in working and is_paced(policy):
             of_it[Config.CONCURRENCY] = 0
-        unset = [name for name in _POLICY if name not in of_it]
-        shares[one] = list[ops.Op[Any]](ops.configure(QueueKeys(one), of_it, unset))
+        shares[one] = of_it
     whole = {name: value for name, value in policy.items() if name in SHARED} if len(every) > 1 else {}
-    shares[queue].append(_whole(QueueKeys(queue), whole))
+    shares[queue][Config.WHOLE] = msgspec.json.encode(whole).decode() if whole else None
     return shares
 
 
-def _whole(keys: QueueKeys, shared: Mapping[str, str]) -> ops.Op[int]:
-    return ops.store_whole(keys, msgspec.json.encode(shared).decode() if shared else None)
+def _changes(queue: str, of_it: _Share) -> list[ops.Op[int]]:
+    """Return the ops that give a partition its share."""
+    to_set = {name: value for name, value in of_it.items() if value is not None}
+    return ops.configure(QueueKeys(queue), to_set, [name for name in of_it if name not in to_set])

@@ -1,10 +1,11 @@
 """One call's messages, on their way to the homes of a queue: each to that of its key, the others spread evenly."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
+from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
@@ -20,29 +21,44 @@ _OFFERS = 200  #: how often it is offered: a change of the number of partitions 
 _FITTINGS = 3  #: how often partitions with room are looked for
 
 
-def send(homes: QueueHomes, messages: Sequence[NewMessage], terms: Terms = ANY) -> Steps[list[str]]:
+#: Steps before messages are offered to a home.
+Before = Callable[[QueueKeys, Sequence[NewMessage]], Steps[None]]
+
+
+def send(
+    homes: QueueHomes, messages: Sequence[NewMessage], terms: Terms = ANY, before: Before | None = None
+) -> Steps[list[str]]:
     """Enqueue messages; return their ids. An error has those that were enqueued, by place, as `enqueued`."""
     ids: list[str] = []
     try:
         layout = homes.current() or (yield from homes.read())
         if layout.count == 1 and not layout.moving:
             try:
+                if before is not None:
+                    yield from before(homes.first.keys, messages)
                 return (yield from homes.first.send(messages, terms, Route(layout.version)))
             except Moved as moved:  # the queue has several homes since
                 ids += moved.sent
             layout = yield from homes.read()
         for start in range(len(ids), len(messages), _PART * layout.count):
-            ids += yield from Spread(homes, messages[start : start + _PART * layout.count], terms).send()
+            ids += yield from Spread(homes, messages[start : start + _PART * layout.count], terms, before).send()
     except AtLimit as full:
         error = QueueFull(str(full))
         error.enqueued = full.enqueued
         _complete(error, ids, messages, homes.layout.count)
-        yield ops.count(homes.first.keys, Counter.REJECTED, len(messages) - len(error.enqueued))
+        yield ops.count(homes.first.keys, Counter.REJECTED, _refused(messages, error.enqueued))
         raise error from None
     except ReliqError as error:
         _complete(error, ids, messages, homes.layout.count)
         raise
     return ids
+
+
+def _refused(messages: Sequence[NewMessage], enqueued: Collection[int]) -> int:
+    """Return how many refused messages of a call are counted."""
+    if isinstance(messages, RawBatch):
+        return len(messages) - len(enqueued)
+    return sum(place not in enqueued and not one.offered for place, one in enumerate(messages))
 
 
 def _complete(error: ReliqError, ids: Sequence[str], messages: Sequence[NewMessage], homes: int) -> None:
@@ -66,10 +82,13 @@ class Offer(NamedTuple):
 class Spread:
     """One call's messages, on their way to the partitions."""
 
-    def __init__(self, partitions: QueueHomes, messages: Sequence[NewMessage], terms: Terms) -> None:
+    def __init__(
+        self, partitions: QueueHomes, messages: Sequence[NewMessage], terms: Terms, before: Before | None = None
+    ) -> None:
         self._partitions = partitions
         self._messages = messages
         self._terms = terms
+        self._before = before
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
         self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
         self._waiting = frozenset[str]()  #: ids of messages that wait in the partition they are offered next
@@ -99,7 +118,9 @@ class Spread:
     def _offered(self, offer: Offer) -> Steps[list[str]]:
         route = Route(self._partitions.layout.version, offer.free, self._waiting)
         partition, messages = self._partitions.named(offer.name), self._taken(offer.places)
-        return partition.send(messages, self._terms, route)
+        if self._before is not None:
+            yield from self._before(partition.keys, messages)
+        return (yield from partition.send(messages, self._terms, route))
 
     def _note(self, offer: Offer, answer: Any) -> None:
         """Note what has become of the messages that a partition was offered."""

@@ -14,8 +14,11 @@ class BatchPart(Protocol):
     def count(self) -> ops.Op[int]:
         """Return the op that counts its messages; for the length of the list from which they are read."""
 
-    def take(self, heads: Sequence[Message], room: int) -> Steps[int]:
-        """Take more, up to `room`, because the batch has claimed these; return how many it holds more than before."""
+    def take(self, heads: Sequence[Message], room: int, *, evenly: bool) -> Steps[int]:
+        """Take more, up to `room`, because the batch has claimed these; return how many it holds more than before.
+
+        `evenly`: as many because of each, as the queue has limits.
+        """
 
     def keep(self) -> Steps[int]:
         """Renew its lease; return how many messages it still has."""

@@ -69,8 +69,8 @@ class Claims:
                 answer = yield from claimant.claim(limits, wanted, _ROOM)
                 heads = yield from self._sorted(claimant, answer)
                 held += len(heads)
-                for part in () if limits.apply else self._parts(claimant.id):  # limits count what is claimed
-                    held += yield from part.take(heads, most - held)
+                for part in self._parts(claimant.id):
+                    held += yield from part.take(heads, most - held, evenly=limits.apply)
             except OutcomeUnknown:  # the answer was lost: count what has arrived
                 held = sum((yield self.counts(stream, batch)))
                 continue

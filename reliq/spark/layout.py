@@ -38,6 +38,7 @@ class Layout:
     whole_row: bool
     options: frozenset[str]  #: the columns that are options of the message
     names: tuple[str, ...]  #: what this library calls each column: options and `value` in lower case, others as given
+    overridden: int | None = None  #: the place of a column `queue` beside the option queue, which is for all rows
 
     def kind(self, column: str) -> spark.DataType:
         kind: spark.DataType = self.schema.fields[self.names.index(column)].dataType
@@ -57,8 +58,9 @@ def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ..
     if not schema.fields:
         raise InvalidSetting("the DataFrame has no columns: a message needs a column `value`, or any other")
     options = _options(schema, there, columns)
-    if whole_row and queue is not None and columns is None:
-        options -= {"queue", "topic"}  # data, as the queue is known
+    overridden = _overridden(schema) if queue is not None and columns is None else None
+    if queue is not None and columns is None:
+        options -= {"queue", "topic"} if whole_row else {"queue"}  # data, as the queue is known
     names = _names(schema, options if whole_row else options | {"value"})
     for name, field in zip(names, schema.fields, strict=True):
         if name in options:
@@ -71,7 +73,12 @@ def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ..
             raise InvalidSetting(
                 f"column `{field.name}` is not one of value, {', '.join(OPTIONS)}: drop it or rename it; {_AS_ROW}"
             )
-    return Layout(schema, whole_row, options, names)
+    return Layout(schema, whole_row, options, names, overridden)
+
+
+def _overridden(schema: spark.StructType) -> int | None:
+    texts = (place for place, one in enumerate(schema.fields) if isinstance(one.dataType, _TEXT))
+    return next((place for place in texts if schema.names[place].lower() == "queue"), None)
 
 
 def _names(schema: spark.StructType, known: frozenset[str]) -> tuple[str, ...]:

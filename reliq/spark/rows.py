@@ -21,6 +21,7 @@ from reliq.spark.as_json import row_texts, texts_of
 from reliq.spark.encoding import BYTES
 from reliq.spark.layout import Layout
 from reliq.spark.names import names_of, not_text, rows_not_text
+from reliq.spark.overridden import Overridden, overridden_in
 from reliq.spark.places import places_of
 from reliq.spark.refused import Problem, Refused, Tally
 from reliq.spark.rules import Rules
@@ -50,6 +51,7 @@ class Rows:
         self.row = 0  #: the first row of the next batch, counted in the partition
         self.unroutable = 0  #: rows with a topic that no queue is bound to
         self.tally = Tally()  #: rows that cannot be sent, if they do not fail the job
+        self.overridden = Overridden()
 
     def chunks(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Iterator[Chunk]]]:
         """Yield queues or partitions of them, each with its chunks. All rows are checked before the first result.
@@ -58,6 +60,8 @@ class Rows:
         otherwise.
         """
         refused = Refused(self._rules.invalid == "fail", self._where)
+        if self._layout.overridden is not None:
+            self.overridden += overridden_in(batch.column(self._layout.overridden), self._targets.queue)
         given = dict(zip(self._layout.names, batch.columns, strict=True))
         fields = self._fields(given, self._readable(given, refused), batch.num_rows, refused)
         queues = self._queues(fields.get("target"), refused)

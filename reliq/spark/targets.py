@@ -39,8 +39,10 @@ def column_of(names: frozenset[str], queue: str | None, mandatory: bool) -> str:
 
     `names`: the columns that are options of the message.
     """
-    if queue is not None and "topic" in names:
-        raise InvalidSetting("column `topic` routes the rows to queues, option queue names one: leave one of them out")
+    for name in ("topic", "queue"):
+        if queue is not None and name in names:
+            both = f"column `{name}` routes the rows to queues, option queue names one"
+            raise InvalidSetting(f"{both}: leave one of them out")
     if queue is None and names >= {"topic", "queue"}:
         raise InvalidSetting("columns `topic` and `queue` both say where the rows go: drop one of them")
     known = (*(one.name for one in ROUTING), "queue")

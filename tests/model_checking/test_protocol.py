@@ -218,6 +218,7 @@ def nothing_is_stuck(state: State, explorer: Explorer) -> None:
 @pytest.fixture
 def explore(url, monkeypatch):
     explorers = []
+    monkeypatch.setattr("reliq.protocol.consumer._LEASE_FRESH", 0)  # each call renews it, whenever it comes
 
     def run(actors, check=one_copy, settled=never_lost, fenced=True, **faults):
         def patch(nonce):
@@ -272,6 +273,12 @@ def test_a_restart_that_loses_the_latest_step(explore):
 
 def test_a_restart_and_a_lost_reply_with_two_workers(explore):
     assert explore([worker("w", cycles=2), worker("v")], check=in_one_place, restarts=1, losses=1) > 1_000
+
+
+def test_calls_that_do_not_renew_the_lease(explore, monkeypatch):
+    """The heartbeat has just renewed it."""
+    monkeypatch.setattr("reliq.protocol.consumer._LEASE_FRESH", 1e6)
+    assert explore([worker("w"), worker("v"), monitor()], losses=1, expiries=1) > 1_000
 
 
 def test_two_queues_of_one_process_with_a_crash_anywhere(explore):

@@ -52,7 +52,7 @@ def growing(world: World) -> World:
 
 
 def grow(world: World) -> None:
-    world.run(ops.store_layout(KEYS, layout_text(layout())))
+    world.run(ops.set_policy(KEYS, ["partitions", layout_text(layout())]))
     world.store.run(share_again("q", layout()))
 
 
@@ -207,7 +207,7 @@ def test_the_output_of_an_earlier_message_with_the_same_id_is_not_mixed_with_it(
 def test_an_early_signal_reaches_a_partition_that_is_added_then(world: World, before: int):
     """Wherever the signal and the change of the number meet: the message comes to the new partition."""
     given = [give(world, "go")] if before < 0 else []
-    world.run(ops.store_layout(KEYS, layout_text(layout())))
+    world.run(ops.set_policy(KEYS, ["partitions", layout_text(layout())]))
     run(world, share_again("q", layout()), before, lambda: given.append(give(world, "go")))
     given = given or [give(world, "go")]
     assert given == [True]

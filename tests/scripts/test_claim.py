@@ -40,6 +40,13 @@ def test_claim_renews_the_lease_even_when_there_is_nothing(world):
     assert int(world.redis.get(KEYS.lease("w"))) >= world.now + 15_000
 
 
+def test_claim_leaves_the_lease_if_it_was_just_renewed(world):
+    world.given(messages="a", leases={"w": 10})
+    lease = world.redis.get(KEYS.lease("w"))
+    assert len(world.run(ops.claim(KEYS, "w", 0, 5)).elements) == 1
+    assert world.redis.get(KEYS.lease("w")) == lease
+
+
 def test_a_paused_queue_gives_nothing(world):
     world.given(messages="a", leases={"w": 1000}, config={"paused": 1})
     before = world.state()
@@ -54,10 +61,11 @@ def test_a_lost_lease_claims_nothing(world):
     assert world.state() == before
 
 
-def test_a_full_redis_still_gives_its_messages(world):
+@pytest.mark.parametrize("lease", [15.0, 0], ids=["renewed", "left"])
+def test_a_full_redis_still_gives_its_messages(world, lease):
     world.given(messages="b a", leases={"w": 1000})
     world.fill()
-    assert len(world.run(ops.claim(KEYS, "w", 15.0, 5)).elements) == 2
+    assert len(world.run(ops.claim(KEYS, "w", lease, 5)).elements) == 2
     assert world.state()["processing:w"] == "b a"
 
 

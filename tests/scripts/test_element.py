@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from reliq.model.element import APART, INLINE, Extra, Failure, group_of, new_reference
 from reliq.model.message import Message, wrapped
 from reliq.ops import Op
-from reliq.ops.request import Script
 from tests.support.properties import examples
+from tests.support.scripts import LUA
 from tests.unit.test_message import VECTORS
 
 READ = (
-    Script("advance_within").source.partition("-- advance_within:")[0]
+    (LUA / "shared" / "element.lua").read_text(encoding="utf-8")
     + """
 local found = {}
 for at, element in ipairs(ARGV) do

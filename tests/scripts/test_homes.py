@@ -106,7 +106,7 @@ def test_a_partition_that_knows_a_later_layout_keeps_it(world):
 
 
 def test_the_first_partition_compares_with_the_layout_of_the_queue_that_it_has(world):
-    world.run(ops.store_layout(KEYS, '{"version":5}'))
+    world.run(ops.set_policy(KEYS, ["partitions", '{"version":5}']))
     become(world, home=False, version=4)
     promoted(world, "a")
     assert places(world) == {"messages": "a"}

@@ -1,6 +1,7 @@
 """Whatever answer is lost, and wherever: a consumer forgets nothing that it has taken, and runs nothing twice."""
 
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -94,6 +95,28 @@ def requests_of(store):
     fault = Fault(store, 10**9, reply_lost=False)
     drain(store, fault, [])
     return 10**9 - fault._left
+
+
+def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
+    """Each renewal is a write: a worker that handles many messages a second would renew as often."""
+    prepare(store)
+    consumer, later = ConsumerSteps(KEYS, "c1", 60.0), [0.0]
+    real = time.monotonic, time.time
+    monkeypatch.setattr(time, "monotonic", lambda: real[0]() + later[0])
+    monkeypatch.setattr(time, "time", lambda: real[1]() + later[0])
+
+    def lease_after(*steps):
+        for one in steps:
+            store.run(one)
+        return store.call(ops.lease_end(KEYS, "c1"))
+
+    registered = lease_after(consumer.be_registered())
+    assert lease_after(consumer.claim(1), consumer.wait(1, 0.01), consumer.settle((), (), 1)) == registered
+    later[0] = 4.1
+    renewed = lease_after(consumer.claim(1))
+    assert renewed > registered
+    assert lease_after(consumer.claim(1)) == renewed
+    assert not consumer.trusted_until.passed()
 
 
 @pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])

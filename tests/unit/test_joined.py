@@ -106,7 +106,7 @@ def test_where_a_queue_has_room_for_some_they_get_in():
     told(story)
 
 
-def test_nothing_is_sent_again_of_what_was_or_may_have_been_enqueued():
+def test_what_was_enqueued_is_not_sent_again_and_the_rest_of_a_call_goes_alone():
     async def story(joined):
         redis = Redis()
 
@@ -123,11 +123,8 @@ def test_nothing_is_sent_again_of_what_was_or_may_have_been_enqueued():
         others = [asyncio.ensure_future(joined.run("q", items, half)) for items in ([2], [3, 4])]
         await asyncio.sleep(0)
         redis.goes_on.set()
-        done, torn = await asyncio.gather(*others, return_exceptions=True)
-        assert await first == [2]
-        assert done == ["a"]
-        assert isinstance(torn, QueueFull)
-        assert redis.calls == [[1], [2, 3, 4]]
+        assert await asyncio.gather(first, *others) == [[2], ["a"], ["b", 8]]
+        assert redis.calls == [[1], [2, 3, 4], [4]]
 
     told(story)
 

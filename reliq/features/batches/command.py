@@ -20,7 +20,7 @@ def add_to(commands: Any) -> None:
         "list the batches that have not ended, oldest first, with their progress",
         json_too=True,
     )
-    one.add_argument("id", nargs="?", help="only this one, in full")
+    one.add_argument("id", nargs="?", help="show only this batch, in full")
     one.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
 
 

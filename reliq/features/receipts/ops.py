@@ -53,6 +53,8 @@ def receive(
         receipts=keys.receipts,
         early=keys.early,
         slots=keys.slots,
+        flow=keys.flow,
+        buckets=keys.buckets,
         attempt=None if attempt is None else keys.attempt_of(dedup_digest(attempt)),
         visible=milliseconds(visible),
         kept=milliseconds(kept),

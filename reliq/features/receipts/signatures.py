@@ -33,6 +33,8 @@ def receive(
     receipts: str,
     early: str,
     slots: Sequence[str],
+    flow: str,
+    buckets: str,
     visible: float,
     kept: float,
     consumer: Argument,
@@ -41,7 +43,17 @@ def receive(
 ) -> Call:
     return (
         "receipts/receive",
-        (*places, processing, received, receipts, early, *slots, *(() if attempt is None else (attempt,))),
+        (
+            *places,
+            processing,
+            received,
+            receipts,
+            early,
+            *slots,
+            flow,
+            buckets,
+            *(() if attempt is None else (attempt,)),
+        ),
         (visible, kept, consumer, *moves),
     )
 

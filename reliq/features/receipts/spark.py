@@ -37,12 +37,16 @@ class Runs:
     def count(self) -> ops.Op[int]:
         return own.attempt_length(self._keys, self._attempt)
 
-    def take(self, heads: Sequence[Message], room: int) -> Steps[int]:
-        """Put those of the claimed messages in flight behind which others wait, with up to `room` of these."""
+    def take(self, heads: Sequence[Message], room: int, *, evenly: bool) -> Steps[int]:
+        """Put those of the claimed messages in flight behind which others wait, with up to `room` of these.
+
+        Those that the limits of the queue hold back go on waiting.
+        """
         keyed = [one for one in heads if one.key and one.group and not one.in_cycle] if room > 0 else []
         waiting = (yield [own.waiting_count(self._keys, one.group) for one in keyed]) if keyed else []
+        longest = -(-room // len(keyed)) if evenly and keyed else _LONGEST
         taken, ended = 0, set[str]()
-        for some in _shares(keyed, waiting, room):
+        for some in _shares(keyed, waiting, room, min(longest, _LONGEST)):
             taken += yield from self._fly([one for one in some if one.group not in ended], ended)
         return taken
 
@@ -54,7 +58,7 @@ class Runs:
             ops.server_time(),
             *(own.next_of_key(self._keys, one.group.encode(), one.count) for one in some),
         ]
-        flights = []
+        flights, groups = list[Flight](), list[str]()
         for one, line in zip(some, lines, strict=True):
             run = []
             for entry in line:
@@ -65,9 +69,11 @@ class Runs:
             if len(run) < one.count:
                 ended.add(one.group)
             flights += [_flight(one.head), *run] if one.head is not None and run else run
+            groups += [one.group] * (len(flights) - len(groups))
         if not flights:
             return 0
         codes, _ = yield own.receive(self._keys, self._consumer, self._lease, flights, self._attempt, self._lease)
+        ended.update(group for group, code in zip(groups, codes, strict=True) if code != DONE)  # also by limits
         return sum(code == DONE for flight, code in zip(flights, codes, strict=True) if flight.line)
 
     def keep(self) -> Steps[int]:
@@ -141,11 +147,11 @@ class _Share:
     count: int
 
 
-def _shares(heads: Sequence[Message], waiting: Sequence[int], room: int) -> Iterator[list[_Share]]:
+def _shares(heads: Sequence[Message], waiting: Sequence[int], room: int, longest: int) -> Iterator[list[_Share]]:
     """Yield shares for one call each; messages behind which none waits are left out."""
     some, space = list[_Share](), _MOVES
     for one, count in zip(heads, waiting, strict=True):
-        left = min(count, room, _LONGEST)
+        left = min(count, room, longest)
         head: Message | None = one
         room -= left
         while left > 0:

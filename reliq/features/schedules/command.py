@@ -28,8 +28,8 @@ def add_to(commands: Any) -> None:
     one.add_argument("queue", help="the queue that gets the messages")
     one.add_argument("body", nargs="?", default="", help="the body of each message; - reads standard input")
     one.add_argument("--tz", default="UTC", metavar="ZONE", help="time zone such as Europe/Berlin (default: UTC)")
-    one.add_argument("--start", metavar="TIME", help="no tick before, such as 2026-11-21T10:00")
-    one.add_argument("--end", metavar="TIME", help="no tick after")
+    one.add_argument("--start", metavar="TIME", help="send no tick before this time, such as 2026-11-21T10:00")
+    one.add_argument("--end", metavar="TIME", help="send no tick after this time")
     one.add_argument("--jitter", default=0, metavar="TIME", help="delay each tick by up to this time")
     one.add_argument(
         "--catch-up",
@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
         type=int,
         default=100,
         metavar="N",
-        help="for all: missed ticks to send at most (default: 100)",
+        help="with --catch-up all: the most missed ticks to send (default: 100)",
     )
     message_options(one, SCHEDULE)
     max_body(one)
@@ -59,7 +59,7 @@ def add_to(commands: Any) -> None:
         commands, "schedule preview", preview, "print the next ticks, in the time zone of the schedule", json_too=True
     )
     one.add_argument("name", help="the schedule's name")
-    one.add_argument("--count", type=int, default=10, metavar="N", help="how many (default: 10)")
+    one.add_argument("--count", type=int, default=10, metavar="N", help="how many ticks (default: 10)")
 
 
 def show_all(options: argparse.Namespace) -> int:

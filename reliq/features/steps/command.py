@@ -24,7 +24,9 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     one.add_argument("id", help="the id of the message")
     one.add_argument("name", help="the name of the signal, such as approval")
-    one.add_argument("value", nargs="?", help="its value, as JSON; a text that is no JSON is taken as it is")
+    one.add_argument(
+        "value", nargs="?", help="the value of the signal, as JSON; text that is not JSON is sent as it is"
+    )
 
 
 def parked(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
     one = command(commands, "message publish", publish, "send a message to every bound queue", json_too=True)
     one.set_defaults(patient=True)
-    one.add_argument("routing_key", metavar="ROUTING-KEY", help="such as order.created.eu")
+    one.add_argument("routing_key", metavar="ROUTING-KEY", help="the routing key, such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or no argument: standard input")
     message_options(one, PUBLISH)
     one.add_argument("--mandatory", action="store_true", help="fail if no queue is bound")

@@ -1,11 +1,20 @@
 -- The moments of a message: it enters a queue, moves in it, leaves it, dies, comes back. Features note what happens to messages, in
 -- queues where config asks for it: `track`, `history`, `batched`, `recorded`, `emitted`, `flowing`. A feature's part is in lua/shared/moments.lua of its slice, which
--- the script gets after this file: functions by the names of the moments that concern it. Requires `now` and `element`.
+-- the script gets after this file: it adds a function that returns functions by the names of the moments that concern the feature. Requires `now` and `element`.
 
-local parts = {}
+local makers = {} -- of the features' parts
+local parts -- made by the first moment that is told: in most queues none is, and each function costs time
 local enter -- of `place`: adds a message to those that are ready, or to the line of its key
 
+-- Make the parts. A feature's script calls this before functions that its part defines.
+local function make_parts()
+  if parts then return end
+  parts = {}
+  for place, make in ipairs(makers) do parts[place] = make() end
+end
+
 local function each_part(moment, q, ...)
+  make_parts()
   for _, part in ipairs(parts) do
     if part[moment] then part[moment](q, ...) end
   end
@@ -66,6 +75,7 @@ end
 -- Whether a feature lets a message wait that was about to be ready, and has put it elsewhere.
 local function is_held_back(q, element)
   if not q.flowing then return false end
+  make_parts()
   for _, part in ipairs(parts) do
     if part.holds_back and part.holds_back(q, element) then return true end
   end

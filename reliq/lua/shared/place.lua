@@ -17,9 +17,11 @@ local PLACES_SIZE = 13
 -- searched for what leaves with it.
 local function check_exits(q)
   redis.call('HLEN', q.counters)
-  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'flowing', 'concurrency')
+  local settings = redis.call('HMGET', q.config, 'track', 'history', 'batched', 'homes', 'recorded', 'emitted', 'flowing', 'concurrency',
+    'paused', 'limited', 'prioritised', 'round')
   q.track, q.history_for, q.batched, q.homes, q.recorded, q.emitted, q.flowing = unpack(settings, 1, 7)
   q.concurrency = tonumber(settings[8])
+  q.paused, q.limited, q.prioritised, q.cyclic = unpack(settings, 9, 12)
   q.follows = q.track or q.history_for or q.batched or q.recorded or q.emitted or q.flowing
   if q.follows then
     redis.call('HLEN', q.followed)
@@ -58,6 +60,7 @@ local function make_ready(q, element)
   if not priority or redis.call('LLEN', q.messages) == 0 then return redis.call('LPUSH', q.messages, element) end
   redis.call('LPUSH', q[priority], element)
   redis.call('HSET', q.config, 'prioritised', 1)
+  q.prioritised = true
 end
 
 -- The line of a key: one zset has the waiting messages of all keys, ordered by member: group, turn, element. The turn of a
@@ -119,7 +122,7 @@ enter = function(q, element, asked)
 end
 
 -- Add a returning message: ready if it still holds its key.
-local function place(q, element)
+local function put_back(q, element)
   local group = group_of(element)
   if group and not is_laned(element) and redis.call('HGET', q.active, group) == id_of(element)
       or group and has_slot(q, group, id_of(element)) then

@@ -1,11 +1,11 @@
--- Renew a lease if it still exists. A full Redis refuses SET as the first write of a script; PEXPIREAT needs no memory, and
--- after it SET passes and removes the expiry. The key is never missing in between: Redis refuses a SET of a missing key in
--- a cluster slot that is being moved.
-local function renew(lease, deadline)
-  if redis.call('EXISTS', lease) == 0 then return false end
-  if redis.pcall('SET', lease, deadline).err then
-    redis.call('PEXPIREAT', lease, deadline)
-    redis.call('SET', lease, deadline)
-  end
-  return true
+-- Whether a lease exists; fails if its key has a foreign type.
+local function is_leased(lease)
+  return redis.call('STRLEN', lease) > 0
+end
+
+-- Renew a lease that exists, for so many ms from now on; 0: leave it. A full Redis refuses what adds as the first write of a
+-- script; after a write that needs no memory, as this one, it accepts the others.
+local function renew(lease, now, lease_ms)
+  redis.call('PERSIST', lease)
+  if lease_ms ~= '0' then redis.call('SET', lease, now + lease_ms) end
 end

@@ -38,6 +38,7 @@ local function join_round(q, element)
   if not round then -- an earlier version let `configure` remove it
     round = 1
     redis.call('HSET', q.config, 'round', round)
+    q.cyclic = true
   end
   if redis.call('ZSCORE', q.rounds, group) then
     redis.call('ZADD', q.rounds, round + 1, group)

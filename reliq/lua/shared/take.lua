@@ -26,12 +26,11 @@ local function keep_waking(q)
 end
 
 -- Move up to `limit` messages from the tail of the ready lists to the head of `processing`, until they have `room` bytes:
--- the last one may have more than what is left of it. `policy` has the fields paused, prioritised and round of config.
+-- the last one may have more than what is left of it.
 -- `refusal_of(element, list)`, if given, looks at each message: for one that must not be taken now it returns a function that
 -- puts it elsewhere, after it was taken out of `processing`, and true if no more is to be taken; for others nil. The places
 -- of cancelled messages are passed over. Both up to a bounded number.
-local function take(q, processing, limit, room, policy, refusal_of)
-  local prioritised, cyclic = policy[2], policy[3]
+local function take(q, processing, limit, room, refusal_of)
   local taken, looks, blanks = {}, limit + LOOKS, 0
   local function move(list, most)
     local moved = 0
@@ -56,11 +55,11 @@ local function take(q, processing, limit, room, policy, refusal_of)
     return moved
   end
   if limit > 0 then
-    if cyclic then open_round(q) end
-    if prioritised then move_by_priority(q, limit, move) else move(q.messages, limit) end
+    if q.cyclic then open_round(q) end
+    if q.prioritised then move_by_priority(q, limit, move) else move(q.messages, limit) end
   end
-  if cyclic then open_round(q) end
-  if prioritised then keep_waking(q) end
+  if q.cyclic then open_round(q) end
+  if q.prioritised then keep_waking(q) end
   if blanks > 0 then redis.call('HINCRBY', q.counters, 'blanks_passed', blanks) end
   if #taken > 0 then redis.call('HINCRBY', q.counters, 'claimed', #taken) end
   return taken

@@ -9,11 +9,12 @@ import threading
 import pytest
 
 import reliq
-from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable
+from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, ops
 from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis, find_server
 from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.partitions import read_layout
 from reliq.ops import Cancelled, command, description, heartbeat, instruct, register
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
@@ -21,6 +22,7 @@ from reliq.transport.server_check import unsuitable
 from reliq.transport.store import Store
 from tests.support.crash import crash
 from tests.support.proxy import Proxy
+from tests.support.turns import Monitor
 from tests.support.workers import ROOT, Child, eventually, working
 
 
@@ -222,6 +224,32 @@ def test_a_full_server_obeys_its_operators(server, partitions):
     assert app.store.call(instruct(keys, owner, Instruction.PAUSE, 1))
     configure(server, "maxmemory", "0")
     assert not queue.stats().paused
+    app.close()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4)])
+def test_the_number_of_partitions_of_a_queue_changes_in_a_full_server(server, before, after):
+    app = reliq.Reliq(server.url)
+    queue = app.queue("q")
+    queue.configure(partitions=before)
+    for number in range(20):
+        queue.send(number, key=f"k{number}")
+    configure(server, "maxmemory", "1mb")
+    with pytest.raises(QueueFull):
+        queue.send("y")
+    queue.configure(partitions=after)
+    assert queue.config().partitions == after
+    monitor = Monitor(app.store)
+    with queue.consumer() as consumer:
+        while messages := consumer.claim(limit=20):
+            consumer.ack(*messages)
+    for _ in range(10):
+        monitor.scan()
+        monitor.tend_partitions()
+    layout = read_layout(app.store.call(ops.layout(QueueKeys("q"))))
+    assert (layout.count, layout.moving, layout.retired) == (after, False, ())
+    assert queue.stats().counters["acked"] == 20
+    configure(server, "maxmemory", "0")
     app.close()
 
 

@@ -99,6 +99,13 @@ def test_what_was_measured_has_its_level(facts, subject, level):
     assert [one for one, _ in found(judged(**facts), subject)] == [level]
 
 
+def test_a_cluster_all_of_which_stops_with_one_node_is_a_warning():
+    setting = {"cluster-require-full-coverage": "yes"}
+    assert found(judged({}, setting, nodes=3), "coverage")[0][0] == "warning"
+    for one in (judged({}, setting), judged({}, {"cluster-require-full-coverage": "no"}, nodes=3)):
+        assert found(one, "coverage") == []
+
+
 def test_warnings_end_with_1_only_when_strict_and_failures_with_2():
     warned, failed = judged({"maxmemory": "0"}), judged({"role": "slave"})
     assert (warned.exit_status(), warned.exit_status(strict=True), warned.ready) == (0, 1, True)

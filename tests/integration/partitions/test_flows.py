@@ -94,3 +94,22 @@ def test_the_number_of_partitions_changes_while_messages_wait(app, client, order
     assert len(places) == 23
     assert all(places[str(number)] < places[str(10 + number)] < places["end"] for number in range(10))
     assert places["1"] < places["100"] < places["101"]
+
+
+def test_a_producer_with_a_stale_layout_leaves_nothing_in_partitions_that_are_gone(app, url, client, orders, ran):
+    orders.configure(partitions=4)
+    monitor = Monitor(app.store)
+    with reliq.Reliq(url) as stale:
+        stale.queue("orders").send("0")
+        orders.purge()
+        orders.configure(partitions=1)
+        while orders.partitions().partitions[1:]:
+            monitor.scan()
+            monitor.tend_partitions()
+        with stale.flow() as flow:
+            first = [flow.send("orders", number, key=f"k{number}") for number in range(10)]
+            flow.send("orders", "end", key="end", after=first)
+            flow.send("orders", "end", key="other", after=first)
+    with working(app):
+        eventually(lambda: len(ran) == 12)
+    nothing_is_left(app, client, flow)

@@ -294,7 +294,9 @@ def test_the_command_line_shows_the_rest_and_names_the_node(cluster, capsys, app
         assert f"1 of 3 do not answer: {node}" in out
         assert "Nothing can be sent" not in out
         status, out, _ = command(cluster, capsys, "top", "--once", "--interval", "0.1")
-        assert node in out
+        assert (status, node in out) == (1, True)
+        status, _, error = command(cluster, capsys, "top", "--json", "--interval", "0.1")
+        assert (status, node in error) == (1, True)
 
 
 def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, victim, monkeypatch):

@@ -8,7 +8,7 @@ import redis
 
 import reliq
 from reliq.embedded import EmbeddedRedis
-from reliq.ops.request import Script
+from reliq.ops.script import Script
 from tests.integration.security.roles import WORK
 from tests.support.scripts import scripts
 from tests.support.workers import ROOT
@@ -21,22 +21,22 @@ SCRIPTS = {
     "flow_open flow_change flow_wait flow_note flow_drop",
     "worker": "register heartbeat mark_tried claim settle forget decide announce bind report "
     "record recorded park sleep emit charge claim_limited lead tally flow_hold",
-    "monitor": "set_policy end_change "
+    "monitor": "set_policy exchange_policy end_change replace_layout drop_counters "
     "promote due existing reclaim_when_full discard ask advance_within forget stats "
     "announce commit_roll stage_abort stage_clear unstage browse return_due unpark_due "
     "leave_record put_record put_notes put_output emitted gone_outputs drop_outputs tally "
     "flow_news flow_told flow_tell flow_bury flow_ended flow_change flow_drop flow_note flow_opened",
-    "operator": "set_policy end_change "
+    "operator": "set_policy exchange_policy end_change replace_layout drop_counters "
     "announce bind cancel purge redrive discard stats existing cycle_remove browse find sweep tell decide "
     "upcoming forget_tracked hasten search starts instruct purge_received signal recorded remove_parked emitted "
     "flow_change flow_drop",
-    "api": "set_policy end_change "
+    "api": "set_policy exchange_policy end_change replace_layout drop_counters "
     "push arrive enqueue publish announce register heartbeat claim settle forget bind cancel purge redrive "
     "discard stats existing allow browse find upcoming sweep tell report decide forget_tracked hasten "
     "search starts instruct purge_received record recorded park sleep signal remove_parked claim_limited "
     "lead tally charge emit emitted flow_open flow_change flow_wait flow_note flow_drop flow_hold flow_opened "
     "flow_ended",
-    "sqs": "set_policy end_change "
+    "sqs": "set_policy exchange_policy end_change replace_layout drop_counters "
     "push arrive enqueue announce register heartbeat claim settle forget purge discard stats receive "
     "claim_limited lead tally receive_again return_due set_visibility delete_received purge_received",
 }

@@ -1,7 +1,8 @@
 """A driver that goes on whatever happens: `python steady_driver.py WORK URL FOLDER MASTER`, until FOLDER/stop exists.
 
 jobs: two threads write named jobs into one queue, each job until Spark says that it is done. streams: files into a
-queue, and that queue into files of Parquet, in turns. `done` has a line for each piece, `errors` one for each failure.
+queue, and that queue into files of Parquet, at the same time; both with new checkpoints whenever FOLDER/generation says
+so. `done` has a line for each piece, `errors` one for each failure.
 """
 
 import itertools
@@ -13,12 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from reliq.spark import register
 from tests.integration.spark.driver import run, session
 
 WRITERS = ("a", "b")
-ROWS, PARTITIONS = 3000, 3  #: of a job
+ROWS, PARTITIONS = 3000, 6  #: of a job
+PACES = ("1GiB", "40KiB", "150KiB")  #: bytes a second of one job after the other: faults meet tasks that take a while
 
 
 class Steady:
@@ -32,11 +35,7 @@ class Steady:
 
     def jobs(self) -> None:
         """Write jobs, in two threads."""
-        threads = [threading.Thread(target=self._jobs, args=(name,)) for name in WRITERS]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        _at_once(*(partial(self._jobs, name) for name in WRITERS))
 
     @property
     def _stopped(self) -> bool:
@@ -56,32 +55,72 @@ class Steady:
         with (self._folder / file).open("a") as lines:
             lines.write(f"{line}\n")
 
+    def _done(self, name: str) -> int:
+        """How many pieces with this name were done, also by drivers before this one."""
+        done = self._folder / "done"
+        return sum(line.startswith(f"{name}-") for line in (done.read_text().split() if done.exists() else []))
+
     def _jobs(self, name: str) -> None:
         self._until_done("register", partial(register, self._spark, self._url))
-        done = self._folder / "done"
-        before = done.read_text().split() if done.exists() else []
-        for number in itertools.count(sum(job.startswith(f"{name}-") for job in before)):
+        for number in itertools.count(self._done(name)):
             if self._stopped:
                 return
             job = f"{name}-{number}"
-            self._until_done(job, partial(write, self._spark, job))
+            self._until_done(job, partial(write, self._spark, job, PACES[number % len(PACES)]))
 
     def streams(self) -> None:
-        """Read files, and the queue that they have become, until both are empty; again and again."""
-        last = False
-        while not last:
-            last = self._stopped
-            lines = self._spark.readStream.schema("value string").text(str(self._folder / "in"))
-            into = lines.writeStream.format("reliq").option("queue", "inbox")
-            self._until_done("into", partial(run, into, str(self._folder / "into")))
-            messages = self._spark.readStream.format("reliq").options(queue="inbox", maxMessagesPerBatch=300).load()
-            out = messages.writeStream.format("parquet").option("path", str(self._folder / "out"))
-            self._until_done("out", partial(run, out, str(self._folder)))
+        """Read files, and the queue that they become, one generation of checkpoints after the other."""
+        for number in itertools.count(self._done("generation")):
+            parts = {"into": self._into, "out": self._out}
+            _at_once(*(partial(self._while_wanted, part, number) for part in parts.values()))
+            for name, part in parts.items():  # until files and queue are empty
+                self._until_done(name, partial(run, part(number), str(self._generation(number) / name)))
+            self._note("done", f"generation-{number}")
+            if self._stopped:
+                return
+
+    def _generation(self, number: int) -> Path:
+        return self._folder / f"generation-{number}"
+
+    def _wanted(self, number: int) -> bool:
+        return not self._stopped and int((self._folder / "generation").read_text()) == number
+
+    def _while_wanted(self, part: Callable[[int], DataStreamWriter], number: int) -> None:
+        """Run a query, again whenever it fails."""
+        self._until_done("register", partial(register, self._spark, self._url))
+        name = part.__name__.removeprefix("_")
+        while self._wanted(number):
+            try:
+                checkpoint = str(self._generation(number) / name / "checkpoint")
+                query = part(number).option("checkpointLocation", checkpoint).start()
+                while self._wanted(number):
+                    query.awaitTermination(1)
+                query.stop()
+            except Exception as error:
+                self._note("errors", json.dumps([name, str(error)[:2000]]))
+
+    def _into(self, number: int) -> DataStreamWriter:
+        lines = self._spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
+        files = lines.text(str(self._generation(number) / "in"))
+        return files.writeStream.format("reliq").option("queue", "inbox")
+
+    def _out(self, number: int) -> DataStreamWriter:
+        messages = self._spark.readStream.format("reliq").options(queue="inbox", maxMessagesPerBatch=300).load()
+        lake = str(self._generation(number) / "lake")
+        return messages.writeStream.format("parquet").option("path", lake)
 
 
-def write(spark: SparkSession, job: str) -> None:
+def _at_once(*works: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def write(spark: SparkSession, job: str, pace: str) -> None:
     rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(f"concat('{job} ', id) AS value")
-    rows.write.format("reliq").options(queue="orders", job=job).mode("append").save()
+    rows.write.format("reliq").options(queue="orders", job=job, maxBytesPerSecond=pace).mode("append").save()
 
 
 if __name__ == "__main__":

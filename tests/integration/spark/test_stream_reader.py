@@ -10,6 +10,7 @@ from reliq import ops
 from reliq.cli import main
 from reliq.errors import LeaseLost
 from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.spark.claims import Claims
 from reliq.spark.held import read_held, release
@@ -329,11 +330,100 @@ def test_a_run_ends_before_an_expired_message_which_dies_when_it_is_its_turn(dri
     assert [letter.reason for letter in orders.dead.list()] == ["expired"]
 
 
-def test_a_queue_with_limits_gives_one_message_of_a_key_a_batch(driver, orders):
-    orders.configure(rate="1000/s", burst=1000)
-    send_keyed(orders, range(6), keys=2)
+# --- runs and limits -------------------------------------------------------------------------------------------------
+
+
+def sizes(driver, **options) -> list[int]:
+    """How many messages each batch of 2,000 messages of 10 keys has, all in the order of their keys."""
+    with driver(**options) as reader:
+        found = batches(reader, reader.initialOffset())
+    assert sorted(number for one in found for number in one) == list(range(2000))
+    assert in_order([number for one in found for number in one])
+    return [len(one) for one in found]
+
+
+@pytest.mark.parametrize(
+    "limits", [{"rate": "100000/s", "burst": 5000}, {"key_rate": "100000/s"}, {"fair": True}, {"key_concurrency": 2}]
+)
+def test_limits_that_let_all_through_need_no_more_batches(driver, orders, limits):
+    orders.configure(**limits)
+    send_keyed(orders, range(2000))
+    assert sizes(driver) == [2000]
+
+
+def test_a_run_takes_no_more_than_the_rate_of_the_queue_allows(driver, orders):
+    orders.configure(rate="1/d", burst=700)
+    send_keyed(orders, range(2000))
     with driver() as reader:
-        assert batches(reader, reader.initialOffset()) == [[0, 1], [2, 3], [4, 5]]
+        (rows,) = batches(reader, reader.initialOffset())
+    assert (len(rows), in_order(rows)) == (700, True)
+    orders.configure(rate="1/d", burst=1800)
+    with driver() as reader:
+        assert sum(map(len, batches(reader, reader.initialOffset()))) == 1100, "tokens that were taken stay taken"
+
+
+def test_a_run_takes_no_more_than_the_rate_of_its_key_allows(driver, orders):
+    orders.configure(key_rate="100/h")
+    send_keyed(orders, range(2000))
+    with driver() as reader:
+        found = batches(reader, reader.initialOffset())
+    assert [len(one) for one in found] == [10], "a key of 100 an hour has one token in a tenth of a second"
+    assert (orders.stats().delayed, orders.stats().waiting) == (10, 1980)
+
+
+def test_a_batch_of_a_fair_queue_has_as_many_of_each_key(driver, orders):
+    orders.configure(fair=True)
+    send_keyed(orders, range(2000))
+    with driver() as reader:
+        start = reader.initialOffset()
+        rows = read(reader, start, reader.latestOffset(start, ReadMaxRows(500)))
+    assert [sum(one % 10 == key for one in rows) for key in range(10)] == [50] * 10
+
+
+def test_a_run_pays_the_costs_of_its_messages(driver, orders):
+    orders.configure(rate="1/d", burst=1000)
+    send_keyed(orders, range(2000), cost=10)
+    with driver() as reader:
+        assert sum(map(len, batches(reader, reader.initialOffset()))) == 100
+
+
+def test_messages_of_a_key_that_is_held_back_come_in_their_order(driver, orders):
+    orders.configure(rate="1/d", burst=5)
+    send_keyed(orders, range(20), keys=2)
+    with driver() as reader:
+        (rows,) = batches(reader, reader.initialOffset())
+    orders.configure(rate=None, burst=None)
+    with driver() as reader:
+        rows += [number for one in batches(reader, reader.initialOffset()) for number in one]
+    assert (sorted(rows), in_order(rows, 2)) == (list(range(20)), True)
+
+
+def test_a_batch_takes_no_run_where_concurrency_counts_what_it_has_claimed(driver, app, orders):
+    orders.configure(concurrency=30)
+    send_keyed(orders, range(60), keys=20)
+    with driver() as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, LIMIT)
+        assert sorted(read(reader, start, end)) == list(range(20))
+        with orders.consumer() as consumer:
+            orders.send_many(range(100, 120))
+            assert len(consumer.claim(100)) == 10
+
+
+@pytest.mark.parametrize("state", ["held", "breaker"])
+def test_a_queue_that_is_held_gives_a_batch_nothing(driver, app, orders, state):
+    orders.configure(rate="1000/s", burst=1000)
+    send_keyed(orders, range(20), keys=2)
+    if state == "held":
+        app.store.call(ops.command("HSET", KEYS.flow, "held_until", "9" * 14))
+    else:
+        orders.open_breaker("1h")
+    claims = Claims(KEYS, 3600.0)
+    assert app.store.run(claims.claim("5eed", 2, 50)) == 0
+    (part,) = claims._parts("s5eed.2")
+    app.store.call(ops.command("LMOVE", KEYS.messages, KEYS.processing("s5eed.2"), "RIGHT", "LEFT"))
+    heads = [Message.decode("orders", one) for one in app.store.call(ops.from_tail(KEYS.processing("s5eed.2"), 0, 1))]
+    assert app.store.run(part.take(heads, 50, evenly=True)) == 0, "held after its first messages were claimed"
 
 
 def test_large_bodies_and_batches_of_the_application_end_with_their_run(driver, app, orders):

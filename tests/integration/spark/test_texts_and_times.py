@@ -29,7 +29,7 @@ def texts(*values: bytes | None) -> pa.Array:
 
 def rows_of(columns: dict[str, tuple[spark.DataType, pa.Array]], invalid: Invalid, **options):
     schema = spark.StructType([spark.StructField(name, kind) for name, (kind, _) in columns.items()])
-    layout = layout_of(schema, None, None, options.get("queue", "q"))
+    layout = layout_of(schema, None, None, options.get("queue", "q") or None)
     rules = Rules(1_000_000, invalid=invalid, dead_queue="q", key_as="order")
     targets = Targets(options.get("queue", "q"), options.get("column", ""))
     rows = Rows("job-0", 0, layout, rules, targets, Spread(lambda _: UNPARTITIONED, 0))

@@ -242,6 +242,9 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     assert code_of(sqs.start_message_move_task, SourceArn=other) == (
         "InvalidParameterValue", 400, "Source queue must be configured as a Dead Letter Queue.",
     )  # fmt: skip
+    assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=arn) == (
+        "InvalidParameterValue", 400, "Source queue and destination queue must be different.",
+    )  # fmt: skip
     said = code_of(sqs.start_message_move_task, SourceArn=arn, MaxNumberOfMessagesPerSecond=501)
     assert said[0] == "InvalidParameterValue"
     assert code_of(sqs.cancel_message_move_task, TaskHandle="none")[0] == "InvalidParameterValue"

@@ -9,6 +9,7 @@ from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
 from reliq.protocol import forwarding
+from reliq.protocol.home import Home
 from reliq.protocol.producer import ProducerPool
 from tests.support.handlers import bind, working_as
 from tests.support.turns import Monitor
@@ -40,10 +41,13 @@ class Shop:
         assert message.step("charge", self.note, "charge") == "charge"
         message.step("pack", self.note, "pack", retry=0)
 
-    def work(self, queue):
-        before = sum(queue.stats().counters.get(one, 0) for one in ("acked", "dead_lettered"))
+    def work(self, queue, messages=1):
+        def ended():
+            return sum(queue.stats().counters.get(one, 0) for one in ("acked", "dead_lettered"))
+
+        before = ended()
         with working_as("inline", self.app):
-            eventually(lambda: sum(queue.stats().counters.get(one, 0) for one in ("acked", "dead_lettered")) > before)
+            eventually(lambda: ended() == before + messages)
 
 
 @BOTH
@@ -61,6 +65,29 @@ def test_finished_steps_do_not_run_again_in_the_queue_that_gets_a_dead_letter(ap
     assert not list(client.scan_iter("*:followed"))
     assert not list(client.scan_iter("*:waits"))
     assert client.hget(QueueKeys("q").config, "recorded") is None
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "k"}, {"limit_key": "k"}], ids=str)
+@pytest.mark.parametrize(("before", "after"), [(1, 16), (16, 1), (16, 3)])
+def test_a_record_comes_along_where_the_number_of_partitions_changes_meanwhile(app, client, before, after, options):
+    shop = Shop(app, before)
+    for _ in range(5):
+        shop.queue.send("order", **options)
+    shop.work(shop.queue, 5)
+    send, changes = Home.send, iter([after])
+
+    def late(home, *arguments):
+        for partitions in changes:  # between what goes before a message and the message
+            shop.other.configure(partitions=partitions)
+        return (yield from send(home, *arguments))
+
+    shop.broken = False
+    with patch.object(Home, "send", late):
+        assert Monitor(app.store).forward() == 5
+    shop.work(shop.other, 5)
+    assert shop.ran.count("charge") == 5
+    Monitor(app.store).end_waits()
+    assert not list(client.scan_iter("*:followed"))
 
 
 def test_a_letter_whose_sending_was_broken_off_does_not_bring_its_old_record_again(app, client):

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[3] / "docs" / "benchmarks" / "results.json"
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "docs" / "benchmarks" / "results.json"
+COSTS = ROOT / "reliq" / "cli" / "costs.json"
 _HEAD = """# Results
 
 One run of `make bench` on one machine; compare ratios, not absolute values, with other machines. Contestants took turns
@@ -18,7 +20,8 @@ did nothing. The method, and what is not compared: [performance](performance.md)
 def page() -> str:
     """Return the page of the results file."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    return _HEAD + "\n".join([*_machine(results["machine"]), *_consume(results), *_rows(results["rows"])]) + "\n"
+    parts = (_machine(results["machine"]), _consume(results), _rows(results["rows"]), _costs())
+    return _HEAD + "\n".join(line for part in parts for line in part) + "\n"
 
 
 def _machine(about: dict[str, Any]) -> Iterator[str]:
@@ -49,3 +52,18 @@ def _rows(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             missed = "" if check["ok"] else ": missed"
             yield f"| {row['what']}: {check['what']} | {check['value']:,g}{spread} | {demanded}{missed} |"
         yield from (f"| {row['what']} | {note} | |" for note in row["notes"])
+
+
+def _costs() -> Iterator[str]:
+    costs = json.loads(COSTS.read_text(encoding="utf-8"))
+    yield from ("", "## Cost of one message", "")
+    yield f"`{costs['command']}`, {costs['measured']}, {costs['on']}; append-only file, `appendfsync everysec`:"
+    yield "microseconds of Redis' CPU and of the program's, and bytes appended to the file. *alone*: a worker that"
+    yield from ("waits for each message; *full*: one that always finds some.", "")
+    yield "| body | send | send_many | claim and ack, alone | claim and ack, full |"
+    yield "|---|---|---|---|---|"
+    sizes = [(f"{row['body']:,} B", row) for row in costs["rows"]]
+    for body, row in [*sizes, ("200 B with a key", costs["keyed"])]:
+        ways = [row[way] for way in ("send", "send_many", "consume", "consume_many")]
+        cells = [f"{way['redis_us']:.1f}, {way['client_us']:.1f}, {way['appended']:,.0f}" for way in ways]
+        yield f"| {body} | {' | '.join(cells)} |"

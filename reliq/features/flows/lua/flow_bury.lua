@@ -10,6 +10,7 @@ local delayed, dead, index = KEYS[14], KEYS[15], KEYS[16]
 local id, element, again, counter = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local PLACES = 1
 -- end of the names
+make_parts()
 local q = places(PLACES)
 for _, zset in ipairs({delayed, dead}) do redis.call('ZCARD', zset) end -- wrong types are refused here, before the first write
 for _, hash in ipairs({index, q.followed}) do redis.call('HLEN', hash) end

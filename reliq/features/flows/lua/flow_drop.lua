@@ -11,6 +11,7 @@ local producers = KEYS[14]
 local flow, step, forever = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
 local PLACES, IDS = 1, 4
 -- end of the names
+make_parts()
 local q = places(PLACES)
 redis.call('HLEN', q.followed) -- wrong types are refused here, before the first write
 redis.call('HLEN', producers)

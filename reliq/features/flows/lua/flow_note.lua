@@ -14,6 +14,7 @@ local followed, config, flows, producers, brought = KEYS[1], KEYS[2], KEYS[3], K
 local flow, step = ARGV[1], tonumber(ARGV[2])
 local MEMBERS, MEMBERS_STEP, ID, MEMBER, WAITS, BEHIND = 3, 4, 0, 1, 2, 3
 -- end of the names
+make_parts()
 if brought and redis.call('GET', brought) then return {} end
 local q = {followed = followed, config = config}
 redis.call('HLEN', config) -- wrong types are refused here, before the first write

@@ -10,6 +10,7 @@
 local id, opened, outcome = ARGV[1], ARGV[2], ARGV[3]
 local PLACES = 1
 -- end of the names
+make_parts()
 local q = places(PLACES)
 local MARKS = {open = '', dead = '!', cancelled = '-'}
 local field = '\v\v' .. id

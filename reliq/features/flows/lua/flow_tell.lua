@@ -10,6 +10,7 @@
 local delayed, index = KEYS[14], KEYS[15]
 local PLACES, TOLD, TOLD_STEP, ID, PLACE, OUTCOME = 1, 1, 3, 0, 1, 2
 -- end of the names
+make_parts()
 local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)

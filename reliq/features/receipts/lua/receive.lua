@@ -1,6 +1,6 @@
 -- receive: put messages that a consumer has just claimed in flight, and with them those that wait for the same keys.
 --
--- KEYS  places, processing, received, receipts, early, slots, attempt?
+-- KEYS  places, processing, received, receipts, early, slots, flow, buckets, attempt?
 -- ARGV  visible: number, kept: number, consumer, moves... [former, again, name, line, mark]
 --       visible: ms
 --       kept: ms for which `attempt` has them, behind those of earlier calls; 0: they replace these, for five minutes
@@ -11,11 +11,14 @@
 --             With `kept` also one behind the latest of the list, if that is the last one in flight of its key.
 --       mark: a text without a blank, before its name in `attempt`
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
---         not the first of its line
+--         not the first of its line, or the limits of the queue hold it back
+-- A micro-batch, which gives `kept`, keeps to the rates of the queue and of its keys also with what waits. Where `concurrency`
+-- is limited, which counts what is claimed, nothing goes into flight.
 -- `attempt`: gets the names, so that `receive_again` and `keep_received` find them.
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, flights
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flow, holders, flights, run_limits
 -- names of the keys and arguments (tools/generate_scripts.py)
-local processing, received, receipts, early, attempt = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20]
+local processing, received, receipts, early, flow = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20]
+local buckets, attempt = KEYS[21], KEYS[22]
 local visible, kept, consumer = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local PLACES, SLOTS, MOVES, MOVES_STEP, FORMER, AGAIN, NAME, LINE, MARK = 1, 18, 4, 5, 0, 1, 2, 3, 4
 -- end of the names
@@ -27,19 +30,24 @@ local now = now_ms()
 local holds = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
 check_flights(received, receipts, early)
 check_slots(q, slots)
+redis.call('HLEN', flow)
+redis.call('ZCARD', buckets)
 if attempt then redis.call('LLEN', attempt) end
 
+if kept > 0 and q.concurrency then return {string.rep('n', (#ARGV + 1 - MOVES) / MOVES_STEP), redis.call('ZCARD', received)} end
 local names = {}
 for at = MOVES, #ARGV, MOVES_STEP do names[#names + 1] = ARGV[at + NAME] end
 local records = records_of(receipts, names)
 
 -- The messages of a key that were in flight before this call hold back those that come after them (`bound`).
 -- A micro-batch goes on behind the latest message of its list.
-local keys = {}
-local latest = attempt and kept > 0 and marked_names(redis.call('LRANGE', attempt, -1, -1))[1]
-local field = latest and field_of(records_of(receipts, {latest}), latest)
-local record = field and redis.call('HGET', receipts, field)
-local goes_on = record and ordering_key_of(string.sub(record, #FIRST_TURN + 1))
+local keys, record, goes_on = {}, nil, nil
+if attempt and kept > 0 then
+  local latest = marked_names(redis.call('LRANGE', attempt, -1, -1))[1]
+  local field = latest and field_of(records_of(receipts, {latest}), latest)
+  record = field and redis.call('HGET', receipts, field)
+  goes_on = record and ordering_key_of(string.sub(record, #FIRST_TURN + 1))
+end
 local function key_of(group)
   if not keys[group] then
     local before = turns_in_flight(q, group)
@@ -73,29 +81,33 @@ local function take_one(at, element, turn)
   written[#written + 1], written[#written + 2] = field, turn .. again
 end
 
--- What was claimed just now, by id: the oldest ones first, which a micro-batch puts in flight first.
-local held, unseen = {}, math.min(holds, JUST_CLAIMED)
-local function look_further()
-  local last = unseen - 1
-  unseen = math.max(0, unseen - PAGE)
-  for _, element in ipairs(redis.call('LRANGE', processing, unseen, last)) do
-    local id = id_of(element)
-    held[id] = held[id] or {}
-    table.insert(held[id], element)
-  end
-end
-local function claimed(former)
-  local id = id_of(former)
-  while true do
-    local same = held[id] or {}
-    for at, element in ipairs(same) do
-      if string.sub(element, 1, #former) == former then
-        gone[#gone + 1] = table.remove(same, at)
-        return element
-      end
+local limits = kept > 0 and limits_of(q, flow, buckets)
+-- Take one that was claimed just now, the oldest ones first, which a micro-batch puts in flight first.
+local claimed
+do
+  local held, unseen = {}, math.min(holds, JUST_CLAIMED) -- by id
+  local function look_further()
+    local last = unseen - 1
+    unseen = math.max(0, unseen - PAGE)
+    for _, element in ipairs(redis.call('LRANGE', processing, unseen, last)) do
+      local id = id_of(element)
+      held[id] = held[id] or {}
+      table.insert(held[id], element)
     end
-    if unseen == 0 then return nil end
-    look_further()
+  end
+  claimed = function(former)
+    local id = id_of(former)
+    while true do
+      local same = held[id] or {}
+      for at, element in ipairs(same) do
+        if string.sub(element, 1, #former) == former then
+          gone[#gone + 1] = table.remove(same, at)
+          return element
+        end
+      end
+      if unseen == 0 then return nil end
+      look_further()
+    end
   end
 end
 
@@ -119,7 +131,8 @@ for at = MOVES, #ARGV, MOVES_STEP do
     local key = key_of(group)
     local flies = key.before ~= '' or #key.taken > 0
     local first = flies and next_of(group, key, (#ARGV + 1 - at) / MOVES_STEP)
-    if first and string.sub(first, 1, #line + #former) == line .. former and (not key.bound or turn < key.bound) then
+    local comes = first and string.sub(first, 1, #line + #former) == line .. former and (not key.bound or turn < key.bound)
+    if comes and (not limits or limits.let_through(group, ARGV[at + AGAIN])) then
       key.at, key.passed = key.at + 1, key.passed + 1
       left[#left + 1] = first
       note(q, 'claimed', ARGV[at + AGAIN], consumer)
@@ -136,6 +149,7 @@ else
 end
 note_held(q, slots, processing)
 if #left > 0 then redis.call('ZREM', q.waiting, unpack(left)) end
+if limits then limits.write() end
 if #scored > 0 then
   redis.call('ZADD', received, unpack(scored))
   redis.call('HSET', receipts, unpack(written))

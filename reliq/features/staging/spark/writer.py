@@ -28,6 +28,7 @@ from reliq.protocol.features import JOB_ENDS
 from reliq.spark.encoding import merged
 from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
+from reliq.spark.overridden import Overridden
 from reliq.spark.refused import Tally
 from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
@@ -102,7 +103,7 @@ def stage_rows(
     except JobClosed as error:
         failure = str(error)
     parts = tuple(writer.part for writer in writers.values())
-    return Staged(job.name, job.run, parts, rows.row, rows.unroutable, rows.tally, stream, failure)
+    return Staged(job.name, job.run, parts, rows.row, rows.unroutable, rows.tally, stream, failure, rows.overridden)
 
 
 def _partitions_of(queue: str, where: Targets, store: Store) -> Partitions:
@@ -139,6 +140,7 @@ def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOption
     store.run(durable.confirm_commit(job, wanted))
     if answer == "committed":
         count_left_out(store, job, every, options.rules)
+        warn_of_overridden(every, options.queue or "")
     written = Written(job.name, options.queue or "", about=about)
     try:
         roll = _Roll(store, job, sum(part.messages for part in parts))
@@ -179,6 +181,17 @@ def count_left_out(store: Store, job: Job, every: Sequence[Staged], rules: Rules
     if tally.reasons:
         where = f"are dead letters of queue {rules.dead_queue}" if rules.invalid == "dead" else "were skipped"
         log.warning("job %s: invalid rows %s: %s", job.name, where, tally)
+
+
+def warn_of_overridden(every: Sequence[Staged], queue: str) -> None:
+    """Log the rows that name another queue than the option."""
+    found = sum((staged.overridden for staged in every), Overridden())
+    if found.rows:
+        log.warning(
+            "job %s: column `queue` of %d rows names another queue, such as %r, but the option queue is for all rows: "
+            "they went to %s. Leave the option out to send each row to the queue that it names; else drop the column",
+            every[0].job, found.rows, found.queue, queue,
+        )  # fmt: skip
 
 
 def advise(every: Sequence[Staged]) -> None:

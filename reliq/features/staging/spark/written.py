@@ -13,6 +13,7 @@ from reliq.features.staging.model import Share, Summary, Written
 from reliq.features.staging.steps import Job, Part, Turn
 from reliq.model.keys import SEVERAL, logical_name
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
+from reliq.spark.overridden import Overridden
 from reliq.spark.refused import Tally
 from reliq.spark.rules import Rules
 from reliq.transport.store import Store
@@ -26,6 +27,7 @@ class Staged(WriterCommitMessage):
 
     `unroutable`: rows that matched no binding. `tally`: rows that could not be sent. `failure`: why the task gave up;
     it is reported here, because Spark shows the error of a task below a dozen lines of traceback, after four attempts.
+    `overridden`: rows whose column `queue` names another queue than the option.
     """
 
     job: str
@@ -36,6 +38,7 @@ class Staged(WriterCommitMessage):
     tally: Tally = field(default_factory=Tally)
     stream: str = ""
     failure: str = ""
+    overridden: Overridden = field(default_factory=Overridden)
 
 
 def summary_of(every: Sequence[Staged], rules: Rules) -> Summary:

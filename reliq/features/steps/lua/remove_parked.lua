@@ -10,6 +10,7 @@ local parked, waits = KEYS[14], KEYS[15]
 local counter = ARGV[1]
 local PLACES, IDS = 1, 2
 -- end of the names
+make_parts()
 local q = places(PLACES)
 redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
 local removed = {}

@@ -29,7 +29,7 @@ if waited == signal then unpark(parked, waits, id, at) end
 write_signal(q.followed, q.config, id, signal, value)
 redis.call('HINCRBY', q.counters, 'signalled', 1)
 if waited == signal then
-  place(q, element)
+  put_back(q, element)
   note(q, 'signalled', element, signal)
   return 'given'
 end

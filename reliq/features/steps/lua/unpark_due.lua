@@ -11,6 +11,7 @@ local parked, waits = KEYS[14], KEYS[15]
 local limit = tonumber(ARGV[1])
 local PLACES = 1
 -- end of the names
+make_parts()
 local q = places(PLACES)
 local now = now_ms()
 redis.call('HLEN', parked) -- wrong types are refused here, before the first write
@@ -24,7 +25,7 @@ for _, id in ipairs(due) do
     if redis.call('HEXISTS', q.followed, signal_field(id, signal)) == 0 then
       write_signal(q.followed, q.config, id, signal, 't')
     end
-    place(q, element)
+    put_back(q, element)
     note(q, 'timed_out', element, signal)
     ready = ready + 1
   end

@@ -1,6 +1,6 @@
 -- The counts of batches: in `followed`, under a blank and the id of the batch, how many of its messages are open, sent, dead
 -- and cancelled. Requires `follow` and `element`.
-do
+makers[#makers + 1] = function()
   -- Add to the counts of a batch. They begin with its first message, and are deleted when the batch has ended.
   local function count_batch(q, batch, open, sent, dead, cancelled)
     local counts = redis.call('HGET', q.followed, ' ' .. batch)
@@ -25,7 +25,7 @@ do
     return found
   end
 
-  parts[#parts + 1] = {
+  return {
     check_entering = function(q, elements, counted)
       q.entering = by_batch(elements, counted)
       if next(q.entering) then redis.call('HLEN', q.followed) end

@@ -8,7 +8,7 @@
 -- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
 -- and a number. Requires `follow`, `element` and `bodies`.
 local count_flowing, report_flow, take_from_flow, let_go, outcome_of, have_ended
-do
+makers[#makers + 1] = function()
   count_flowing = function(q, change)
     if change ~= 0 and redis.call('HINCRBY', q.config, 'flowing', change) <= 0 then redis.call('HDEL', q.config, 'flowing') end
   end
@@ -125,7 +125,7 @@ do
     if record then report_flow(q, {event .. ' ' .. id_of(element) .. ' ' .. record}) end
   end
 
-  parts[#parts + 1] = {
+  return {
     have_left = function(q, elements, event)
       if q.flowing then have_ended(q, ids_of(elements), event == 'cancelled' and q.skips or event) end
     end,

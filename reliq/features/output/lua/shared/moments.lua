@@ -1,7 +1,7 @@
 -- The head of a stream of output (lua/shared/heads.lua of the slice) goes when its message leaves the queue. The stream of a message that
 -- was handled stays until it expires; that of another one is to be deleted: `followed` has a ring (`ring`)
 -- of tabs has its id. Requires `follow` and `element`.
-do
+makers[#makers + 1] = function()
   local function forget(q, ids, keeps)
     local gone = 0
     for from = 1, #ids, 1000 do
@@ -23,7 +23,7 @@ do
     if head then redis.call('HSET', q.followed, field, string.match(head, '^.* ') .. state) end
   end
 
-  parts[#parts + 1] = {
+  return {
     have_left = function(q, elements, event)
       if q.emitted then forget(q, ids_of(elements), event == 'acked') end
     end,

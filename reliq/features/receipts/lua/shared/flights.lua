@@ -181,7 +181,7 @@ local function make_visible(q, early, landed)
       track_ready(q, element)
       first[#first + 1] = element
     elseif not group then
-      place(q, element)
+      put_back(q, element)
     else
       if is_away(q, group, element) then
         join_line(q, group, element, true)

@@ -2,7 +2,7 @@
 -- head stays as `ended`, so that a late signal is refused; so many of the latest ones are kept: under two line feeds and a number are their
 -- heads, under one line feed the number of the latest. Requires `follow` and `element`.
 local forget_record, remember_end
-do
+makers[#makers + 1] = function()
   local MOST_ENDED = 10000
 
   local function field_of(element)
@@ -61,7 +61,7 @@ do
     forget_all(q, fields, ended)
   end
 
-  parts[#parts + 1] = {
+  return {
     have_left = function(q, elements) all_leave(q, elements, true) end,
     have_gone_home = function(q, elements) all_leave(q, elements, false) end,
     are_discarded = function(q, ids)

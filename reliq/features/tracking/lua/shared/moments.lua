@@ -1,6 +1,6 @@
 -- The index and the history of messages. `followed` has for each message of a queue with `track` where it entered the ready messages:
 -- a number that grows, or the beginning of its member of `waiting`. Requires `follow`, `now` and `element`.
-do
+makers[#makers + 1] = function()
   local MOST_EVENTS = 1000000 -- of a history
   local SAME_PLACE = 50 -- messages of one call that have one number in the index: a search looks around it
 
@@ -53,7 +53,7 @@ do
     note_all(q, event, elements)
   end
 
-  parts[#parts + 1] = {
+  return {
     note = note,
     track = track,
     track_ready = track_ready,

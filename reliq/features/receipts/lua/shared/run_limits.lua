@@ -1,0 +1,36 @@
+-- What the limits of a queue let through of the messages that wait behind a claimed one. Requires `element` and `flow`.
+
+-- Nil where there are no limits. `let_through(group, element)`: whether this one may go, which then has taken its tokens;
+-- `write()`: note what was taken.
+local function limits_of(q, flow, buckets)
+  local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'key_rate', 'weighted')
+  if not policy[1] then return nil end
+  local now, bucket, key_bucket = exact_now_ms(), bucket_of(policy[2], policy[3]), bucket_of(policy[4])
+  local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'full_at')
+  local closed = state[1] and tonumber(state[1]) > now or state[2]
+  local full_at, full_ats = tonumber(state[3]), {}
+
+  local function has(one, at, price)
+    local least = math.min(price, one.most) -- one that costs more than a full bucket takes a full one
+    return least <= 0 or tokens_in(one, at, now) >= least
+  end
+
+  local function let_through(group, element)
+    if closed then return false end
+    local price = policy[5] and cost_of(element) or 1
+    local key_full_at = full_ats[group] or tonumber(redis.call('ZSCORE', buckets, group) or nil)
+    if key_full_at and key_full_at > now and not key_bucket then return false end -- the key is held
+    if bucket and not has(bucket, full_at, price) then return false end
+    if key_bucket and not has(key_bucket, key_full_at, price) then return false end
+    if bucket then full_at = spent(bucket, full_at, now, price) end
+    if key_bucket then full_ats[group] = spent(key_bucket, key_full_at, now, price) end
+    return true
+  end
+
+  local function write()
+    if bucket and full_at then redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at)) end
+    for group, at in pairs(full_ats) do redis.call('ZADD', buckets, string.format('%.6f', at), group) end
+  end
+
+  return {let_through = let_through, write = write}
+end
