@@ -56,9 +56,9 @@ test: $(READY) ## The tests, on both cores (8 minutes)
 test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers (5 minutes)
 	$(BIN)/pytest -n 3 --dist worksteal -m '$(SHORT) and ($(HEAVY))' tests/integration -rR
 
-# Each row runs about ten processes, so two rows at a time are enough for two cores.
+# A row runs about ten processes, which wait for most of its time: it needs 7 s of a core in 25 s.
 test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the longest proof of the model checker (4 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m 'campaign and not slow and not full' tests/campaign tests/model_checking tests/acceptance
+	$(BIN)/pytest -n 4 --dist worksteal -m 'campaign and not slow and not full' tests/campaign tests/model_checking tests/acceptance
 
 # `make test` takes rows that cover each value, this takes the product; and the longest of what it has in short.
 test-full: $(READY) ## Every row of the tables of which `make test` takes some, and ten times the examples

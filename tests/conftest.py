@@ -7,7 +7,7 @@ import itertools
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
@@ -19,10 +19,6 @@ from reliq.embedded import EmbeddedRedis
 from reliq_monitor.liveness import OUTAGE_GRACE
 from tests.support import ports
 from tests.support.workers import eventually
-
-# Of what is made while tests are collected, most stays: a third of that time went into looking for garbage, and in each
-# test every full look went through it again.
-gc.disable()
 
 # No test fails because the machine is busy.
 hypothesis.settings.register_profile("reliq", deadline=None)
@@ -85,9 +81,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_SERVER] = stack.enter_context(EmbeddedRedis())
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected, and later not in what that has made.
+
+    Most of it stays: the looks took a third of the time, and a full one in a test went through it again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

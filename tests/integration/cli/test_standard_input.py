@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from reliq.contract import values
+from tests.support.commands import run
 from tests.support.workers import ROOT, Child, eventually
 
 LIMIT = values.BODY_LIMIT
@@ -20,7 +21,7 @@ def start(url):
     """Start a command with a pipe of the test as standard input and at most 1 GiB of memory."""
     running = []
 
-    def run(*arguments):
+    def started(*arguments):
         child: Child[bytes] = Child(
             [sys.executable, "-m", "reliq", *arguments, "--url", url],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -30,7 +31,7 @@ def start(url):
         running.append(child)
         return child
 
-    yield run
+    yield started
     for child in running:
         child.kill()
         child.wait()
@@ -87,40 +88,33 @@ def test_a_line_over_the_limit_is_named_and_what_came_before_is_sent(app, start)
         assert [message.body for message in consumer.claim(limit=10)] == [b"first", b"", b"third"]
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_body_and_a_line_of_just_the_limit_are_sent(app, start, end):
-    whole, line = start("send", "q"), start("send", "q", "--lines", "--json")
-    identity, _ = whole.communicate(b"x" * LIMIT)
-    ids, _ = line.communicate(b"x" * LIMIT + end)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_body_and_a_line_of_just_the_limit_are_sent(app, url, end):
+    whole = run("send", "q", input="x" * LIMIT, url=url)
+    line = run("send", "q", "--lines", "--json", input="x" * LIMIT + end, url=url)
     assert (whole.returncode, line.returncode) == (0, 0)
     with app.queue("q").consumer() as consumer:
         messages = consumer.claim(limit=10)
-    assert {message.id for message in messages} == {identity.decode().strip(), *json.loads(ids)}
+    assert {message.id for message in messages} == {whole.stdout.strip(), *json.loads(line.stdout)}
     assert {len(message.body) for message in messages} == {LIMIT}
 
 
-def test_no_lines_are_no_messages(app, start):
-    child = start("send", "q", "--lines", "--json")
-    printed, _ = child.communicate(b"")
-    assert (child.returncode, json.loads(printed)) == (0, [])
+def test_no_lines_are_no_messages(url):
+    done = run("send", "q", "--lines", "--json", input="", url=url)
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
 
 
-def test_a_body_beside_lines_is_refused(start):
-    child = start("send", "q", "body", "--lines")
-    _, said = child.communicate(b"")
-    assert child.returncode == 2
-    assert b"either a body or --lines" in said
+def test_a_body_beside_lines_is_refused(url):
+    done = run("send", "q", "body", "--lines", input="", url=url)
+    assert done.returncode == 2
+    assert "either a body or --lines" in done.stderr
 
 
-def test_the_limit_is_an_option_a_variable_and_at_most_64_mib(app, start, monkeypatch):
-    child = start("send", "q", "--max-body", "2MiB")
-    child.communicate(b"x" * (LIMIT + 1))
-    assert child.returncode == 0
-    child = start("send", "q", "--max-body", "65MiB")
-    _, said = child.communicate(b"x")
-    assert (child.returncode, b"--max-body is '65MiB': it must be from 1 byte to 64 MiB" in said) == (2, True)
+def test_the_limit_is_an_option_a_variable_and_at_most_64_mib(app, url, monkeypatch):
+    assert run("send", "q", "--max-body", "2MiB", input="x" * (LIMIT + 1), url=url).returncode == 0
+    done = run("send", "q", "--max-body", "65MiB", input="x", url=url)
+    assert (done.returncode, "--max-body is '65MiB': it must be from 1 byte to 64 MiB" in done.stderr) == (2, True)
     monkeypatch.setenv("RELIQ_MAX_BODY", "3")
-    child = start("send", "q", "four")
-    _, said = child.communicate()
-    assert (child.returncode, b"the body has 4 bytes, the limit is 3 (max_body)" in said) == (2, True)
+    done = run("send", "q", "four", url=url)
+    assert (done.returncode, "the body has 4 bytes, the limit is 3 (max_body)" in done.stderr) == (2, True)
     assert app.queue("q").stats().ready == 1

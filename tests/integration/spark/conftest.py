@@ -29,7 +29,7 @@ os.environ["SPARK_HOME"] = _home.name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A first job takes minutes on a loaded machine; py4j leaves its sockets to the garbage collector."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.nodeid.startswith("tests/integration/spark/"):
             if "session" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:

@@ -1,5 +1,4 @@
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +14,7 @@ expect.set_options(timeout=PATIENCE)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and "browser" in getattr(item, "fixturenames", ()):
+        if item.nodeid.startswith("tests/integration/ui/") and "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
 
 
