@@ -17,7 +17,7 @@ TESTS = Path("tests", "integration", "spark")
 VERSIONS = ("test_versions.py",)
 ALL = (*VERSIONS, "test_batch_writer.py", "test_batch_reader.py", "test_results.py", "test_streams.py")
 LINES = {"3.5": VERSIONS, "4.0": VERSIONS, "4.1": ALL, "4.2": ALL, "4.3": ALL}
-PACKAGES = ("pytest", "pytest-rerunfailures", "pytest-timeout", "pytest-xdist", "psutil")
+PACKAGES = ("hypothesis", "pytest", "pytest-rerunfailures", "pytest-timeout", "pytest-xdist", "psutil")
 
 
 def main(lines: list[str]) -> int:
