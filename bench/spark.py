@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 
 import reliq
 from bench.spark_contest import WARM_UPS, Contestant
-from bench.spark_watch import backfill, commit_of_many, memory_of_a_job, redis_process
+from bench.spark_watch import backfill, commit_of_many, memory_of_a_job, redis_process, to_visible
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.spark import register
@@ -178,7 +178,7 @@ def messages(spark: SparkSession, rows: int, partitions: int, size: int) -> Data
     return spark.range(0, rows, 1, partitions).selectExpr("id", note)
 
 
-PARTS = ("write", "read", "4KiB", "64KiB", "small", "partitions", "queues", "memory", "commit", "backfill")
+PARTS = ("write", "read", "4KiB", "64KiB", "small", "partitions", "queues", "memory", "commit", "backfill", "linear")
 
 
 def main() -> None:
@@ -232,6 +232,10 @@ def main() -> None:
             limited = partial(job, maxBytesPerSecond="8MiB")
             ways = {"alone": partial(time.sleep, 10), "without a limit": job, "at 8 MiB/s": limited}
             backfill(server, ways, rounds)
+        if "linear" in options.only:
+            for count in (rows // 2, rows // 2, rows * 3 // 2, rows * 5):  # the first one warms up
+                job = partial(sink, messages(spark, count, 8, 170).select("value"), "sink")
+                to_visible(server, job, count, 8)
         if "commit" in options.only:
             commit_of_many(server.url, 1_000_000)
     spark.stop()

@@ -75,6 +75,29 @@ def memory_of_a_job(server: EmbeddedRedis, write: Work, rows: int, size: int) ->
     app.store.call(ops.command("FLUSHALL"))
 
 
+def to_visible(server: EmbeddedRedis, write: Work, rows: int, partitions: int) -> None:
+    """Print how long rows take until all are visible, and the largest resident memory of Spark's JVM meanwhile."""
+    app = reliq.Reliq(server.url)
+    jvm = next(one for one in psutil.Process().children(recursive=True) if "java" in one.name())
+    seen, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            seen.append(jvm.memory_info().rss)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    started = time.perf_counter()
+    write()
+    took = time.perf_counter() - started
+    over.set()
+    watcher.join()
+    assert app.queue("sink").stats().ready == rows
+    how = f"{took:.1f} s to visible, {rows / took:,.0f} rows/s; at most {max(seen) / 1e6:,.0f} MB resident in the JVM"
+    print(f"{rows:,} rows in {partitions} partitions: {how}", flush=True)
+    app.store.call(ops.command("FLUSHALL"))
+
+
 def backfill(server: EmbeddedRedis, ways: Mapping[str, Work], rounds: int) -> None:
     """Compare the sends into another queue while each of these is done."""
     app = reliq.Reliq(server.url)

@@ -10,7 +10,6 @@ monitor, and Redis); the clients are processes of their own.
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -209,7 +208,7 @@ def work(port: int, queue: str, kind: str, count: int, seed: str, groups: int) -
 
     print("ready", flush=True)
     sys.stdin.readline()
-    cpu, began, marks = time.process_time(), time.monotonic(), []
+    cpu, began = time.process_time(), time.monotonic()
     done = 0
     while done < count:
         if kind == "send":
@@ -229,8 +228,7 @@ def work(port: int, queue: str, kind: str, count: int, seed: str, groups: int) -
             entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(found)]
             sqs.delete_message_batch(QueueUrl=url, Entries=entries)  # type: ignore[attr-defined]
             done += len(found)
-            marks.append((round(time.monotonic() - began, 3), done))
-    took = {"done": done, "seconds": time.monotonic() - began, "cpu": time.process_time() - cpu, "marks": marks}
+    took = {"done": done, "seconds": time.monotonic() - began, "cpu": time.process_time() - cpu}
     print(json.dumps(took), flush=True)
 
 
@@ -243,7 +241,6 @@ class Figures:
     server: float  #: seconds of CPU
     client: float  #: seconds of CPU
     memory: float  #: MiB of the server at the end
-    marks: list[list[tuple[float, int]]] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -255,10 +252,9 @@ def measured(server: Server, queue: str, kind: str, clients: int, messages: int,
     """Let clients do a work together; return what it has cost."""
     share = messages // clients
     command = [sys.executable, "-m", "bench.sqs", "--work", str(server.port), queue, kind]
-    most = messages if kind == WORKS[2] else share
     processes = [
         subprocess.Popen(
-            [*command, str(most), f"{queue}-{kind[-3:]}-{at}-{time.time_ns()}", str(groups)],
+            [*command, str(share), f"{queue}-{kind[-3:]}-{at}-{time.time_ns()}", str(groups)],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         for at in range(clients)
@@ -275,7 +271,7 @@ def measured(server: Server, queue: str, kind: str, clients: int, messages: int,
     told = [json.loads(one.communicate(timeout=1800)[0]) for one in processes]
     return Figures(
         sum(one["done"] for one in told), max(one["seconds"] for one in told), server.cpu() - before,
-        sum(one["cpu"] for one in told), server.memory(), [one["marks"] for one in told],
+        sum(one["cpu"] for one in told), server.memory(),
     )  # fmt: skip
 
 
@@ -331,18 +327,14 @@ def _middle(figures: list[Figures], of: Callable[[Figures], float]) -> float:
 
 
 def drain(messages: int) -> str:
-    """Fill a FIFO queue with 1,000 groups and drain it with four clients; return the rates of its tenths."""
+    """Fill a FIFO queue with 1,000 groups and drain it with four clients; return what its tenths have cost."""
     with reliq() as server:
         make_queue(server, "drain.fifo")
-        filled = measured(server, "drain.fifo", WORKS[1], 4, messages, groups=1000)
-        drained = measured(server, "drain.fifo", WORKS[2], 4, filled.messages, groups=1000)
-    times = sorted(at for marks in drained.marks for at, _ in marks)
-    cuts = [times[min(len(times) - 1, round(len(times) * part / 10))] for part in range(11)]
-    rates = [round(drained.messages / 10 / max(0.001, b - a)) for a, b in itertools.pairwise(cuts)]
-    return (
-        f"{drained.messages:,} of {filled.messages:,} messages drained in {drained.seconds:.0f} s, "
-        f"{drained.rate:,.0f} per CPU second; messages/s in each tenth: {', '.join(f'{one:,}' for one in rates)}"
-    )
+        measured(server, "drain.fifo", WORKS[1], 4, messages, groups=1000)
+        tenths = [measured(server, "drain.fifo", WORKS[2], 4, messages // 10, groups=1000) for _ in range(10)]
+    rates = ", ".join(f"{one.rate:,.0f} ({one.messages / one.seconds:,.0f})" for one in tenths)
+    done, seconds = sum(one.messages for one in tenths), sum(one.seconds for one in tenths)
+    return f"{done:,} messages in {seconds:.0f} s; in each tenth, per CPU second (and per second): {rates}"
 
 
 def main() -> None:

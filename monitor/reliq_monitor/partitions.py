@@ -40,7 +40,7 @@ class Spreading(Duty[int]):
                 yield from survey.attempts.of_queue(self.name, keys, self._tend(survey, keys), None)
         parts = [keys for keys in survey.queues if logical_name(keys.queue) in partitioned]
         sent, layouts = 0, dict[str, Layout]()
-        for keys in (yield from survey.having(self.name, lambda one: one.waiting, parts)):
+        for keys in (yield from survey.having(self.name, lambda one: one.waiting, parts, but={""})):
             steps = self._send_strays(keys, layouts)
             sent += yield from survey.attempts.of_queue(self.name, keys, steps, 0, "strays")
         return sent

@@ -70,8 +70,13 @@ class Survey:
             gone=[one for one in self.gone if one.keys.queue in led],
         )
 
-    def having(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[Home]]:
-        """Return those of `homes` for which this key exists; it is asked about those that are not known."""
+    def having(
+        self, duty: str, key: Callable[[Home], str], homes: Sequence[Home], but: Container[str] = ()
+    ) -> Steps[list[Home]]:
+        """Return those of `homes` for which this key exists; it is asked about those that are not known.
+
+        The duty has nothing to do for the others, except for the parts `but`.
+        """
         there = {key(one): self.known.get(key(one)) for one in homes}
         unknown = [one for one in homes if there[key(one)] is None]
         if unknown:
@@ -79,7 +84,7 @@ class Survey:
                 there[key(one)] = found
                 self.known.note(key(one), found)
         if self.attempts.any_failing:
-            self.attempts.nothing_to_do(duty, (one for one in homes if there[key(one)] is False))
+            self.attempts.nothing_to_do(duty, (one for one in homes if there[key(one)] is False), but)
         return [one for one in homes if there[key(one)]]
 
     def _asked(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[tuple[Home, bool]]]:

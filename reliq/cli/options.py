@@ -17,7 +17,7 @@ from reliq.contract.options import Option, given, options_of
 from reliq.errors import RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.element import Failure
 from reliq.model.error_text import gist
-from reliq.ops import ping
+from reliq.ops import server_time
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.runtime import startup
 from reliq.transport.store import Store
@@ -137,7 +137,7 @@ def store_of(options: argparse.Namespace, *, waits: bool = False) -> Store:
         _expect_answer(store)
         return store
     try:
-        store.call(ping(), timeout=0)
+        store.call(server_time(), timeout=0)  # each role may ask for it
     except RedisUnsuitable:
         raise
     except ReliqError:
@@ -150,7 +150,7 @@ def _expect_answer(store: Store) -> None:
     if not sys.stderr.isatty():
         return
     try:
-        store.call(ping(), timeout=0)
+        store.call(server_time(), timeout=0)  # each role may ask for it
     except RedisUnsuitable:
         raise
     except RedisUnavailable as error:

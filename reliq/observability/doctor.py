@@ -152,7 +152,8 @@ def judge(facts: Facts) -> Report:
 
 def unreachable(error: ReliqError) -> Report:
     """Return the report for a server that does not answer."""
-    change = "Start Redis, or correct the URL."
+    refused = isinstance(error, RedisUnsuitable)
+    change = "Change what the refusal names." if refused else "Start Redis, or correct the URL."
     return Report((Finding("failure", "connection", str(error), "Nothing can be sent or handled.", change),))
 
 

@@ -29,7 +29,7 @@ from reliq.runtime.process import this_process
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
 _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
 _LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
-_LEASE_FRESH = 1 / 15  #: of a lease: for so long after a renewal no claim and no settlement renews it: that is a write
+_LEASE_FRESH = 1 / 15  #: of a lease: for so long after a renewal a consumer's calls leave it: each renewal is a write
 
 
 class ConsumerSteps(HeldSteps):
@@ -41,6 +41,7 @@ class ConsumerSteps(HeldSteps):
         self.lease = lease
         self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
+        self.has_heartbeat = False  #: renewed without its calls, which renew it again only after a while
         self.keeps_marks = False  #: it says which redelivered message it tries
         self.limits = Limits(keys, lease)
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
@@ -93,7 +94,7 @@ class ConsumerSteps(HeldSteps):
 
     def _renewing_now(self) -> Moment | None:
         """Decide whether the next call renews the lease; return its moment if it does."""
-        self.claimant.renews = self._fresh_until.passed()
+        self.claimant.renews = not self.has_heartbeat or self._fresh_until.passed()
         return Moment.now() if self.claimant.renews else None
 
     def accepted(self) -> None:

@@ -45,7 +45,10 @@ def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
             )
         names = _new_names(queue, layout, count, slots)
         changed = layout.resized(count, names)
-        yield from _drop_counters([QueueKeys(partition_queue(queue, name)) for name in names])
+        partitions = [partition_queue(queue, name) for name in names]
+        if partitions:  # a monitor finishes a change of partitions of which it knows
+            yield [ops.announce(name) for name in partitions]
+        yield from _drop_counters([QueueKeys(name) for name in partitions])
         if (yield from replace(queue, layout, changed)):
             return changed
     raise InvalidSetting(f"partitions is {count}: the policy of queue {queue!r} changes all the time; try again")

@@ -1,5 +1,6 @@
 """Translation of redis-py's errors, because their texts quote payloads."""
 
+import errno
 import os
 import re
 import socket
@@ -80,10 +81,15 @@ _LASTING = {
     f'"default"): {_PLACE}',
     "NOPASSWORD": "it has no password, but the URL has one: remove it from the URL, or set requirepass in Redis",
     "DATABASE": "it does not have the database at the end of the URL: use one that it has, such as /0",
-    "NOPERM": "the user of the URL lacks a permission (ACL) that reliq needs",
     "WRONGTYPE": "a key under reliq: has another type: the prefix is shared with another application",
 }
 
+
+# A script that may not run a command ends with the general code ERR. Before version 7 the text has no command then.
+_DENIED = re.compile(r"ACL failure in script|user executing the script can't", re.IGNORECASE)
+_COMMAND = re.compile(r"run the '([\w|-]+)' command", re.IGNORECASE)
+_KEYS = re.compile(r"access (a key|one of the keys|the '.*' key)", re.IGNORECASE)
+_ROLES = " (ACL; deploy/users.acl of reliq has those of each role)"
 
 # redis-py has classes for these codes and removes the code from the text.
 _CLASSES = {
@@ -122,9 +128,23 @@ def translated(error: Exception) -> Exception:
         return QueueFull("Redis is at its maxmemory and refused the call; nothing was changed")
     if code in _PASSING:
         return TryAgain(_PASSING[code], code in _ELSEWHERE, code in _MOVING)
+    if code == "NOPERM" or _DENIED.search(str(error)):
+        return RedisUnsuitable(f"Redis refuses: {_denied(str(error))}")
     if code in _LASTING:
         return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
     return ReliqError(f"Redis answered with an unexpected error: {type(error).__name__} {code}".rstrip())
+
+
+def _denied(text: str) -> str:
+    """Return which permission the user of the URL lacks, and who knows it if the server does not say."""
+    if command := _COMMAND.search(text):
+        name = command[1].lower()
+        return (
+            f"the user of the URL may not run {name.replace('|', ' ').upper()}: give it the permission +{name}{_ROLES}"
+        )
+    if _KEYS.search(text):
+        return f"the user of the URL may not use these keys: give it the permission ~reliq:*{_ROLES}"
+    return f"the user of the URL lacks a permission for a command of a script: ACL LOG says which one{_ROLES}"
 
 
 def _setup_code(error: Exception) -> str:
@@ -174,6 +194,15 @@ def tls_hint(url: str, cause: str) -> str:
         return "; if this port is not for TLS, the URL must begin with redis://"
     if url.startswith("redis://") and cause in (CLOSED, "connection reset by peer"):
         return "; if this port is for TLS, the URL must begin with rediss://"
+    if "certificate is not valid for" in cause:
+        return "; use a host name that it has, or ?ssl_check_hostname=false in the URL, which accepts any"
+    if "certificate required" in cause or "unknown ca" in cause:
+        return (
+            "; the server wants a certificate that its own authority has signed: ?ssl_certfile=/path/to/client.pem&"
+            "ssl_keyfile=/path/to/client.key in the URL"
+        )
+    if url.startswith("rediss") and cause == os.strerror(errno.ENOENT).lower():
+        return "; a file that the URL names is not there: ssl_ca_certs, ssl_certfile or ssl_keyfile"
     if "certificate verify failed" in cause:
         return "; ?ssl_ca_certs=/path/to/ca.pem in the URL names the authority that signed its certificate"
     return ""

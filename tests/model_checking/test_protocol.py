@@ -218,7 +218,6 @@ def nothing_is_stuck(state: State, explorer: Explorer) -> None:
 @pytest.fixture
 def explore(url, monkeypatch):
     explorers = []
-    monkeypatch.setattr("reliq.protocol.consumer._LEASE_FRESH", 0)  # each call renews it, whenever it comes
 
     def run(actors, check=one_copy, settled=never_lost, fenced=True, **faults):
         def patch(nonce):
@@ -277,7 +276,11 @@ def test_a_restart_and_a_lost_reply_with_two_workers(explore):
 
 def test_calls_that_do_not_renew_the_lease(explore, monkeypatch):
     """The heartbeat has just renewed it."""
-    monkeypatch.setattr("reliq.protocol.consumer._LEASE_FRESH", 1e6)
+
+    def leave_it(steps):
+        steps.claimant.renews = False
+
+    monkeypatch.setattr(ConsumerSteps, "_renewing_now", leave_it)
     assert explore([worker("w"), worker("v"), monitor()], losses=1, expiries=1) > 1_000
 
 

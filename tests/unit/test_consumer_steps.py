@@ -97,10 +97,21 @@ def requests_of(store):
     return 10**9 - fault._left
 
 
+def test_without_a_heartbeat_each_call_renews_the_lease(store):
+    """A lease over HTTP lasts for the time that its client is told."""
+    prepare(store)
+    consumer = ConsumerSteps(KEYS, "c1", 60.0)
+    store.run(consumer.be_registered())
+    store.call(command("SET", KEYS.lease("c1"), 1))
+    store.run(consumer.claim(1))
+    assert store.call(ops.lease_end(KEYS, "c1")) > 1
+
+
 def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
     """Each renewal is a write: a worker that handles many messages a second would renew as often."""
     prepare(store)
     consumer, later = ConsumerSteps(KEYS, "c1", 60.0), [0.0]
+    consumer.has_heartbeat = True
     real = time.monotonic, time.time
     monkeypatch.setattr(time, "monotonic", lambda: real[0]() + later[0])
     monkeypatch.setattr(time, "time", lambda: real[1]() + later[0])

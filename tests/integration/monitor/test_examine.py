@@ -63,6 +63,18 @@ def test_nobody_there_is_a_failure(capsys, monkeypatch):
     assert (status, json.loads(text)["findings"][0]["subject"]) == (2, "connection")
 
 
+def test_a_user_without_rights_is_told_which_one_is_missing(url, redis_server, capsys):
+    with redis.Redis(port=redis_server.port) as client:
+        client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all")
+        try:
+            status, text = run(capsys, "--url", url.replace("//", "//nobody:secret@"), "--json")
+        finally:
+            client.execute_command("ACL", "DELUSER", "nobody")
+    (finding,) = json.loads(text)["findings"]
+    assert (status, "give it the permission +ping" in finding["fact"]) == (2, True)
+    assert "Start Redis" not in finding["change"]
+
+
 def test_an_evicting_server_without_persistence_and_its_replica_are_failures(capsys):
     with EmbeddedRedis(settings=["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]) as server:
         status, text = run(capsys, "--url", server.url, "--json")

@@ -657,6 +657,31 @@ def test_a_second_change_waits_for_the_end_of_the_first(app, monitor):
     assert orders.configure(partitions=4).partitions == 4
 
 
+def test_a_change_whose_caller_died_when_it_had_stored_the_layout_is_finished_by_a_monitor(app, monitor):
+    orders = app.queue("orders")
+    orders.send("body", key=key_that_moves(1, 3)[0])
+    app.store.run(resizing.change("orders", 3, sharded=False))
+    with orders.consumer() as consumer:
+        consumer.ack(*consumer.claim(wait=1))
+    monitor.tend_partitions()
+    assert not orders.partitions().moving
+    assert orders.configure(partitions=2).partitions == 2
+
+
+def test_a_change_that_fails_stays_known_as_failing_though_no_message_waits(app, monitor, monkeypatch):
+    orders = app.queue("orders")
+    orders.send("body", key=key_that_moves(1, 3)[0])
+    app.store.run(resizing.change("orders", 3, sharded=False))
+
+    def refused(*arguments):
+        raise reliq.RedisUnsuitable("as it should")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ops, "take_in", refused)
+        monitor.tend_partitions()
+    assert ("partitions", "orders") in monitor.failing
+
+
 def test_a_change_that_was_interrupted_is_brought_to_its_end_by_a_monitor(app, monitor, monkeypatch):
     orders = app.queue("orders")
     orders.configure(max_length=800)

@@ -12,6 +12,7 @@ import reliq
 from reliq import ops
 from reliq.cli import main
 from reliq.model.keys import QueueKeys, new_owner
+from reliq.protocol import resizing
 from reliq.transport.store import Store
 from reliq_monitor import MonitorThread
 from reliq_sqs import keys
@@ -170,6 +171,17 @@ def abandon(admin: reliq.Reliq, queue: str) -> None:
     admin.store.call(ops.command("DEL", keys.lease(consumer)))
 
 
+def resize(admin: reliq.Reliq, before: int, after: int) -> None:
+    """Leave the change of the number of partitions to a monitor, of a queue with keys and an early signal."""
+    queue = admin.queue("parts")
+    queue.configure(partitions=before)
+    queue.signal("to-come", "go", 1)
+    for number in range(8):
+        queue.send("x", key=f"{number}", delay=0.01)
+    assert admin.store.run(resizing.change("parts", after, sharded=False)).count == after
+    queue.purge()
+
+
 def state_of(admin: reliq.Reliq, flow: str) -> str:
     """Return the state of the last message of a flow."""
     progress = admin.flow_progress(flow)
@@ -198,7 +210,11 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         admin.queue("q").send_many(["dead", LARGE, LARGE])
         for message in dying.claim(10):
             dying.dead(message, "as it should")
+    resize(admin, 1, 3)
     with monitoring(url) as thread:
+        eventually(lambda: not admin.queue("parts").partitions().moving)
+        resize(admin, 3, 1)
+        eventually(lambda: len(admin.queue("parts").partitions().partitions) == 1)
         eventually(lambda: admin.queue("q").stats().dead <= 1)
         eventually(lambda: thread.monitor.leading)
         eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
@@ -214,6 +230,7 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
 
 OPERATING = (
     ("stats",), ("stats", "q"), ("config", "q"), ("config", "q", "max_length=100"), ("pause", "q"), ("resume", "q"),
+    ("config", "parts", "partitions=3"), ("queue", "partitions", "parts"), ("config", "parts", "partitions=2"),
     ("config", "q", "rate=100/s", "concurrency=9"), ("breaker", "q", "open", "--for", "1h"),
     ("breaker", "q", "close"),
     ("find", "in-order"), ("message", "search", "q", "x"), ("find", "later", "--queue", "q"), ("top", "--once"),
@@ -232,6 +249,7 @@ def operator(url: str, admin: reliq.Reliq) -> None:
     """Every command line call that reads or changes queues, topics and keys."""
     admin.queue("q").send_many([LARGE] * 5)
     admin.queue("q").send("later", delay="1h", id="later")
+    admin.queue("parts").signal("to-come", "go", 1)
     for _ in range(2):
         admin.queue("q").send("in order", key="k")
     admin.queue("q").send("in order too", key="k", id="in-order")
@@ -288,6 +306,9 @@ def api(url: str, admin: reliq.Reliq) -> None:
         cut(admin, "api")
         answered("POST", "/v1/queues/empty/leases", json={"limit": 3, "wait": 1})
         answered("PATCH", "/v1/queues/q", json={"max_length": 100, "rate": "1000/s", "concurrency": 1})
+        admin.queue("parts").signal("to-come", "go", 1)
+        for partitions in (3, 1):
+            answered("PATCH", "/v1/queues/parts", json={"partitions": partitions})
         answered("POST", "/v1/queues/q/leases", json={"limit": 1})
         answered("POST", "/v1/queues/q/leases", json={"limit": 1, "wait": 1})
         for state in ("open", "closed"):

@@ -1,12 +1,15 @@
 """The ACL of each role, as deploy/users.acl has it: enough for all of its work, and for nothing else."""
 
+import argparse
 import contextlib
 import re
+import sys
 
 import pytest
 import redis
 
 import reliq
+from reliq.cli.options import store_of
 from reliq.embedded import EmbeddedRedis
 from reliq.ops.script import Script
 from tests.integration.security.roles import WORK
@@ -84,6 +87,13 @@ def test_a_role_does_all_of_its_work_and_nothing_is_refused(server, role):
     with redis.Redis(port=server.port) as client:
         refused = [f"{entry['reason']} {entry['object']}" for entry in client.acl_log()]
     assert refused == []
+
+
+@pytest.mark.parametrize("role", WORK)
+def test_the_commands_of_a_role_begin(server, role, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # there they ask at once whether Redis answers
+    for waits in (False, True):
+        store_of(argparse.Namespace(url=url_of(server, role)), waits=waits).close()
 
 
 @pytest.mark.parametrize("role", WORK)

@@ -56,8 +56,11 @@ def test_workers_with_a_bare_python_run_the_archive_of_the_page(app, url, tmp_pa
     bare |= {"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}
 
     with standalone(tmp_path, bare) as cluster:
-        settings = "--conf spark.driver.bindAddress=127.0.0.1 --conf spark.driver.host=127.0.0.1"
-        master = f"--master {cluster} --executor-memory 512m {settings}"
+        # No task begins before both workers are there: else one that comes late finds none left.
+        both = ["spark.cores.max=2", "spark.scheduler.minRegisteredResourcesRatio=1"]
+        both.append("spark.scheduler.maxRegisteredResourcesWaitingTime=1200s")
+        settings = ["spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", *both]
+        master = f"--master {cluster} --executor-memory 512m {' '.join(f'--conf {one}' for one in settings)}"
         commands = shipping.code.replace("pip install .", f"pip install {ROOT}").replace("--master ...", master)
         commands = commands.replace("job.py", shipped_job.__file__)
         assert all(text in commands for text in (str(ROOT), cluster, shipped_job.__file__))
