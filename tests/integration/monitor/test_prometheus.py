@@ -118,7 +118,7 @@ def configuration(folder: Path, targets: dict[str, int]) -> Path:
         for name, port in targets.items()
     ]
     everything = {
-        "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "500ms"},
         "rule_files": [str(ROOT / "monitor" / "prometheus" / "rules.yml")],
         "scrape_configs": jobs,
     }
@@ -269,8 +269,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("prometheus")
     with EmbeddedRedis(settings=("--maxmemory", "1gb")) as server, services(folder, server) as (prometheus, api):
         app = reliq.Reliq(server.url)
-        begin(app, prometheus)
         sent_at = time.time()
+        begin(app, prometheus)
         lose_a_lease(app)
         kill_workers(app)
         work(app)
@@ -367,7 +367,7 @@ def test_order_priority_cycle_and_topics_are_told(run):
 def test_an_age_is_right_within_a_scrape(run):
     selector = 'reliq_queue_oldest_ready_age_seconds{queue="nobody",job="reliq-monitor"}'
     age, scraped_at = run.prometheus.number(selector), run.prometheus.number(f"timestamp({selector})")
-    assert age == pytest.approx(scraped_at - run.sent_at, abs=1.0)
+    assert age == pytest.approx(scraped_at - run.sent_at, abs=2.0)  # a scrape lasts a second at most
 
 
 def test_the_books_balance(run):
