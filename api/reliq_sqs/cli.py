@@ -37,7 +37,8 @@ def add_to(commands: Any, command: Add) -> None:
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
-    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help="time to finish (25)")
+    text = f"time that open requests have to finish at a stop (default {defaults.grace:g})"
+    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help=text)
     endpoint_options(one)
     text = "for development: serve this machine without signatures (or RELIQ_NO_AUTH=1)"
     one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
@@ -57,16 +58,16 @@ def add_to(commands: Any, command: Add) -> None:
 
 def _key_commands(verbs: Any, command: Add) -> None:
     one = command(verbs, "create", create, "make an access key, and print it once", json_too=True)
-    one.add_argument("name", help="its purpose; two keys may have the same name")
-    text = "what it allows; may be repeated"
+    one.add_argument("name", help="what the key is for; two keys may have the same name")
+    text = "what the key allows; may be repeated"
     one.add_argument("--scope", action="append", choices=tuple(SCOPES), required=True, help=text)
-    text = "for which queues, e.g. 'orders*'"
+    text = "the queues that the key is for, e.g. 'orders*'; may be repeated"
     one.add_argument("--queue", action="append", required=True, metavar="PATTERN", help=text)
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--key-file", metavar="FILE", help=_KEY_FILE)
     command(verbs, "list", list_keys, "the access keys, without their secrets", json_too=True)
     one = command(verbs, "revoke", revoke, "revoke an access key; takes effect within two seconds", json_too=True)
-    one.add_argument("id", help="its id")
+    one.add_argument("id", help="the id of the key, as `key list` shows it")
 
 
 def endpoint_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
@@ -81,7 +82,7 @@ def endpoint_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
     text = f"the region whose queues have the names of reliq's (default {defaults.region})"
     add("--region", text, default=defaults.region, metavar="REGION")
     add("--endpoint-url", "the beginning of queue URLs (default: as the client reaches the endpoint)", metavar="URL")
-    text = "AWS's waits of 60 s: for the name of a deleted queue, and between two purges"
+    text = "wait as AWS does: 60 s for the name of a deleted queue, and between two purges"
     add("--strict-timing", text, action="store_true")
     add("--key-file", _KEY_FILE, metavar="FILE")
 

@@ -95,9 +95,9 @@ def add_to(commands: Any) -> None:
     """Add the command to a parser's subparsers."""
     one = commands.add_parser("claims", help="list the micro-batches that streams hold, or release those of one")
     one.set_defaults(run=claims)
-    one.add_argument("--queue", metavar="NAME", help="only of this queue")
-    one.add_argument("--release", metavar="STREAM", help="a monitor returns its messages to the queue")
-    one.add_argument("--force", action="store_true", help="also if its driver may live")
+    one.add_argument("--queue", metavar="NAME", help="list only those of this queue")
+    one.add_argument("--release", metavar="STREAM", help="the stream whose messages a monitor is to return")
+    one.add_argument("--force", action="store_true", help="release it even if its driver may still run")
     one.add_argument("--url", metavar="URL", help="the Redis server (default: RELIQ_URL)")
     one.add_argument("--json", action="store_true", help="print JSON, for programs")
 

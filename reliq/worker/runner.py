@@ -173,7 +173,7 @@ class Runner:
             self.lost()
 
     def _give_back(self, message: Message, error: ReliqError) -> None:
-        text = "not_started queue=%s id=%s error=%s: what Redis has about it is not known, so it is released"
+        text = "not_started queue=%s id=%s error=%s: Redis did not answer, so the worker releases it"
         kind = ("not_started", message.queue, type(error).__qualname__)
         failures.write(logging.WARNING, kind, text, message.queue, message.id, error)
         self._exchange.move(released(message))

@@ -29,12 +29,12 @@ def add_to(commands: Any) -> None:
     one = commands.add_parser("enqueue", help="write files or a table into a queue, all rows or none")
     one.set_defaults(run=enqueue)
     one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
-    one.add_argument("--format", choices=_FORMATS, default="parquet", help="of the input (default parquet)")
+    one.add_argument("--format", choices=_FORMATS, default="parquet", help="the format of the input (default parquet)")
     one.add_argument("--select", metavar="SQL", help="columns of the messages (default: value, the whole row as JSON)")
     where = one.add_mutually_exclusive_group()
     where.add_argument("--queue", metavar="NAME", help="the queue of all rows")
     where.add_argument("--queue-column", metavar="COLUMN", help="the column with the queue of each row")
-    where.add_argument("--topic-column", metavar="COLUMN", help="routing key of each row: to every queue bound to it")
+    where.add_argument("--topic-column", metavar="COLUMN", help="the column with the routing key of each row")
     one.add_argument("--mandatory", action="store_true", help="fail where no queue is bound to a row's topic")
     one.add_argument("--max-body", metavar="SIZE", help="bytes a body may have, such as 8MiB (default 1MiB)")
     one.add_argument("--job", metavar="NAME", help="a name under which these rows are never written twice")
@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
         help="the application of --job, if the rows go to several queues (default reliq)",
     )  # fmt: skip
     one.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable"
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option for Spark's reader; repeatable"
     )
     common(one)
 
