@@ -162,8 +162,8 @@ MUTANTS = [
     Mutant(
         "a heartbeat renews nothing",
         "reliq/lua/heartbeat.lua",
-        "return renew(lease, now_ms() + lease_ms) and 1 or 0",
-        "return 1",
+        "renew(lease, now_ms(), lease_ms)\n",
+        "",
         "none",
         {"robbed", "duplicated"},
         40,
