@@ -101,7 +101,7 @@ def test_every_option_of_reliq_that_a_page_names_exists(page):
     spans = [span for span in quoted(page) if re.match(r"--[a-z]|reliq [a-z]", span)]
     options = {option for span in spans for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)}
     foreign = {"--preload", "--master", "--conf", "--py-files", "--processes", "--enable-threads", "--full", "--only"}
-    foreign |= {"--rows", "--scale"}
+    foreign |= {"--rows", "--scale", "--real-time"}
     known = COMMANDS + (ROOT / "tests/campaign/__main__.py").read_text(encoding="utf-8")
     assert {option for option in options if f'"{option}"' not in known} - foreign == set()
 
