@@ -183,12 +183,16 @@ def test_a_worker_that_is_told_to_stop_shuts_down_cleanly(app):
         assert worker.told_to_stop
 
 
+def two(app):
+    """Return both workers: while partitions change hands, one may have none for a moment."""
+    return eventually(lambda: len(found := app.store.run(every_worker())) == 2 and found)
+
+
 def test_a_child_that_is_told_to_stop_is_not_replaced_and_the_last_one_ends_its_parent(app, tmp_path):
     (tmp_path / "shop.py").write_text("import reliq\napp = reliq.Reliq()\napp.handler('orders')(print)\n")
     arguments = ("worker", "shop", "--processes", "2", "--lease", "1")
     with running(*arguments, folder=tmp_path, RELIQ_URL=app.url) as parent:
-        eventually(lambda: len(app.store.run(every_worker())) == 2)
-        first, second = app.store.run(every_worker())
+        first, second = two(app)
         app.store.run(instruct(first, Instruction.STOP))
         eventually(lambda: [one.id for one in app.store.run(every_worker())] == [second.id])
         assert parent.poll() is None
@@ -202,8 +206,7 @@ def test_the_others_take_the_partitions_of_a_paused_worker(app):
     queue.configure(partitions=4)
     app.handler("orders")(lambda message: ran.append(message.id))
     with working(app, lease=1), working(app, lease=1):
-        eventually(lambda: len(app.store.run(every_worker())) == 2)
-        first, _ = app.store.run(every_worker())
+        first, _ = two(app)
         app.store.run(instruct(first, Instruction.PAUSE))
         eventually(lambda: [one.paused for one in app.store.run(every_worker()) if one.id == first.id] == [True])
         sent = queue.send_many(range(40))
