@@ -116,10 +116,14 @@ def delete(key: str) -> Op[int]:
     return Op(("UNLINK", key))
 
 
-def instruct(keys: QueueKeys, consumer: str, instruction: Instruction, at: int) -> Op[bool]:
-    """Tell the process of a consumer what to do; the reply is False if the consumer is not registered."""
+def instruct(keys: QueueKeys, consumer: str, instruction: Instruction, at: int, anyway: bool = False) -> Op[bool]:
+    """Tell the process of a consumer what to do; the reply is False if the consumer is not registered.
+
+    `anyway`: also then: the process may serve this home by the time it looks.
+    """
     field = instruction.field(process_of(consumer))
     call = signatures.instruct(
-        told=keys.told, consumers=keys.consumers, consumer=consumer, field=field, at=at, kept=milliseconds(_TOLD)
-    )
+        told=keys.told, consumers=keys.consumers, consumer=consumer, field=field, at=at, kept=milliseconds(_TOLD),
+        anyway=anyway,
+    )  # fmt: skip
     return scripted(call, bool)

@@ -225,8 +225,10 @@ def hold_key(*, config: str, buckets: str, group: Argument, held_ms: Argument) -
     return "hold_key", (config, buckets), (group, held_ms)
 
 
-def instruct(*, told: str, consumers: str, consumer: Argument, field: Argument, at: Argument, kept: Argument) -> Call:
-    return "instruct", (told, consumers), (consumer, field, at, kept)
+def instruct(
+    *, told: str, consumers: str, consumer: Argument, field: Argument, at: Argument, kept: Argument, anyway: bool
+) -> Call:
+    return "instruct", (told, consumers), (consumer, field, at, kept, int(anyway))
 
 
 def lead(*, flow: str, consumer: Argument, wait_ms: Argument) -> Call:

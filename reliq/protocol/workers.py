@@ -10,7 +10,7 @@ from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, owner_of, process_of
 from reliq.model.partitions import read_layout
 from reliq.model.worker import Consuming, WorkerProcess
-from reliq.ops import Op, Steps
+from reliq.ops import Op, Steps, Together
 from reliq.protocol.seen import every_queue
 from reliq.runtime.looking import is_away, missing_now, unseen
 
@@ -61,10 +61,22 @@ def find_worker(identity: str) -> Steps[WorkerProcess | None]:
 
 
 def instruct(one: WorkerProcess, instruction: Instruction) -> Steps[bool]:
-    """Tell a worker what to do, which it learns with its next heartbeat; return whether it is still there."""
-    consumers = [each for each in one.consumers if each.follows]
-    now = yield ops.server_time()
-    told = yield [ops.instruct(QueueKeys(each.home), each.consumer, instruction, now) for each in consumers]
+    """Tell a worker what to do, which it learns with its next heartbeat; return whether it is still there.
+
+    The other partitions of its queues are told too: they may be all that it serves by then.
+    """
+    consumers = {each.home: each for each in one.consumers if each.follows}
+    queues = {each.queue: each.consumer for each in consumers.values()}
+    now, *layouts = yield [ops.server_time(), *(ops.layout(QueueKeys(name)) for name in queues)]
+    told = yield [ops.instruct(QueueKeys(home), each.consumer, instruction, now) for home, each in consumers.items()]
+    others = [
+        ops.one(ops.instruct(QueueKeys(home), consumer, instruction, now, anyway=True))
+        for (name, consumer), text in zip(queues.items(), layouts, strict=True)
+        for home in read_layout(text).every(name)
+        if home not in consumers
+    ]
+    if others and any(told):
+        yield Together(others)  # one that is away is not told
     return any(told)
 
 

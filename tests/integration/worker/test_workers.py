@@ -13,9 +13,11 @@ import reliq
 from reliq import __version__, ops
 from reliq.cli import top
 from reliq.model.instruction import Instruction, latest
-from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.keys import QueueKeys, new_owner, process_of
+from reliq.model.partitions import read_layout
 from reliq.model.worker import NO_WORKER, Doing, Process, encoded, read
 from reliq.observability.worker_metrics import WorkerCollector
+from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.workers import every_worker, instruct
 from reliq.runtime import process
 from reliq.spark.claims import Claims
@@ -201,13 +203,26 @@ def test_a_child_that_is_told_to_stop_is_not_replaced_and_the_last_one_ends_its_
         assert b"died" not in parent.stderr.read()
 
 
+def test_an_instruction_waits_in_each_partition_that_the_worker_may_serve_by_then(app):
+    app.queue("orders").configure(partitions=2)
+    homes = [QueueKeys(name) for name in read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders")]
+    steps = ConsumerSteps(homes[0], new_owner(), 15.0)
+    steps.doing = Doing()
+    app.store.run(steps.be_registered())
+    (one,) = app.store.run(every_worker())
+    assert app.store.run(instruct(one, Instruction.PAUSE))
+    told = [app.store.call(ops.command("HKEYS", keys.told)) for keys in homes]
+    assert told == [[Instruction.PAUSE.field(process_of(one.id)).encode()]] * 2
+    app.store.run(steps.leave())
+    assert not app.store.run(instruct(one, Instruction.RESUME))
+
+
 def test_the_others_take_the_partitions_of_a_paused_worker(app):
     queue, ran = app.queue("orders"), []
     queue.configure(partitions=4)
     app.handler("orders")(lambda message: ran.append(message.id))
     with working(app, lease=1), working(app, lease=1):
-        first, _ = two(app)
-        app.store.run(instruct(first, Instruction.PAUSE))
+        first = eventually(lambda: (one := two(app)[0]) and app.store.run(instruct(one, Instruction.PAUSE)) and one)
         eventually(lambda: [one.paused for one in app.store.run(every_worker()) if one.id == first.id] == [True])
         sent = queue.send_many(range(40))
         eventually(lambda: sorted(ran) == sorted(sent))
