@@ -96,6 +96,16 @@ def test_messages_start_while_the_bucket_has_what_they_cost_in_their_order(world
     assert world.state()["counters"]["claimed"] == 3
 
 
+def test_the_cost_of_a_message_that_waited_for_its_key_counts_in_the_claim_that_reaches_it(world):
+    """The first one with a cost, which becomes ready when the same claim has taken the one before it."""
+    world.redis.hset(KEYS.config, "fair", 1)
+    of_key = {"limit_key": "t", "lane": True, "group": T}
+    send(world, element("a", extra=Extra(**of_key)), costing("b", 10, **of_key))
+    taken, answer = claim(world)
+    assert (taken, answer.reason) == (["a"], "rate")
+    assert missing(world) == pytest.approx(1, abs=0.9)
+
+
 def test_the_cost_of_a_message_that_was_delayed_counts(world):
     world.run(ops.enqueue(KEYS, [], [Entry("a", costing("a", 4), 60.0, None, 0.0)]))
     world.redis.zadd(KEYS.delayed, {costing("a", 4): 1})

@@ -199,4 +199,5 @@ def run(store: Store, call: ops.Op | ops.Transaction) -> None:
 def test_without_a_foreign_key_the_same_calls_pass(full, name):
     run(full.store, CALLS[name]())
     kinds = {key.decode(): full.redis.type(key).decode() for key in full.redis.keys("*")}
-    assert kinds == {key: kind_of(key) for key in kinds}
+    there = {key: kind for key, kind in kinds.items() if kind != "none"}  # that of a debounce may expire meanwhile
+    assert there == {key: kind_of(key) for key in there}

@@ -50,11 +50,16 @@ local function blank_places(q)
   return math.max(0, (tonumber(counts[1]) or 0) - (tonumber(counts[2]) or 0))
 end
 
+-- Note a message with a cost of its own before a claim can reach it: claims weigh messages only where one has come.
+local function note_cost(q, element)
+  if cost_of(element) ~= 1 then redis.call('HSET', q.config, 'weighted', 1) end
+end
+
 -- Make a message ready. While `messages` is empty every message goes there, regardless of priority: idle consumers wait
 -- on that list, so it must not be empty while another list has messages.
 local function make_ready(q, element)
   track_ready(q, element)
-  if cost_of(element) ~= 1 then redis.call('HSET', q.config, 'weighted', 1) end
+  note_cost(q, element)
   if is_member(q, element) then return join_round(q, element) end
   local priority = priority_of(element)
   if not priority or redis.call('LLEN', q.messages) == 0 then return redis.call('LPUSH', q.messages, element) end
@@ -66,6 +71,7 @@ end
 -- The line of a key: one zset has the waiting messages of all keys, ordered by member: group, turn, element. The turn of a
 -- message that is `away`, that is to be taken to another partition, begins with a tilde: it comes after all digits.
 local function join_line(q, group, element, away)
+  note_cost(q, element)
   local turn = string.format(away and '~%015.0f' or '%016.0f', redis.call('HINCRBY', q.counters, 'ordered', 1))
   local line = group .. turn
   redis.call('ZADD', q.waiting, 0, line .. element)
