@@ -24,6 +24,10 @@ class ClusterConnection(Connection):
         self.noticed: Node | None = None  #: the node that sends the notices
 
     @property
+    def connected(self) -> bool:
+        return bool(self._open)
+
+    @property
     def reconnected(self) -> bool:
         return any(connection.reconnected for connection in self._connections.values())
 
@@ -115,10 +119,14 @@ class ClusterConnection(Connection):
     def _at(self, node: Node) -> Connection:
         if node not in self._connections:
             connection = self._connections[node] = Connection(ClusterNode(self._store, node), self._name)
-            connection.on_connect = self.on_connect
+            connection.on_connect = self._note_connection
             connection.notices = self.notices if node == self.noticed else None
             connection.follow = lambda node, request, place: self._at(node).ask(request, place)
         return self._connections[node]
+
+    def _note_connection(self, named: bool) -> None:
+        if self.on_connect is not None:
+            self.on_connect(named)
 
     def wait_closed(self, timeout: float) -> bool:
         for connection in list(self._connections.values())[:1]:

@@ -32,7 +32,6 @@ from reliq.protocol.oversized import takeable
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.flow_reports import FlowReports
-from reliq.worker.watch import RESTS_AFTER, Watch
 
 log = logging.getLogger("reliq.worker")
 
@@ -81,11 +80,10 @@ class Exchange:
         self._asking = threading.Lock()
         self._relieving = threading.Lock()
         self._left = False  #: whether the consumer is unregistered
-        self.watch: Callable[[str], Watch | None] = lambda _: None  #: by key: that of its server, if several loops wait
-        self._told_at = 0.0  #: by time.monotonic(): when the watch last told of messages
+        self.woken_at = 0.0  #: by time.monotonic(): when the loop last went on after a rest
         self._store = store
-        self._connection = store.connection(connection_name(owner))
-        self._connection.on_connect = self.steps.connected
+        self._owner = owner
+        self.take_connection(store.connection(connection_name(owner)))
         self._on_dead = on_dead
 
     # --- the loop's own thread ---
@@ -152,18 +150,28 @@ class Exchange:
         """How many calls are under way."""
         return len(self._under_way)
 
-    def rest(self, until: Callable[[], bool]) -> bool:
-        """Leave the waiting to the watch until the queue may have messages.
+    def quiet_for(self, seconds: float, busy: Callable[[], bool]) -> bool:
+        """Whether nothing is left to do, no handler is `busy`, and the queue has had no messages for so long."""
+        lately = time.monotonic() - max(self.progress_at, self.woken_at) < seconds
+        return not lately and self._is_empty(busy) and self.steps.rests
 
-        Return False at once if there is no watch, or if the queue has had messages lately: then `wait` is faster.
-        """
-        key = self.steps.awaited
-        lately = time.monotonic() - max(self.progress_at, self._told_at) < RESTS_AFTER
-        watch = None if lately or self.quarantined or not self.steps.rests else self.watch(key)
-        if watch is None or not watch.wait(key, lambda: until() or not self.steps.rests):
-            return False
-        self._told_at = time.monotonic()
-        return True
+    def _is_empty(self, busy: Callable[[], bool]) -> bool:
+        """Whether this consumer holds nothing, in the order in which messages move, so that none is missed."""
+        there = self.quarantined or self.unstarted or busy() or self._acks or self._moves or self._under_way
+        return not there
+
+    def give_connection(self) -> Connection | None:
+        """Give away the connection while nothing is under way on it; None if it is not connected."""
+        if not self._connection.connected:
+            return None  # the next one ends what the server may still do for the former one
+        given = self._connection
+        self.take_connection(self._store.connection(connection_name(self._owner)))
+        return given
+
+    def take_connection(self, connection: Connection) -> None:
+        """Use a connection on which nothing is under way."""
+        connection.on_connect = self.steps.connected
+        self._connection = connection
 
     def wait(self, limit: int, seconds: float = values.BLOCK) -> list[Message]:
         """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""
@@ -184,8 +192,7 @@ class Exchange:
         Not while the watchdog settles: the messages it has taken out would be handed back and run again.
         """
         with self._relieving:
-            # In the order in which messages move, so that none is missed.
-            if self.quarantined or self.unstarted or busy() or self._acks or self._moves or self._under_way:
+            if not self._is_empty(busy):
                 return False
             self._left = True
             try:

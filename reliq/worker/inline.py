@@ -36,29 +36,29 @@ class InlineLoop:
         self._measurements = shared.measurements if runner.handler.measured else None
         self._flowing = False  #: the latest batch that was claimed had the maximum size
 
-    def step(self) -> None:
-        """Settle the previous batch, claim the next one and run it; wait for a message if there is none."""
+    def step(self) -> bool:
+        """Settle the previous batch, claim the next one and run it; rest or wait for a message if there is none."""
         if self.runner.paused and not self.stopping:
-            self._rest()
-            return
+            self._pause()
+            return False
         self._be_registered()  # before its turn: broadcasts must find their queue meanwhile
         with self._turn():
             self._take_next_batch()
             idle = not self.exchange.unstarted
             self._run_batch()
-        if idle and not self.stopping and not self.exchange.rest(self._is_called) and not self.stopping:
-            # Outside the turn, so that the loop of another queue can run its handler meanwhile.
-            claimed = self.exchange.wait(1)  # the call that settles it claims further ones
-            if claimed:
-                self._add(claimed)  # before the turn: the watchdog hands it back if that takes long
-                with self._turn():
-                    self._run_batch()
+        if not idle or self.stopping:
+            return False
+        if self._shared.rest(self):
+            return True
+        # Outside the turn, so that the loop of another queue can run its handler meanwhile.
+        claimed = self.exchange.wait(1)  # the call that settles it claims further ones
+        if claimed:
+            self._add(claimed)  # before the turn: the watchdog hands it back if that takes long
+            with self._turn():
+                self._run_batch()
+        return False
 
-    def _is_called(self) -> bool:
-        """Whether something else than messages is to be looked at."""
-        return self.stopping or self.runner.paused
-
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         """Hand back what has not started, and settle what has ended."""
         self._be_registered()
         self.exchange.complete_all()
@@ -107,7 +107,7 @@ class InlineLoop:
         self.exchange.add_unstarted(messages)
         self._bodies.expect(messages)
         # Loops that take turns request nothing ahead: it would wait here for the turn.
-        self._flowing = self._shared.takers <= 1 and self._is_full(messages)
+        self._flowing = len(self._shared.working) <= 1 and self._is_full(messages)
 
     def _is_full(self, messages: Sequence[Message]) -> bool:
         """Whether a batch has the maximum size, so that most likely further messages are ready."""

@@ -39,19 +39,21 @@ class PooledLoop:
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
         self._done = threading.Event()  #: a run has ended
 
-    def step(self) -> None:
-        """Settle ended runs and start what is claimed with that; if nothing comes, wait for either."""
+    def step(self) -> bool:
+        """Settle ended runs and start what is claimed with that; if nothing comes, rest or wait for either."""
         if self.stopping or self.runner.paused:
             if not self.stopping:
                 self.exchange.be_registered()
             self._wind_up(_STOP_LOOK if self.stopping else PAUSED_LOOK)
-            return
+            return False
         self._measure()
         room = self._room()
         if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
             self._start(messages)
         elif not self.runner.running and not self._keeps_clear():
-            if not self.exchange.rest(lambda: self.stopping or self.runner.paused) and not self.stopping:
+            if self._shared.rest(self):
+                return True
+            if not self.stopping:
                 self._start(self.exchange.wait(self._limit()))
         elif room > 0 and self._in_trial is None and not (self._done.is_set() or self.exchange.steps.limits.full):
             self._start(self.exchange.wait(room, _SHORT_BLOCK))
@@ -60,6 +62,7 @@ class PooledLoop:
             if self.exchange.unstarted:
                 time.sleep(_GATHERING)
             self._done.clear()
+        return False
 
     def busy(self) -> bool:
         """Whether a task of the pool has taken a message and not noted its outcome."""

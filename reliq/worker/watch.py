@@ -5,7 +5,7 @@ waiting to the watch: it asks once whether `messages` exists, and the server tel
 (`transport.notices`). A notice that never comes costs at most `SLOW_LOOK`.
 
 The server tells every worker that waits, and one of them gets the message. So a loop that was told waits in `BLMOVE`
-from then on, where exactly one is woken, at once, until its queue has been empty for `RESTS_AFTER`.
+from then on, where exactly one is woken, at once, until its queue has been empty for a while (`worker.idle`).
 """
 
 import contextlib
@@ -24,10 +24,9 @@ from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.worker")
 
-RESTS_AFTER = 3.0  #: seconds without a message or a notice, after which a loop leaves the waiting to the watch
 SLOW_LOOK = 10.0  #: seconds after which a key is asked about again, whatever the server says
 _OTHERS_LOOK = 60.0  #: seconds, for a key that no loop here waits for
-_STOP_LOOK = 0.5  #: seconds between two looks of a waiting loop whether it is to stop
+_PAUSE = 0.5  #: seconds between two tries while the server is away
 _TOGETHER = 100  #: keys in one call
 
 
@@ -39,7 +38,7 @@ class Watch(threading.Thread):
         self._connection = store.connection() if node is None else store.connection_to(node)
         self._notices = self._connection.notices = Notices(self._note)
         self._lock = threading.Lock()
-        self._loops: dict[str, threading.Event] = {}  #: by key, of a loop that waits for it
+        self._loops: dict[str, Callable[[], None]] = {}  #: by key: lets the loop go on that waits for it
         self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
         self._unasked: set[str] = set()  #: keys to ask about
         self._ear, self._mouth = socket.socketpair()
@@ -49,20 +48,15 @@ class Watch(threading.Thread):
 
     # --- the loops' threads ---
 
-    def wait(self, key: str, until: Callable[[], bool]) -> bool:
-        """Wait until a key may exist, or `until` returns true; return False where the server does not tell."""
-        if not self._usable:
-            return False
+    def tell(self, key: str, go_on: Callable[[], None]) -> bool:
+        """Call `go_on`, in the thread of the watch, as soon as the key may exist; return False if it never will."""
         with self._lock:
-            there = self._loops[key] = threading.Event()
+            if not self._usable:
+                return False
+            self._loops[key] = go_on
             self._unasked.add(key)
         self._wake()
-        while not (until() or there.wait(_STOP_LOOK)):
-            pass
-        with self._lock:
-            if self._loops.get(key) is there:
-                del self._loops[key]
-        return self.works
+        return True
 
     def not_known_empty(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that may exist; from now on those that do not are known."""
@@ -98,10 +92,12 @@ class Watch(threading.Thread):
                 except (ReliqError, ConnectionLost, TryAgain):
                     self._note(None)
                     self._release(list(self._loops))  # they notice the outage themselves
-                    time.sleep(_STOP_LOOK)
+                    time.sleep(_PAUSE)
         except Exception:
             log.exception("waiting for all queues at once failed: each loop waits on its own")
         finally:
+            with self._lock:
+                self._stopping = True
             self.works = False
             self._release(list(self._loops))
             self._notices.end()
@@ -154,8 +150,8 @@ class Watch(threading.Thread):
 
     def _release(self, keys: Iterable[str]) -> None:
         for key in keys:
-            if (there := self._loops.get(key)) is not None:
-                there.set()
+            if (go_on := self._loops.pop(key, None)) is not None:
+                go_on()
 
     def _note(self, keys: list[str] | None) -> None:
         """Note what has changed: the loops that wait for it go on."""

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from reliq.errors import ReliqError
 from reliq.model.keys import connection_name
@@ -19,9 +19,9 @@ _ENDS = 10.0  #: seconds; a socket's timeout, and some more
 
 
 class Watchdog(threading.Thread):
-    """Watches all loops of a process, forty times a second."""
+    """Watches the loops of a process that have a thread, forty times a second."""
 
-    def __init__(self, store: Store, loops: Sequence[Loop], owner: str) -> None:
+    def __init__(self, store: Store, loops: Collection[Loop], owner: str) -> None:
         super().__init__(name="reliq-watchdog", daemon=True)
         self._connection = store.connection(connection_name(owner))
         self._loops = loops
@@ -31,7 +31,7 @@ class Watchdog(threading.Thread):
         outage = OutageLog(log, "watchdog")
         while not self._stopping.wait(_WATCH_EVERY):
             failures.flush()
-            for loop in self._loops:
+            for loop in list(self._loops):
                 try:
                     self.watch(loop)
                 except ReliqError as error:

@@ -21,7 +21,6 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, connection_name, new_owner, process_of
 from reliq.observability.histograms import Measurements
-from reliq.ops.topology import Node
 from reliq.protocol.lease import Lease
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
@@ -33,13 +32,13 @@ from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
 from reliq.worker.exchange import Exchange
 from reliq.worker.failures import failures
+from reliq.worker.idle import Idle
 from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Loop, Shared, run_loop
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
 from reliq.worker.sharing import LOOK_EVERY, Sharing
-from reliq.worker.watch import Watch
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
@@ -90,15 +89,15 @@ class Worker:
         own = [handler for companion in self._companions for handler in companion.own]
         self._handlers = handlers
         self._options = options
-        self._watches: dict[Node | None, Watch] = {}
-        self._watching = threading.Lock()
+        self._idle = Idle(store, self._shared, self._start)
+        self._shared.rest = self._rest
         self._sharings = {
             handler: Sharing(handler.queue, self._owner, store.node_of, self._not_known_empty) for handler in handlers
         }
         self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *own)]
-        self._threads_of_loops: dict[Loop, threading.Thread] = {}
+        self._ended: set[Loop] = set()
         self._heartbeat = Heartbeat(store, self._owner, checked_lease(options.lease), self._leases, self._lost)
-        self._watchdog = Watchdog(store, self._loops, self._owner)
+        self._watchdog = Watchdog(store, self._shared.working, self._owner)
         self._wake = threading.Event()
         self._stops = 0
         self._crashed = False
@@ -114,7 +113,6 @@ class Worker:
         runner = Runner(self._store, handler, exchange, self._owner)
         if sharing is not None:
             exchange.reports.hold_others = functools.partial(self._hold_others, sharing, queue)
-        exchange.watch = self._watch
         exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
         runner.paused = self._paused
@@ -125,24 +123,12 @@ class Worker:
             return PooledLoop(exchange, runner, self._shared, options.threads, self._threads.submit)
         return InlineLoop(exchange, runner, self._shared)
 
-    def _watch(self, key: str) -> Watch | None:
-        """Return the watch of the server that has this key; None for a worker with one loop, which waits for itself."""
-        node = self._store.node_of(key)
-        if len(self._loops) < 2 or self._stops or (self._store.sharded and node is None):
-            return None
-        with self._watching:
-            if node not in self._watches:
-                self._watches[node] = Watch(self._store, node)
-                self._watches[node].start()
-            return self._watches[node]
+    def _rest(self, loop: Loop) -> bool:
+        """Let a loop rest; that of a worker with one loop waits for itself."""
+        return len(self._loops) > 1 and self._idle.rest(loop)
 
     def _not_known_empty(self, partitions: list[QueueKeys]) -> list[QueueKeys]:
-        """Return those of these partitions that may have messages."""
-        found: list[QueueKeys] = []
-        for keys in partitions:
-            watch = self._watch(keys.messages)
-            found += [keys] if watch is None or watch.not_known_empty([keys.messages]) else []
-        return found
+        return self._idle.not_known_empty(partitions) if len(self._loops) > 1 else partitions
 
     def _hold_others(self, sharing: Sharing, partition: str, seconds: float) -> None:
         self._store.run(sharing.hold_others(partition, seconds), timeout=0)
@@ -165,6 +151,7 @@ class Worker:
         kept_at = time.monotonic()
         while not self._stops:
             self._share()
+            self._idle.look()
             # With a timeout: a signal delivered to another thread is handled when this one wakes.
             self._wake.wait(LOOK_EVERY)
             self._wake.clear()
@@ -175,17 +162,16 @@ class Worker:
         return self._shut_down()
 
     def _start(self, loop: Loop) -> None:
-        thread = threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{_queue(loop)}", daemon=True)
-        self._threads_of_loops[loop] = thread
-        self._shared.takers += 1
-        thread.start()
+        self._shared.working.add(loop)
+        try:
+            threading.Thread(target=self._run_loop, args=(loop,), name=f"reliq-{_queue(loop)}", daemon=True).start()
+        except RuntimeError as error:  # the system has no room for another thread
+            self._crash(loop, error)
 
     def _share(self) -> None:
         """Serve the partitions that are this process's: begin a loop for each new one, end those of the others."""
-        for loop, thread in list(self._threads_of_loops.items()):
-            if loop.stopping and not thread.is_alive():
-                self._loops.remove(loop)
-                del self._threads_of_loops[loop]
+        while self._ended:
+            self._loops.remove(self._ended.pop())
         if self._paused:  # the others take its partitions
             for sharing in self._sharings.values():
                 self._store.run(sharing.leave(), timeout=0)
@@ -227,13 +213,22 @@ class Worker:
 
     def _run_loop(self, loop: Loop) -> None:
         try:
-            run_loop(loop)
-        except BaseException:
-            log.critical("crashed queue=%s: its loop raised an error; the worker stops", _queue(loop), exc_info=True)
-            self._crashed = True
-            self.stop()
-        finally:
-            self._shared.takers -= 1
+            if run_loop(loop):
+                return
+        except BaseException as error:
+            self._crash(loop, error)
+        else:
+            self._note_end(loop)
+
+    def _crash(self, loop: Loop, error: BaseException) -> None:
+        log.critical("crashed queue=%s: its loop raised an error; the worker stops", _queue(loop), exc_info=error)
+        self._crashed = True
+        self._note_end(loop)
+        self.stop()
+
+    def _note_end(self, loop: Loop) -> None:
+        self._shared.working.discard(loop)
+        self._ended.add(loop)
 
     def _shut_down(self) -> int:
         until = time.monotonic() + self._grace
@@ -242,17 +237,17 @@ class Worker:
         log.info("stopping worker=%s", self._owner)
         for loop in self._loops:
             loop.stopping = True
-        for watch in self._watches.values():
-            watch.stop()
+        self._idle.end()
         for sharing in self._sharings.values():
             self._store.run(sharing.leave(), timeout=0)
-        while any(thread.is_alive() for thread in self._threads_of_loops.values()):
+        while self._running:
             if self._stops > 1 or time.monotonic() > until:
                 self._hand_back()
                 break
             self._wake.wait(0.02)
         self._watchdog.stop()
         self._heartbeat.stop()
+        self._idle.close()
         self._threads.close()
         if self._asyncio is not None:
             self._asyncio.close()
@@ -260,18 +255,22 @@ class Worker:
         log.info("stopped worker=%s", self._owner)
         return 1 if self._crashed else 0
 
+    @property
+    def _running(self) -> list[Loop]:
+        """The loops that have not ended."""
+        return [loop for loop in self._loops if loop not in self._ended]
+
     def _hand_back(self) -> None:
         self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
-        for loop, thread in self._threads_of_loops.items():
-            if thread.is_alive():
-                log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
-                try:
-                    loop.runner.abandon()
-                    loop.exchange.hand_back(connection)
-                except ReliqError as error:
-                    text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
-                    log.warning(text, _queue(loop), error)
+        for loop in self._running:
+            log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
+            try:
+                loop.runner.abandon()
+                loop.exchange.hand_back(connection)
+            except ReliqError as error:
+                text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
+                log.warning(text, _queue(loop), error)
         connection.close()
 
     def _leases(self) -> list[Lease]:

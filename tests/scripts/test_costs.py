@@ -100,7 +100,7 @@ def test_the_cost_of_a_message_that_waited_for_its_key_counts_in_the_claim_that_
     """The first one with a cost, which becomes ready when the same claim has taken the one before it."""
     world.redis.hset(KEYS.config, "fair", 1)
     of_key = {"limit_key": "t", "lane": True, "group": T}
-    send(world, element("a", extra=Extra(**of_key)), costing("b", 10, **of_key))
+    send(world, costing("a", None, **of_key), costing("b", 10, **of_key))
     taken, answer = claim(world)
     assert (taken, answer.reason) == (["a"], "rate")
     assert missing(world) == pytest.approx(1, abs=0.9)

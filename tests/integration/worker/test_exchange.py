@@ -57,6 +57,36 @@ def test_what_could_not_be_settled_is_settled_later(exchange, store, queue, url)
     assert (stats.counters["acked"], stats.ready, stats.processing) == (1, 1, 0)
 
 
+def test_a_loop_rests_when_it_holds_nothing_and_no_message_has_come_for_a_while(exchange, queue):
+    exchange.be_registered()
+    assert not exchange.quiet_for(60, idle)
+    assert exchange.quiet_for(0, idle)
+    assert not exchange.quiet_for(0, lambda: True)
+    queue.send("a")
+    (message,) = exchange.settle_and_claim(1)
+    exchange.add_unstarted([message])
+    assert not exchange.quiet_for(0, idle)
+    exchange.ack(exchange.unstarted.popleft().element)
+    assert not exchange.quiet_for(0, idle)
+    exchange.settle_and_claim(0)
+    assert exchange.quiet_for(0, idle)
+
+
+def test_a_connection_that_another_loop_has_used_claims_at_once(exchange, store, queue):
+    other = Exchange(store, "q", new_owner(), 15.0, on_dead=lambda move: pytest.fail(f"{move.id} died"))
+    assert other.give_connection() is None  # it has none yet
+    exchange.be_registered()
+    other.be_registered()
+    connection = exchange.give_connection()
+    other.take_connection(connection)
+    queue.send("a")
+    assert [message.body for message in other.settle_and_claim(1)] == [b"a"]
+    assert connection.connects == 1
+    assert exchange.settle_and_claim(1) == []
+    other.relieve()
+    other.close()
+
+
 def test_a_loop_leaves_when_each_of_its_messages_is_settled(exchange, queue):
     queue.send("x")
     exchange.begin(1)

@@ -1,15 +1,16 @@
 """The watch: idle loops of a worker with several queues ask nothing, and go on when there are messages."""
 
+import threading
 import time
 
 import pytest
 
 import reliq
 from reliq import ops
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, connection_name
 from reliq.protocol import limits
 from reliq.transport.notices import Notices
-from reliq.worker import exchange, watch
+from reliq.worker import exchange, idle, watch
 from tests.support.handlers import settled
 from tests.support.workers import eventually, working
 
@@ -20,7 +21,7 @@ NEVER = 1000.0
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
     """Loops leave the waiting to the watch at once, which hears only of what the server tells."""
-    monkeypatch.setattr(exchange, "RESTS_AFTER", 0.0)
+    monkeypatch.setattr(idle, "RESTS_AFTER", 0.0)
     monkeypatch.setattr(watch, "SLOW_LOOK", NEVER)
 
 
@@ -55,7 +56,7 @@ def worker(app, kind, handled):
 def resting(worker, names=QUEUES, full=()):
     """Whether the loops of these queues leave the waiting to the watch; `full`: those that wait for a slot."""
     keys = {QueueKeys(name).freed if name in full else QueueKeys(name).messages for name in names}
-    return lambda: any(keys <= one._asked.keys() & one._loops.keys() for one in worker._watches.values())
+    return lambda: any(keys <= one._asked.keys() & one._loops.keys() for one in worker._idle._watches.values())
 
 
 def calls(client, command):
@@ -92,6 +93,22 @@ def test_resting_loops_ask_nothing(asked, worker):
     asked.clear()
     time.sleep(2.5)  # a loop that waits for itself asks every second
     assert asked == []
+
+
+def test_resting_loops_have_no_thread_and_share_their_connections(client, worker, monkeypatch):
+    eventually(resting(worker))
+    name = connection_name(worker._owner)
+    threads = {f"reliq-{name}" for name in QUEUES}
+    eventually(lambda: threads.isdisjoint(one.name for one in threading.enumerate()))
+    monkeypatch.setattr(idle, "_SPARE_MOST", 2)
+    beside = 2  # those of the heartbeat and the watchdog
+    eventually(lambda: connections(client, name) <= 2 + beside)
+    monkeypatch.setattr(idle, "_SPARE_FOR", 0.0)
+    eventually(lambda: connections(client, name) <= 1 + beside)
+
+
+def connections(client, name):
+    return sum(one["name"] == name for one in client.client_list())
 
 
 def test_what_becomes_ready_otherwise_is_told_too(app, client, worker, handled):
@@ -138,7 +155,7 @@ def test_a_lost_lease_is_noticed_while_the_loop_rests(app, client, worker, handl
 @pytest.fixture
 def full(app, monkeypatch):
     """`q0` allows one message in processing, which this consumer has; loops claim when they are told."""
-    monkeypatch.setattr(exchange, "RESTS_AFTER", 0.2)
+    monkeypatch.setattr(idle, "RESTS_AFTER", 0.2)
     monkeypatch.setattr(limits, "_SLOW_LOOK", NEVER)
     app.queue("q0").configure(concurrency=1)
     app.queue("q0").send_many(["held", "next"])
@@ -174,7 +191,7 @@ def test_where_the_server_tells_nothing_each_loop_waits_for_itself(app, url, cli
         with working(app, url=url.replace("//", "//narrow:pw@")) as worker:
             before = calls(client, "blmove")
             eventually(lambda: calls(client, "blmove") >= before + 2 * len(QUEUES))
-            assert not any(one.works for one in worker._watches.values())
+            assert not any(one.works for one in worker._idle._watches.values())
             app.queue("q0").send("x")
             eventually(lambda: handled == [b"x"])
     finally:
@@ -188,7 +205,7 @@ def test_a_worker_of_one_queue_waits_in_blmove(url, client, kind):
     with working(app) as worker:
         before = calls(client, "blmove")
         eventually(lambda: calls(client, "blmove") >= before + 2)
-        assert worker._watches == {}
+        assert worker._idle._watches == {}
     app.close()
 
 
@@ -208,6 +225,6 @@ def test_loops_of_partitions_come_and_go(app, handled, worker):
 def test_a_worker_whose_loops_rest_stops(app, kind, handled):
     with working(app, threads=4 if kind == "threads" else 1) as worker:
         eventually(resting(worker))
-    for one in worker._watches.values():
+    for one in worker._idle._watches.values():
         one.join(timeout=10)
         assert not one.is_alive()

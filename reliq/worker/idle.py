@@ -1,0 +1,123 @@
+"""What the idle loops of a worker share: on each server one thread that waits for all of them, and one connection.
+
+A loop has a thread and a connection only while its queue has messages, or had some lately. Then it leaves both: the
+watch of its server starts it again, with a connection that another loop has left.
+"""
+
+import contextlib
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+
+from reliq.model.keys import QueueKeys
+from reliq.ops.topology import Node
+from reliq.transport.connection import Connection
+from reliq.transport.store import Store
+from reliq.worker.loop import Loop, Shared
+from reliq.worker.watch import Watch
+
+RESTS_AFTER = 3.0  #: seconds without a message or a notice, after which a loop leaves the waiting to the watch
+_SPARE_MOST = 8  #: connections to a server that no loop has; a loop that finds none has to connect first
+_SPARE_FOR = 60.0  #: seconds after which all of these but one are closed
+
+
+class Idle:
+    """The idle loops of one worker."""
+
+    def __init__(self, store: Store, shared: Shared, start: Callable[[Loop], None]) -> None:
+        """`start` runs a loop in a thread of its own."""
+        self._store = store
+        self._shared = shared
+        self._start = start
+        self._resting: set[Loop] = set()
+        self._watches: dict[Node | None, Watch] = {}
+        self._spare: defaultdict[Node | None, deque[tuple[Connection, float]]] = defaultdict(deque)  #: and since when
+        self._lock = threading.Lock()
+        self._over = False
+
+    def rest(self, loop: Loop) -> bool:
+        """Leave the waiting for messages to the watch; called by the loop's thread, which then ends.
+
+        Return False if it goes on: the server does not tell, or there were messages lately, when BLMOVE is faster.
+        """
+        exchange, key = loop.exchange, loop.exchange.steps.awaited
+        watch = self._watch(key) if exchange.quiet_for(RESTS_AFTER, loop.busy) else None
+        if watch is None:
+            return False
+        with self._lock:
+            if self._over:
+                return False
+            self._resting.add(loop)
+        self._shared.working.discard(loop)
+        if (connection := exchange.give_connection()) is not None:
+            self._spare[self._store.node_of(key)].append((connection, time.monotonic()))
+        if watch.tell(key, lambda: self.wake(loop)):
+            return True
+        if not self._taken(loop):  # it was woken meanwhile, for another reason
+            return True
+        self._shared.working.add(loop)
+        return False
+
+    def wake(self, loop: Loop) -> None:
+        """Let a loop that rests go on. Thread-safe."""
+        if not self._taken(loop):
+            return
+        with contextlib.suppress(IndexError):
+            connection, _ = self._spare[self._store.node_of(loop.exchange.steps.awaited)].pop()
+            loop.exchange.take_connection(connection)
+        loop.exchange.woken_at = time.monotonic()
+        self._start(loop)
+
+    def look(self) -> None:
+        """Wake the loops that have something else to do than wait for messages, and close what none has needed."""
+        for loop in list(self._resting):
+            if loop.stopping or loop.runner.paused or not loop.exchange.steps.rests:
+                self.wake(loop)
+        for spare in list(self._spare.values()):
+            with contextlib.suppress(IndexError):  # loops take some meanwhile
+                while len(spare) > _SPARE_MOST or (len(spare) > 1 and time.monotonic() - spare[0][1] > _SPARE_FOR):
+                    spare.popleft()[0].close()
+
+    def end(self) -> None:
+        """Wake all loops, and let none rest any more."""
+        with self._lock:
+            self._over = True
+        for watch in self._watches.values():
+            watch.stop()
+        for loop in list(self._resting):
+            self.wake(loop)
+
+    def close(self) -> None:
+        """Close the connections that no loop has."""
+        for spare in self._spare.values():
+            while spare:
+                spare.pop()[0].close()
+
+    def not_known_empty(self, partitions: list[QueueKeys]) -> list[QueueKeys]:
+        """Return those of these partitions that may have messages."""
+        found: list[QueueKeys] = []
+        for keys in partitions:
+            watch = self._watch(keys.messages)
+            found += [keys] if watch is None or watch.not_known_empty([keys.messages]) else []
+        return found
+
+    def _taken(self, loop: Loop) -> bool:
+        """Whether it is for this caller to let the loop go on."""
+        with self._lock:
+            rested = loop in self._resting
+            self._resting.discard(loop)
+        return rested
+
+    def _watch(self, key: str) -> Watch | None:
+        """Return the watch of the server that has this key; None where it is not known."""
+        node = self._store.node_of(key)
+        if self._store.sharded and node is None:
+            return None
+        with self._lock:
+            if self._over:
+                return None
+            if node not in self._watches:
+                self._watches[node] = Watch(self._store, node)
+                self._watches[node].start()
+            return self._watches[node]
