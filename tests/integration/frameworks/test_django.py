@@ -167,6 +167,33 @@ def test_a_task_in_the_outbox_keeps_its_priority(app: reliq.Reliq, shop: Any) ->
         assert [message.priority for message in consumer.claim()] == ["high"]
 
 
+def test_the_relay_connects_to_postgresql_as_django_does(
+    shop: Any, postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.db import connections
+    from sqlalchemy import create_engine, make_url
+
+    from reliq.contrib.django.outbox import engine_of
+
+    given = make_url(postgresql)
+    database = {
+        "ENGINE": "django.db.backends.postgresql", "NAME": given.database, "USER": given.username, "HOST": given.host,
+        "PORT": given.port, "OPTIONS": {"application_name": "shop", "assume_role": "Shop owner"},
+    }  # fmt: skip
+    configured = connections.configure_settings({"default": {}, "pg": database})
+    monkeypatch.setitem(connections.settings, "pg", configured["pg"])
+    owner, engine = create_engine(given), engine_of("pg")
+    with owner.begin() as connection:
+        connection.exec_driver_sql('DROP ROLE IF EXISTS "Shop owner"')
+        connection.exec_driver_sql('CREATE ROLE "Shop owner"')
+    for _ in range(2):  # the second time by the connection of the pool, which was rolled back
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql("SELECT current_user, current_setting('application_name')").one()
+            assert tuple(found) == ("Shop owner", "shop")
+    for one in (owner, engine):
+        one.dispose()
+
+
 def test_results_are_stored_where_the_options_say(app: reliq.Reliq, shop: Any) -> None:
     good, bad = shop.charge.enqueue(1, 100), shop.charge.enqueue(2, -5)
     good.refresh()
