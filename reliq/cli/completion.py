@@ -42,6 +42,10 @@ def _places(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator
             follow += [(option, action.help or "") for option in action.option_strings]
             follow += [] if action.option_strings else [(one, "") for one in given]
             choices |= {option: given for option in action.option_strings if action.nargs != 0}
+    if words == ("worker",):  # needs no verb
+        _, more, its_choices = next(_places(below["run"], ()))
+        follow += [one for one in more if one not in follow]
+        choices |= its_choices
     yield " ".join(words), follow, choices
     for word, one in below.items():
         yield from _places(one, (*words, word))

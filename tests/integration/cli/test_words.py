@@ -152,6 +152,8 @@ def test_the_script_of_each_shell_has_every_command(shell):
         (["reliq", "dead", "list", "orders", "--reason", "max_f"], "max_failures"),
         (["reliq", "message", "send", "orders", "--priority", ""], "high normal low"),
         (["reliq", "message", "send", "--limit"], "--limit-key"),
+        (["reliq", "worker", "shop:app", "--pro"], "--processes"),
+        (["reliq", "worker", "p"], "pause"),
     ],
 )
 def test_bash_completes(typed, completed):
