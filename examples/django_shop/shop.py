@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 try:
     from django.tasks import task
@@ -16,9 +17,10 @@ def ship(order: int) -> None:
         file.write(f"shipped {order}\n")
 
 
-@task()
-def refuse(order: int) -> None:
-    raise ValueError(f"no such order: {order}")
+@task(takes_context=True)
+def refuse(context: Any, order: int) -> None:
+    """Fail at each attempt."""
+    raise ValueError(f"attempt {context.attempt}: no such order: {order}")
 
 
 @task(backend="outbox", queue_name="payments")

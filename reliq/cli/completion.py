@@ -22,7 +22,9 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> int:
     return 0
 
 
-Place = tuple[str, list[tuple[str, str]], dict[str, list[str]]]  #: words so far; what may follow; choices by option
+Place = tuple[
+    str, list[tuple[str, str]], dict[str, list[str]]
+]  #: words so far; what may follow; choices by option with a value
 
 
 def _places(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[Place]:
@@ -39,7 +41,11 @@ def _places(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator
             given = [str(one) for one in action.choices or ()]
             follow += [(option, action.help or "") for option in action.option_strings]
             follow += [] if action.option_strings else [(one, "") for one in given]
-            choices |= {option: given for option in action.option_strings if given}
+            choices |= {option: given for option in action.option_strings if action.nargs != 0}
+    if words == ("worker",):  # needs no verb
+        _, more, its_choices = next(_places(below["run"], ()))
+        follow += [one for one in more if one not in follow]
+        choices |= its_choices
     yield " ".join(words), follow, choices
     for word, one in below.items():
         yield from _places(one, (*words, word))
@@ -98,24 +104,33 @@ def _choices(places: list[Place], set_to: str) -> str:
         f'        "{place.replace(" ", "/")} {option}") {set_to.format(" ".join(given))} ;;\n'
         for place, _, choices in places
         for option, given in choices.items()
+        if given
     )
 
 
 def _fish(places: list[Place]) -> str:
-    lines = ["# fish: reliq completion fish | source", "complete -c reliq -f"]
+    lines = [
+        f"""# fish: reliq completion fish | source
+function __reliq_at
+    set -l place
+    for one in (commandline -opc)[2..]
+        set -l next (string join -- / $place $one)
+        contains -- $next {_names(places)}; and set place $next
+    end
+    test "$place" = "$argv"
+end
+complete -c reliq -f"""
+    ]
     for place, follow, choices in places:
-        seen = [f"__fish_seen_subcommand_from {word}" for word in place.split()]
-        below = " ".join(word for word, _ in follow if not word.startswith("-"))
-        if below and len(seen) < 2:  # the noun, and not yet a verb
-            seen.append(f"not __fish_seen_subcommand_from {below}")
-        lines += [_fish_line("; and ".join(seen), word, text, choices.get(word, [])) for word, text in follow]
+        condition = f'__reliq_at "{place.replace(" ", "/")}"'
+        lines += [_fish_line(condition, word, text, choices.get(word)) for word, text in follow]
     return "\n".join(lines) + "\n"
 
 
-def _fish_line(condition: str, word: str, text: str, given: list[str]) -> str:
+def _fish_line(condition: str, word: str, text: str, given: list[str] | None) -> str:
     text = text.replace("%%", "%").replace("\\", "\\\\").replace("'", "\\'")
     what = f"-l {word[2:]}" if word.startswith("--") else f"-s {word[1:]}" if word.startswith("-") else f"-a {word}"
-    values = f" -x -a '{' '.join(given)}'" if given else ""
+    values = "" if given is None else f" -x -a '{' '.join(given)}'" if given else " -r -F"  # without choices: files
     return f"complete -c reliq -n '{condition}' {what}{values} -d '{text}'"
 
 

@@ -62,15 +62,12 @@ def monitor(options: argparse.Namespace) -> int:
     store, measurements = store_of(options, waits=True), Measurements()
     running = Monitor(store, interval, measurements, options.reconnect_grace)
     if options.metrics_port is not None:
-        exporter = exporter_class()(store, [measurements], monitor=running)
+        make = exporter_class()
+        from reliq.observability.partition_metrics import PartitionCollector
         from reliq.observability.worker_metrics import WorkerCollector
 
-        exporter.registry.register(WorkerCollector(store))
-        if options.metrics_partitions:
-            from reliq.observability.partition_metrics import PartitionCollector
-
-            exporter.registry.register(PartitionCollector(store))
-        exporter.serve(options.metrics_port, options.metrics_host)
+        more = [WorkerCollector(store), *([PartitionCollector(store)] if options.metrics_partitions else [])]
+        make(store, [measurements], monitor=running, more=more).serve(options.metrics_port, options.metrics_host)
     logging.getLogger("reliq.monitor").info("monitor started")
     running.run(stopping)
     return 0

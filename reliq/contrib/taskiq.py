@@ -4,6 +4,7 @@ A task keeps its message under a renewed lease until its result is saved: a kill
 seconds, and one that kills its worker again and again ends in the dead letters.
 """
 
+import asyncio
 import contextlib
 import functools
 import logging
@@ -23,6 +24,7 @@ from reliq.aio.consumer import Consumer
 from reliq.contract import values
 from reliq.errors import LeaseLost, ReliqError
 from reliq.protocol.settlement import checked_lease
+from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.taskiq")
@@ -86,17 +88,21 @@ class ReliqBroker(AsyncBroker):
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yield the tasks; those that are not acked when this ends go back to the queue."""
+        outage = OutageLog(log, f"claiming from {self.queue.name}")
         async with self.queue.consumer(self._lease) as consumer:
             while True:
-                for message in await self._claim(consumer):
+                for message in await self._claim(consumer, outage):
                     yield AckableMessage(data=message.body, ack=functools.partial(self._ack, consumer, message))
 
-    async def _claim(self, consumer: Consumer) -> list[Message]:
+    async def _claim(self, consumer: Consumer, outage: OutageLog) -> list[Message]:
         try:
-            return await consumer.claim(self._prefetch, wait=_WAIT)
+            messages = await consumer.claim(self._prefetch, wait=_WAIT)
         except ReliqError as error:
-            log.warning("claiming from %s: %s", self.queue.name, error)
+            outage.failed(error)
+            await asyncio.sleep(values.RECONNECT_PAUSE)  # a refusal comes at once, and would come again
             return []
+        outage.over()
+        return messages
 
     async def _ack(self, consumer: Consumer, message: Message) -> None:
         with contextlib.suppress(LeaseLost):  # this task may run elsewhere; the monitor has counted it

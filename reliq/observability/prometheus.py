@@ -111,14 +111,20 @@ class Exporter(Collector):
         *,
         slots: Mapping[str, int] | None = None,
         monitor: MonitorState | None = None,
+        more: Sequence[Collector] = (),
     ) -> None:
-        """`slots`: for a worker, the handlers that it runs at once, by queue; only these queues are exported then."""
+        """`slots`: for a worker, the handlers that it runs at once, by queue; only these queues are exported then.
+
+        `more`: collectors that read Redis too. They are not asked while it is away: each would wait for its answer, and
+        Prometheus gives up a scrape after 10 seconds.
+        """
         self._store = store
         self._measurements = measurements
         self._queues = None if slots is None else sorted(slots)
         self._known: list[str] = []  #: the queues there were at the latest scrape
         self._demands = {queue: Demand(at_once) for queue, at_once in (slots or {}).items()}
         self._monitor = monitor
+        self._more = more
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -141,6 +147,8 @@ class Exporter(Collector):
         else:
             yield _gauge("reliq_redis_up", 1)
             yield from scraped
+            for one in self._more:
+                yield from one.collect()
         yield from _of_monitor(self._monitor)
         yield from _histograms(series)
 

@@ -23,6 +23,7 @@ from reliq import NewMessage, Reliq
 from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
 from reliq.errors import InvalidSetting
 from reliq.model.element import new_id
+from reliq.model.keys import check_name
 
 _OPTIONS = {"url", "retries", "on_commit", "outbox", "results", "result_ttl", "max_body"}
 
@@ -44,6 +45,10 @@ class ReliqBackend(BaseTaskBackend):
         super().__init__(alias, params)
         if unknown := set(self.options) - _OPTIONS:
             raise InvalidSetting(f"TASKS[{alias!r}] has OPTIONS {sorted(unknown)}: reliq knows {sorted(_OPTIONS)}")
+        if not self.queues:
+            raise InvalidSetting(f"TASKS[{alias!r}] has no QUEUES: a worker takes the tasks of queues that it knows")
+        for queue in self.queues:
+            check_name(queue)  # a task of another name would be refused after its transaction has committed
         self.app = Reliq(self.options.get("url"), max_body=self.options.get("max_body"))
         self.outbox: str | None = self.options.get("outbox")
         self._results = self._make_results()

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 from django.db import connections
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine, event
 
 from reliq import NewMessage, Reliq
 from reliq.contrib.sql import outbox, relay, row_of
@@ -35,21 +35,32 @@ def engine_of(database: str) -> Engine:
     settings = connection.settings_dict
     match connection.vendor:
         case "sqlite":
-            url = URL.create("sqlite", database=str(settings["NAME"]))
+            return create_engine(URL.create("sqlite", database=str(settings["NAME"])), pool_pre_ping=True)
         case "postgresql":
-            url = _postgresql(connection.Database.__name__, settings)
+            return _postgresql(connection, settings, dict(settings["OPTIONS"]))
         case other:
             raise InvalidSetting(f"the option outbox needs PostgreSQL or SQLite: the database {database!r} is {other}")
-    return create_engine(url, pool_pre_ping=True)
 
 
-def _postgresql(driver: str, settings: dict[str, Any]) -> URL:
-    return URL.create(
+def _postgresql(connection: Any, settings: dict[str, Any], options: dict[str, Any]) -> Engine:
+    role = options.pop("assume_role", None)  # an option of Django, not of the driver
+    driver = connection.Database.__name__
+    url = URL.create(
         f"postgresql+{driver}",
         username=settings["USER"] or None,
         password=settings["PASSWORD"] or None,
         host=settings["HOST"] or None,
         port=int(settings["PORT"]) if settings["PORT"] else None,
         database=settings["NAME"],
-        query={name: value for name, value in settings["OPTIONS"].items() if isinstance(value, str)},
+        query={name: value for name, value in options.items() if isinstance(value, str)},
     )
+    engine = create_engine(url, pool_pre_ping=True)
+    if role:
+        event.listen(engine, "connect", lambda opened, _: _assume(opened, connection.ops.quote_name(role)))
+    return engine
+
+
+def _assume(opened: Any, role: str) -> None:
+    with opened.cursor() as cursor:
+        cursor.execute(f"SET ROLE {role}")
+    opened.commit()  # a rollback would undo it

@@ -4,6 +4,7 @@ import functools
 import os
 import socket
 import traceback
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,9 @@ def application() -> reliq.Reliq:
     ours = [one for one in backends if isinstance(one, ReliqBackend)]
     if not ours or len({one.app.url for one in ours}) > 1:
         raise reliq.errors.InvalidSetting("TASKS must have backends reliq.contrib.django.ReliqBackend, of one url")
+    owners = Counter(queue for backend in ours for queue in backend.queues)
+    if shared := sorted(queue for queue, count in owners.items() if count > 1):
+        raise reliq.errors.InvalidSetting(f"TASKS has several backends with the queues {shared}: use one a queue")
     app = reliq.Reliq(ours[0].app.url, max_body=ours[0].options.get("max_body"))
     for backend in ours:
         retries = int(backend.options.get("retries", 0))
@@ -89,7 +93,7 @@ def _begun(backend: ReliqBackend, task: Any, message: reliq.Message, wanted: dic
             task=task, id=message.id, status=TaskResultStatus.READY,
             enqueued_at=datetime.fromtimestamp(message.enqueued_at / 1000, UTC), started_at=None,
             last_attempted_at=None, finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
-            backend=backend.alias, errors=[], worker_ids=[],
+            backend=backend.alias, errors=[], worker_ids=["unknown"] * (message.failures + message.deliveries),
         )  # fmt: skip
     now = timezone.now()
     _set(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import re
+import shutil
 import subprocess
 import threading
 
@@ -150,6 +152,8 @@ def test_the_script_of_each_shell_has_every_command(shell):
         (["reliq", "dead", "list", "orders", "--reason", "max_f"], "max_failures"),
         (["reliq", "message", "send", "orders", "--priority", ""], "high normal low"),
         (["reliq", "message", "send", "--limit"], "--limit-key"),
+        (["reliq", "worker", "shop:app", "--pro"], "--processes"),
+        (["reliq", "worker", "p"], "pause"),
     ],
 )
 def test_bash_completes(typed, completed):
@@ -158,3 +162,31 @@ def test_bash_completes(typed, completed):
     script = run("completion", "bash").stdout + asked
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout.strip(), done.stderr) == (completed, "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("qu", "queue"),
+        ("queue pa", "partitions pause"),
+        ("message send dead --re", "--replace"),
+        ("sqs key create --scope ", "manage receive send"),
+        ("spark enqueue --input fol", "folder/"),
+    ],
+)
+def test_fish_completes(typed, completed, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "reliq.fish").write_text(run("completion", "fish").stdout)
+    asked = ["fish", "-c", f"source reliq.fish; complete -C 'reliq {typed}'"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    offered = sorted(line.split("\t")[0] for line in done.stdout.splitlines())
+    assert (offered, done.stderr) == (completed.split(), "")
+
+
+def test_fish_offers_an_option_to_its_command_only():
+    lines = [line for line in run("completion", "fish").stdout.splitlines() if " -l scope " in line]
+    assert [(re.findall('__reliq_at "(.*?)"', line), "'send receive manage'" in line) for line in lines] == [
+        (["key/create"], False),
+        (["sqs/key/create"], True),
+    ]

@@ -1,12 +1,8 @@
 """Messages and the user's own database, in one transaction: SQLite always, PostgreSQL where Debian's is installed."""
 
 import functools
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -17,34 +13,7 @@ from reliq.contrib import sql
 from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
 from reliq.model.element import new_id
 from reliq.model.message import Message
-from tests.support.ports import free_port
 from tests.support.workers import ROOT, eventually, working
-
-
-@pytest.fixture(scope="session")
-def postgresql():
-    """A server of our own in a temporary folder; as the user postgres, since it refuses to run as root."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    root = os.geteuid() == 0
-    if not binaries or (root and shutil.which("runuser") is None):
-        pytest.skip("no PostgreSQL")
-    with tempfile.TemporaryDirectory(prefix="reliq-pg-") as folder:
-        if root:
-            shutil.chown(folder, "postgres")
-
-        def run(program: str, *arguments: str) -> None:
-            command = [str(binaries[-1].parent / program), "-D", f"{folder}/data", *arguments]
-            as_user = ["runuser", "-u", "postgres", "--"] if root else []
-            subprocess.run([*as_user, *command], check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=60)
-
-        port = free_port()
-        run("initdb", "-A", "trust", "-U", "postgres", "-N")
-        settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-        run("pg_ctl", "-w", "-l", f"{folder}/log", "-o", settings, "start")
-        try:
-            yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
-        finally:
-            run("pg_ctl", "-w", "-m", "immediate", "stop")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -86,7 +86,11 @@ def test_a_task_fails_and_waits_for_its_retry(app: reliq.Reliq, shop: Any) -> No
     run_all(queue)
     (waiting,) = queue.delayed.list(failed=True)
     assert waiting.id == result.id
-    assert "no such order: 7" in waiting.errors[-1].text
+    assert "attempt 1: no such order: 7" in waiting.errors[-1].text
+    queue.delayed.run(result.id)
+    work_until(lambda: [message.failures for message in queue.delayed.list(failed=True)] == [2])
+    (waiting,) = queue.delayed.list(failed=True)
+    assert "attempt 2: no such order: 7" in waiting.errors[-1].text
 
 
 def test_a_task_that_is_deferred_or_has_a_priority(app: reliq.Reliq, shop: Any) -> None:
@@ -103,23 +107,35 @@ def test_a_task_that_is_deferred_or_has_a_priority(app: reliq.Reliq, shop: Any) 
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("settings_of_backend", "sentence"),
     [
-        ({"retry": 3}, r"OPTIONS \['retry'\]"),
-        ({"results": "nowhere"}, r"cache 'nowhere': CACHES has \['default', 'own'\]"),
-        ({"results": "own"}, "LocMemCache: workers do not see it"),
+        ({"OPTIONS": {"retry": 3}}, r"OPTIONS \['retry'\]"),
+        ({"OPTIONS": {"results": "nowhere"}}, r"cache 'nowhere': CACHES has \['default', 'own'\]"),
+        ({"OPTIONS": {"results": "own"}}, "LocMemCache: workers do not see it"),
+        ({"QUEUES": []}, "has no QUEUES: a worker takes"),
+        ({"QUEUES": ["mail", "e mail"]}, "queue name 'e mail'"),
     ],
 )
 def test_wrong_settings_are_refused(
-    shop: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], sentence: str
+    shop: Any, monkeypatch: pytest.MonkeyPatch, settings_of_backend: dict[str, Any], sentence: str
 ) -> None:
     from django.conf import settings
 
     from reliq.contrib.django import ReliqBackend
 
     monkeypatch.setitem(settings.CACHES, "own", {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"})
-    with pytest.raises(reliq.errors.InvalidSetting, match=sentence):
-        ReliqBackend("default", {"OPTIONS": options})
+    with pytest.raises((reliq.errors.InvalidSetting, reliq.errors.InvalidName), match=sentence):
+        ReliqBackend("default", {"OPTIONS": {}, **settings_of_backend})
+
+
+def test_two_backends_with_one_queue_are_refused(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.conf import settings
+
+    from reliq.contrib.django.worker import application
+
+    monkeypatch.setitem(settings.TASKS, "twin", {"BACKEND": settings.RELIQ, "QUEUES": ["mail", "payments"]})
+    with pytest.raises(reliq.errors.InvalidSetting, match=r"several backends with the queues \['payments'\]"):
+        application()
 
 
 def test_a_task_in_the_outbox_is_a_row_of_its_transaction(app: reliq.Reliq, shop: Any) -> None:
@@ -149,6 +165,33 @@ def test_a_task_in_the_outbox_keeps_its_priority(app: reliq.Reliq, shop: Any) ->
     relay_once(engine_of("default"), app)
     with app.queue("payments").consumer() as consumer:
         assert [message.priority for message in consumer.claim()] == ["high"]
+
+
+def test_the_relay_connects_to_postgresql_as_django_does(
+    shop: Any, postgresql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.db import connections
+    from sqlalchemy import create_engine, make_url
+
+    from reliq.contrib.django.outbox import engine_of
+
+    given = make_url(postgresql)
+    database = {
+        "ENGINE": "django.db.backends.postgresql", "NAME": given.database, "USER": given.username, "HOST": given.host,
+        "PORT": given.port, "OPTIONS": {"application_name": "shop", "assume_role": "Shop owner"},
+    }  # fmt: skip
+    configured = connections.configure_settings({"default": {}, "pg": database})
+    monkeypatch.setitem(connections.settings, "pg", configured["pg"])
+    owner, engine = create_engine(given), engine_of("pg")
+    with owner.begin() as connection:
+        connection.exec_driver_sql('DROP ROLE IF EXISTS "Shop owner"')
+        connection.exec_driver_sql('CREATE ROLE "Shop owner"')
+    for _ in range(2):  # the second time by the connection of the pool, which was rolled back
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql("SELECT current_user, current_setting('application_name')").one()
+            assert tuple(found) == ("Shop owner", "shop")
+    for one in (owner, engine):
+        one.dispose()
 
 
 def test_results_are_stored_where_the_options_say(app: reliq.Reliq, shop: Any) -> None:

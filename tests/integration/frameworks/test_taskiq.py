@@ -10,10 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from taskiq import InMemoryBroker, SmartRetryMiddleware
 from taskiq.api import run_receiver_task
 
 import reliq
+from reliq.aio.consumer import Consumer
+from reliq.contract import values
 from reliq.contrib.taskiq import ReliqBroker
 from tests.support.workers import ROOT, eventually
 
@@ -124,6 +127,38 @@ def test_labels_delay_and_expire(app: reliq.Reliq, url: str) -> None:
     assert (app.queue("taskiq").stats().delayed, app.queue("taskiq").stats().ready) == (1, 1)
     with app.queue("taskiq").consumer() as consumer:
         eventually(lambda: not consumer.claim() and app.queue("taskiq").stats().dead == 1)
+
+
+def test_a_redis_that_refuses_claims_is_asked_again_and_logged_once(
+    app: reliq.Reliq, url: str, client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claims: list[float] = []
+    claim = Consumer.claim
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        claims.append(time.monotonic())
+        return await claim(*arguments, **options)
+
+    async def story() -> None:
+        broker = made(url, monitor=False)
+
+        @broker.task
+        async def nothing() -> str:
+            return "done"
+
+        client.set("reliq:{taskiq}:messages", "of another application")
+        async with receiving(broker):
+            await until(lambda: len(claims) > 3)
+            client.delete("reliq:{taskiq}:messages")
+            task = await nothing.kiq()
+            assert (await task.wait_result(timeout=20)).return_value == "done"
+        assert claims[3] - claims[0] > 2.9 * values.RECONNECT_PAUSE
+
+    monkeypatch.setattr(Consumer, "claim", counted)
+    asyncio.run(story())
+    failed, over = (record.getMessage() for record in caplog.records if record.name == "reliq.taskiq")
+    assert failed.startswith("claiming from taskiq: ")
+    assert over.startswith("claiming from taskiq: works again after ")
 
 
 def test_a_killed_worker_gives_its_task_to_another(app: reliq.Reliq, url: str, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 import reliq
 from reliq.observability.histograms import Measurements
 from reliq.observability.prometheus import MOST_QUEUES, Exporter
+from reliq.runtime.families import gauge
 from reliq.transport.store import Store
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -132,6 +134,23 @@ def test_without_redis_it_says_so_and_what_the_process_knows_itself(url):
     assert values(families["reliq_redis_up"]) == {(): 0}
     assert families["reliq_recovery_seconds"].samples
     assert "reliq_queue_messages" not in families
+
+
+class Asked(Collector):
+    """Counts how often it was asked."""
+
+    times = 0
+
+    def collect(self):
+        self.times += 1
+        return iter([gauge("reliq_worker_info")])
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_a_redis_that_is_away_is_asked_once_in_a_scrape(url, away):
+    asked = Asked()
+    families = scraped(Exporter(Store("redis://127.0.0.1:1/0" if away else url), more=[asked]))
+    assert (asked.times, "reliq_worker_info" in families) == ((0, False) if away else (1, True))
 
 
 def test_a_monitor_that_has_not_scanned_yet_claims_no_scan(url):

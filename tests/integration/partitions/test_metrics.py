@@ -66,3 +66,4 @@ def test_the_monitor_exports_them_if_it_is_told_to(app, orders):
         text = eventually(scraped)
     assert ready(text) == dict.fromkeys(NAMES, "100.0")
     assert 'reliq_queue_messages{queue="orders",state="ready"} 400.0' in text
+    assert "# TYPE reliq_worker_info gauge" in text

@@ -1,5 +1,6 @@
 """Pages of durable handlers in Chromium: a form gives a signal, output grows while it is read, a flow is drawn."""
 
+import re
 import threading
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ def test_a_signal_is_given_by_its_form_and_the_keyboard(app, look, options):
     page = look("/queues/orders", **options)
     page.get_by_role("link", name="Parked").or_(page.locator("dl.tiles a[href$='/parked']")).first.click()
     expect(page.locator("h1")).to_contain_text("2")
+    expect(page.locator("td[data-label=Until]").first).to_have_text(re.compile("^in "))
     field = page.get_by_label(f"Value of approval for {one}")
     field.focus()
     page.keyboard.type('{"by": "<b>ann</b>"}')
