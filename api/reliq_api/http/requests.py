@@ -67,15 +67,20 @@ class BoundedRequest(Request):
         self._check_length()
         more = True
         while more:
-            message = await self._next()
-            part = message.get("body", b"")
-            more = message.get("more_body", False)
-            if self._received + len(part) > self._largest:
-                raise self._too_large(f"more than {self._largest:,}", self._largest)
+            part, more = await self._part()
             if part:
-                self._buffered.take(len(part))
-                self._received += len(part)
                 yield part
+
+    async def _part(self) -> tuple[bytes, bool]:
+        """Return the next piece of the body, and whether more follows."""
+        message = await self._next()
+        part: bytes = message.get("body", b"")
+        if self._received + len(part) > self._largest:
+            raise self._too_large(f"more than {self._largest:,}", self._largest)
+        if part:
+            self._buffered.take(len(part))
+            self._received += len(part)
+        return part, message.get("more_body", False)
 
     def _check_length(self) -> None:
         """Refuse a body by its Content-Length, before it is read."""
@@ -89,10 +94,17 @@ class BoundedRequest(Request):
         """Return the body without keeping it: what is not needed any more takes no memory. `largest`: as `allow`."""
         if largest is not None:
             self.allow(largest, too_large)
-        body = bytearray()
-        async for part in self.stream():
-            body += part
-        return bytes(body)
+        if hasattr(self, "_body"):
+            return self._body
+        self._check_length()
+        body, more = await self._part()
+        if not more:
+            return body
+        parts = [body]
+        while more:
+            part, more = await self._part()
+            parts.append(part)
+        return b"".join(parts)
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
