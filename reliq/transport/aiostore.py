@@ -37,7 +37,8 @@ class AioStore(Server):
         try:
             return await self._drive(steps, borrowed, timeout)
         finally:
-            await self._give_back(borrowed)
+            if idle := self._given_back(borrowed):
+                await idle.close()
 
     async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request."""
@@ -55,14 +56,14 @@ class AioStore(Server):
         except ReliqError as error:
             return error
         finally:
-            await self._give_back(borrowed)
+            if idle := self._given_back(borrowed):
+                await idle.close()
 
-    async def _give_back(self, connection: AioConnection) -> None:
-        """Keep a connection for the next call, and close the one that was idle for longest if that is too long."""
+    def _given_back(self, connection: AioConnection) -> AioConnection | None:
+        """Keep a connection for the next call; return the one that was idle for longest if that is too long."""
         now = connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        if now - self._idle[0].idle_since > IDLE_MOST:
-            await self._idle.popleft().close()
+        return self._idle.popleft() if now - self._idle[0].idle_since > IDLE_MOST else None
 
     async def _check(self, connection: AioConnection, timeout: float | None) -> None:
         """Refuse a server that cannot hold a queue, before the first call."""

@@ -9,7 +9,7 @@ from reliq.ops import Op, Packed, Request, Sleep, Transaction, Watch
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
-_FEW_KEYS = 20  #: keys of a script up to which their encoding is cached
+_FEW_KEYS = 25  #: keys of a script up to which their encoding is cached
 _LARGE = 16 * 1024  #: bytes above which copying costs more than a separate send
 
 
