@@ -214,6 +214,8 @@ class AioConnection:
     @property
     def ended(self) -> bool:
         """Whether the server has closed the connection, as far as the event loop knows; no system call."""
+        if self._replies is not None and self._epoch == self._store.epoch:
+            return self._replies.ended
         reader, writer = self._raw._reader, self._raw._writer  # noqa: SLF001  redis-py tells no other way
         if reader is None or writer is None or self._epoch != self._store.epoch:
             return True

@@ -104,6 +104,11 @@ class Replies(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._transport.set_protocol(self)
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes."""
+        return self._failure is not None or bool(self._transport.is_closing())
+
     def write(self, packed: Sequence[bytes | memoryview]) -> bool:
         """Write a small request at once; False for a large one, for which redis-py waits as long as it must."""
         if len(packed) > 1 or len(packed[0]) > _AT_ONCE:

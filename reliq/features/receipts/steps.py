@@ -115,7 +115,9 @@ class ReceiptSteps:
             one = idle.pop()
             if not one.is_parents and one.alive and not one.trusted_until.passed():
                 return one
-        return ConsumerSteps(keys, new_owner(connected=False), _LEASE)
+        consumer = ConsumerSteps(keys, new_owner(connected=False), _LEASE)
+        consumer.lease_may_age = True
+        return consumer
 
     def _check_room(self, keys: QueueKeys, wanted: Wanted) -> Steps[None]:
         """Raise TooManyInFlight; the number is read only where it may be near the limit."""
