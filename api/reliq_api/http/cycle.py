@@ -42,13 +42,14 @@ class Cycle(RequestResponseCycle):
         """Return the bytes of the head; None if the answer is not whole, or of a kind of its own."""
         if self.disconnected or "body" not in body or body.get("more_body"):
             return None
-        headers = [*self.default_headers, *start["headers"]]
-        names = {name.lower(): value for name, value in headers}
-        if names.get(_LENGTH) != b"%d" % len(body["body"]) or not _DECIDES.isdisjoint(names):
+        headers = dict([*self.default_headers, *start["headers"]])  # one that is repeated is uvicorn's
+        if len(headers) < len(self.default_headers) + len(start["headers"]) or not _DECIDES.isdisjoint(headers):
             return None
-        if HEADER_RE.search(b"".join(names)) or HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
+        if headers.get(_LENGTH) != b"%d" % len(body["body"]) or HEADER_RE.search(b"".join(headers)):
             return None
-        lines = [STATUS_LINE[start["status"]], *(b"%b: %b\r\n" % pair for pair in headers)]
+        if HEADER_VALUE_RE.search(b"".join(headers.values())):
+            return None
+        lines = [STATUS_LINE[start["status"]], *[b"%b: %b\r\n" % pair for pair in headers.items()]]
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         return b"%b\r\n" % b"".join(lines)

@@ -335,10 +335,10 @@ def _flying(message: Message, now: int) -> Message:
 
 def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
     """Return a message in flight; its body was read as that of the message `before`."""
-    receipt = Receipt.of(keys.queue, message)
-    first = number(message.headers.pop(FIRST_RECEIVED, ""))
-    latest = number(message.headers.pop(LATEST_RECEIVED, "")) or first
-    elsewhere = number(message.headers.get(RECEIVED_ELSEWHERE, ""))
+    receipt, headers = Receipt.of(keys.queue, message), message.headers
+    first = number(headers.pop(FIRST_RECEIVED, ""))
+    latest = number(headers.pop(LATEST_RECEIVED)) if LATEST_RECEIVED in headers else first
+    elsewhere = number(headers[RECEIVED_ELSEWHERE]) if RECEIVED_ELSEWHERE in headers else 0
     return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first, latest)
 
 
