@@ -132,7 +132,7 @@ class AioConnection:
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
-        raw = await self._connected()
+        raw = self._raw if self._usable else await self._connected()
         packed = pack(commands)
         try:
             if self._replies is None or not self._replies.write(packed):
@@ -163,7 +163,13 @@ class AioConnection:
         finally:
             reading.cancel()
 
+    @property
+    def _usable(self) -> bool:
+        """Whether there is a connection, to the right server, of this process."""
+        return self._raw is not None and self._epoch == self._store.epoch and self._mark == forks.mark()
+
     async def _connected(self) -> Any:
+        """Connect anew where that is needed; raises ConnectionLost."""
         self._leave_to_parent()
         if self._epoch != self._store.epoch:
             await self.close()
