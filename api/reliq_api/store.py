@@ -27,8 +27,11 @@ class BoundedStore(AioStore):
     async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
         if connection is not None:
             return await super().run(steps, connection, timeout)
-        async with self._free:
+        await self._free.acquire()
+        try:
             return await super().run(steps, None, timeout)
+        finally:
+            self._free.release()
 
     async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request. Any exception of its connection becomes a ReliqError, which the steps can handle."""

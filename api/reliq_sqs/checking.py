@@ -29,7 +29,9 @@ def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, member in shape.members.items():
         given = value.get(name)
-        if given is not None:
+        if type(given) is str and member.kind == "string":  # nearly all
+            found[name] = given
+        elif given is not None:
             found[name] = _value(member, given, f"{path}{name}")
         elif name in shape.required:
             if member.kind not in ("list", "map"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fastapi import Request
+from starlette.types import Scope
 
 from reliq import aio
 from reliq_api.access.auth import PROXY_HEADERS, host_name, is_loopback
@@ -34,41 +34,37 @@ class Guard:
             return {}
         return open_all(self._vault, await self._app.store.run(read_all()))
 
-    async def admit(self, request: Request, headers: Mapping[str, str], body: bytes) -> tuple[Sender, str]:
+    async def admit(self, scope: Scope, headers: Mapping[str, str], body: bytes) -> tuple[Sender, str]:
         """Return the sender and the region of a request; raises SqsError."""
-        query = request.scope["query_string"].decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
         if self._no_auth:
-            _check_own_machine(request, headers)
-            return ANYBODY, self._region_of(headers, query, host_name(request))
+            host = host_name(headers)
+            _check_own_machine(scope, headers, host)
+            return ANYBODY, self._known(signing.region_of(headers, query) or region_of_host(host))
         signature = signing.read(headers, query)
         if signature is None:
             raise SqsError("MissingAuthenticationTokenException", "Missing Authentication Token")
         key = (await self._keys.get()).get(signature.key)
         if key is None or not key.valid:
             raise SqsError("InvalidClientTokenIdException", _UNKNOWN)
-        path = request.scope["raw_path"].partition(b"?")[0].decode("latin-1")
-        signing.verify(signature, key.secret, signing.Signed(request.method, path, query, headers, body))
+        path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
+        signing.verify(signature, key.secret, signing.Signed(scope["method"], path, query, headers, body))
         return key.sender, self._known(signature.region)
-
-    def _region_of(self, headers: Mapping[str, str], query: str, host: str) -> str:
-        """Return the region of a request that is not verified: that of its signature, else that of its host."""
-        return self._known(signing.region_of(headers, query) or region_of_host(host))
 
     def _known(self, region: str) -> str:
         """Return a region that has the form of one; else that of the endpoint."""
         return region if known_region(region) else self._region
 
 
-def _check_own_machine(request: Request, headers: Mapping[str, str]) -> None:
+def _check_own_machine(scope: Scope, headers: Mapping[str, str], host: str) -> None:
     """Raise SqsError for other machines, and for web pages, which reach loopback through a browser.
 
     A browser names itself with `Origin` or `Sec-Fetch-Site`, but not in a GET under a name of the page's own, which
     then must be one of this machine.
     """
-    client = request.client.host if request.client else ""
+    client = scope["client"][0] if scope.get("client") else ""
     of_page = "origin" in headers or "sec-fetch-site" in headers
-    host = host_name(request)
-    of_page |= request.method == "GET" and not (is_loopback(host) or host.endswith(".localhost"))
+    of_page |= scope["method"] == "GET" and not (is_loopback(host) or host.endswith(".localhost"))
     forwarded = not PROXY_HEADERS.isdisjoint(headers)
     if of_page or forwarded or not is_loopback(client):
         raise SqsError(

@@ -104,6 +104,7 @@ def _told(url: str) -> tuple[str, str]:
     return next(filter(known_region, (of_path, region_of_host(host))), ""), name
 
 
+@lru_cache(maxsize=1000)
 def known_region(region: str) -> bool:
     """Whether a text has the form of a region."""
     return _REGION.fullmatch(region) is not None

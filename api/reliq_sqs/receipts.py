@@ -25,7 +25,7 @@ def made(queue: str, receipt: str, received_at: int) -> str:
 def read(handle: str, queue: str) -> Handle:
     """Return what a handle says; raises SqsError for a text that is none, and for that of another queue."""
     try:
-        mark, of, at, receipt = base64.b64decode(handle, validate=True).decode("ascii").split(" ")
+        mark, of, at, receipt = binascii.a2b_base64(handle, strict_mode=True).decode("ascii").split(" ")
         found = Handle(receipt, int(at))
     except (ValueError, binascii.Error):
         mark = of = ""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import BoundedRequest, check_headers, fields, gone
+from reliq_api.http.requests import BoundedBody, check_headers, fields
 from reliq_sqs import checking, wire_json, wire_query, wire_query_json
 from reliq_sqs.actions import HANDLERS
 from reliq_sqs.calls import Call
@@ -61,10 +61,11 @@ class SqsRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = self._app.state
-        request = BoundedRequest(scope, receive, state.buffered, state.settings.body_timeout)
+        request = BoundedBody(scope, receive, state.buffered, state.settings.body_timeout)
         request_id = random_id()
-        headers = fields(request)
-        asked = Asked("x-amz-target" in headers, wire_query_json.is_wanted(headers))
+        headers = fields(scope)
+        json = "x-amz-target" in headers
+        asked = Asked(json, not json and wire_query_json.is_wanted(headers))
         started, status = time.monotonic(), 500
         try:
             answer = await self._answer(request, asked, request_id)
@@ -72,10 +73,10 @@ class SqsRoute:
         finally:
             request.release()
             action = asked.action.name if asked.action else "unknown"
-            state.measurements.answered(request.method, f"/sqs/{action}", status, time.monotonic() - started)
+            state.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
         await answer.send(send)
 
-    async def _answer(self, request: BoundedRequest, asked: Asked, request_id: str) -> Answer:
+    async def _answer(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
         try:
             return await self._carried_out(request, asked, request_id)
         except SqsError as error:
@@ -89,15 +90,15 @@ class SqsRoute:
             log.exception("a request failed unexpectedly")
             return refused(SqsError("InternalFailure", "The request processing has failed."), asked, request_id)
 
-    async def _carried_out(self, request: BoundedRequest, asked: Asked, request_id: str) -> Answer:
-        state = self._app.state
-        check_headers(request.scope)
-        if request.method not in ("GET", "POST"):
+    async def _carried_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
+        state, scope = self._app.state, request.scope
+        check_headers(scope)
+        if scope["method"] not in ("GET", "POST"):
             raise SqsError("UnsupportedOperation", "Requests of SQS are GET or POST.")
-        headers = fields(request)
+        headers = fields(scope)
         body = await request.taken(BODY_LARGEST)
-        sender, region = await state.guard.admit(request, headers, body)
-        given = _understood(request, asked, headers, body)
+        sender, region = await state.guard.admit(scope, headers, body)
+        given = _understood(scope, asked, headers, body)
         action = asked.action
         assert action is not None  # noqa: S101  it was understood
         if not sender.allows(action.name):
@@ -107,8 +108,8 @@ class SqsRoute:
             )
         parameters = checking.checked(action.takes, given)
         call = Call(
-            state.endpoint, action.name, sender, region, _base_url(request, headers, state.settings.endpoint_url),
-            parameters, lambda: gone(request), headers.get("x-amzn-trace-id", ""),
+            state.endpoint, action.name, sender, region, _base_url(scope, headers, state.settings.endpoint_url),
+            parameters, request.gone, headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)
         if asked.json:
@@ -117,16 +118,16 @@ class SqsRoute:
         return _response(wire.answer(action, result, request_id), 200, wire.MEDIA_TYPE, request_id)
 
 
-def _understood(request: Request, asked: Asked, headers: dict[str, str], body: bytes) -> Any:
+def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes) -> Any:
     """Return the parameters as they were sent, and note the action; raises SqsError."""
-    path = request.scope["path"] if request.scope["path"].strip("/") else ""
+    path = scope["path"] if scope["path"].strip("/") else ""
     if asked.json:
         asked.action = wire_json.action_of(headers["x-amz-target"])
         given = wire_json.parameters(body)
         if path and isinstance(given, dict) and "QueueUrl" in asked.action.takes.members:
             given.setdefault("QueueUrl", path)
         return given
-    form = wire_query.fields(request.scope["query_string"])
+    form = wire_query.fields(scope["query_string"])
     if body:
         form += wire_query.fields(body)
     name = next((value for field, value in form if field == "Action"), None)
@@ -141,14 +142,14 @@ def _understood(request: Request, asked: Asked, headers: dict[str, str], body: b
     return wire_query.parameters(asked.action, form)
 
 
-def _base_url(request: Request, headers: dict[str, str], endpoint_url: str | None) -> str:
+def _base_url(scope: Scope, headers: dict[str, str], endpoint_url: str | None) -> str:
     """Return the beginning of queue URLs: that of the settings, else as the client reaches the endpoint."""
     if endpoint_url is not None:
         return endpoint_url.rstrip("/")
     host = headers.get("host", "")
-    scheme = request.scope.get("scheme", "http")
+    scheme = scope.get("scheme", "http")
     if not host or urlsplit(f"//{host}").path:
-        server = request.scope.get("server") or ("localhost", None)
+        server = scope.get("server") or ("localhost", None)
         host = server[0] if server[1] is None else f"{server[0]}:{server[1]}"
     return f"{scheme}://{host}"
 

@@ -31,7 +31,7 @@ class Holding:
     def __init__(self, store: AioStore, keys: QueueKeys, lease: float, consumer: str, connections: Connections) -> None:
         self._store = store
         self.steps = ConsumerSteps(keys, consumer, lease)
-        self.steps.has_heartbeat = True
+        self.steps.lease_may_age = True
         self.keys = keys
         self.steps.run_report = self._report
         self._connections = connections

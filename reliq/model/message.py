@@ -249,11 +249,19 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
 
     def again(self, **changes: Any) -> bytes:
         """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
+        return encode_envelope(self._renewed(changes))
+
+    def pushed_again(self, **changes: Any) -> "Message":
+        """Return the message that such a push makes."""
+        envelope = self._renewed(changes)
+        return Message(self.queue, encode_envelope(envelope), envelope)
+
+    def _renewed(self, changes: dict[str, Any]) -> Envelope:
         life, starts_anew = self._life, self._envelope.redelivered and changes.get("redelivered") is False
         if starts_anew or (life is not None and (life.stored or life.book is not None)):
             extra = changes.get("extra") or self._envelope.extra or NO_EXTRA
             changes["extra"] = msgspec.structs.replace(extra, reported=True)
-        return encode_envelope(msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes))
+        return msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes)
 
     def failed(self, failure: Failure, reason: str = "", charged: bool = True) -> bytes:
         """Return the element after a failure: one more in its history and, for a dead letter, the reason."""

@@ -41,7 +41,8 @@ class ConsumerSteps(HeldSteps):
         self.lease = lease
         self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
-        self.has_heartbeat = False  #: renewed without its calls, which renew it again only after a while
+        #: Its calls renew the lease only after a while: a heartbeat renews it too, or nothing stays with this consumer.
+        self.lease_may_age = False
         self.keeps_marks = False  #: it says which redelivered message it tries
         self.limits = Limits(keys, lease)
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
@@ -94,7 +95,7 @@ class ConsumerSteps(HeldSteps):
 
     def _renewing_now(self) -> Moment | None:
         """Decide whether the next call renews the lease; return its moment if it does."""
-        self.claimant.renews = not self.has_heartbeat or self._fresh_until.passed()
+        self.claimant.renews = not self.lease_may_age or self._fresh_until.passed()
         return Moment.now() if self.claimant.renews else None
 
     def accepted(self) -> None:

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from reliq import forks
 from reliq.ops import Await, Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
-from reliq.transport.aio_replies import read_replies, written
+from reliq.transport.aio_replies import Replies, read_replies, replies_on
 from reliq.transport.calls import (
     asked_elsewhere,
     carried_out,
@@ -39,6 +39,7 @@ class AioConnection:
         self._store: Any = store
         self._name = name
         self._raw: Any = None
+        self._replies: Replies | None = None  #: on it; None: redis-py reads them
         self._mark = forks.mark()
         self._epoch = store.epoch
         self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
@@ -131,16 +132,16 @@ class AioConnection:
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
-        raw = await self._connected()
+        raw = self._raw if self._usable else await self._connected()
         packed = pack(commands)
         try:
-            if not written(raw, packed):
+            if self._replies is None or not self._replies.write(packed):
                 await raw.send_packed_command(packed)
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # noqa: TRY301  redis-py uses wait_for, which forgets it in Python 3.11
             if self._store.sentinels is not None:
                 return await self._replies_of_master(raw, len(commands))
-            return await read_replies(raw, len(commands))
+            return await self._read(raw, len(commands))
         except connection_ended(aio=True) as error:
             await self.close()
             raise failed(error, sent=True) from None
@@ -148,9 +149,12 @@ class AioConnection:
             await self.close()  # cancelled between request and reply: the next reader would read this reply
             raise
 
+    def _read(self, raw: Any, count: int) -> Coroutine[Any, Any, list[Any]]:
+        return read_replies(raw, count) if self._replies is None else self._replies.read(count)
+
     async def _replies_of_master(self, raw: Any, count: int) -> list[Any]:
         """Wait for replies, but not from a server that is no longer the master; raises ConnectionLost."""
-        reading = asyncio.ensure_future(read_replies(raw, count))
+        reading = asyncio.ensure_future(self._read(raw, count))
         try:
             while not (await asyncio.wait({reading}, timeout=_LOOK_EVERY))[0]:
                 if self._epoch != self._store.epoch:
@@ -159,7 +163,13 @@ class AioConnection:
         finally:
             reading.cancel()
 
+    @property
+    def _usable(self) -> bool:
+        """Whether there is a connection, to the right server, of this process."""
+        return self._raw is not None and self._epoch == self._store.epoch and self._mark == forks.mark()
+
     async def _connected(self) -> Any:
+        """Connect anew where that is needed; raises ConnectionLost."""
         self._leave_to_parent()
         if self._epoch != self._store.epoch:
             await self.close()
@@ -177,7 +187,7 @@ class AioConnection:
             except (redis_errors().RedisError, *connection_ended(aio=True)) as error:
                 await raw.disconnect(nowait=True)
                 raise failed(error, sent=False) from None
-            self._raw = raw
+            self._raw, self._replies = raw, replies_on(raw)
             self.connects += 1
             if self.connects > 1:
                 self._store.check_again()
@@ -210,6 +220,8 @@ class AioConnection:
     @property
     def ended(self) -> bool:
         """Whether the server has closed the connection, as far as the event loop knows; no system call."""
+        if self._replies is not None and self._epoch == self._store.epoch:
+            return self._replies.ended
         reader, writer = self._raw._reader, self._raw._writer  # noqa: SLF001  redis-py tells no other way
         if reader is None or writer is None or self._epoch != self._store.epoch:
             return True

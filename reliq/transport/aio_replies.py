@@ -1,39 +1,186 @@
-"""Writing to an asyncio connection of redis-py and reading from it, without a task for each call; see replies."""
+"""Replies on an asyncio connection of redis-py, read from its transport as they come.
+
+redis-py reads a reply line by line from a stream, within a timeout of its own: half of what a small call costs. So once
+it has made a connection, a protocol of reliq's takes the place of the stream's. redis-py still parses errors, writes
+large requests and closes the connection.
+"""
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from reliq.transport.errors import redis_errors
-from reliq.transport.replies import MANY, parser_of
 
-_IN_A_ROW = 64  #: replies that share one timeout
 _AT_ONCE = 16 * 1024  #: bytes that a socket takes without waiting: the connection has no others on their way
+_ERROR, _STATUS, _NUMBER, _TEXT, _LIST = b"-+:$*"
+_END = b"\r\n"
 
 
-def written(raw: Any, packed: Sequence[bytes | memoryview]) -> bool:
-    """Write a small request at once, where redis-py makes a task; False if the connection must do it itself."""
-    if len(packed) > 1 or len(packed[0]) > _AT_ONCE or raw.health_check_interval:
-        return False
-    known = sys.modules["redis.asyncio.connection"].AbstractConnection.send_packed_command
-    writer = raw._writer  # noqa: SLF001  redis-py tells no other way
-    if getattr(raw.send_packed_command, "__func__", None) is not known or writer is None:
-        return False
-    writer.write(packed[0])
-    return True
+class ReplyReader:
+    """Puts replies (RESP 2) together from pieces of any size."""
+
+    def __init__(self, error_of: Callable[[str], Exception]) -> None:
+        """`error_of` makes the error for a text of the server."""
+        self._error_of = error_of
+        self._rest: list[bytes] = []  #: pieces of what is not complete
+        self._missing = 0  #: bytes that it needs at least
+        self._open: list[tuple[list[Any], int]] = []  #: lists that are not complete, each with its length
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Return the replies that are complete now; an error that the server answered is one of them.
+
+        Raises InvalidResponse, and the server's errors that end the connection.
+        """
+        if self._rest:
+            self._rest.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return []
+            data = b"".join(self._rest)
+        replies: list[Any] = []
+        at, self._missing = 0, 1
+        while (end := data.find(_END, at)) >= 0:
+            kind, after = data[at], end + 2
+            reply: Any = None
+            if kind == _TEXT:
+                size = int(data[at + 1 : end])
+                if size >= 0:
+                    start, after = after, after + size + 2
+                    if after > len(data):
+                        self._missing = after - len(data)
+                        break
+                    reply = data[start : start + size]
+            elif kind == _NUMBER:
+                reply = int(data[at + 1 : end])
+            elif kind == _LIST:
+                size = int(data[at + 1 : end])
+                if size > 0:
+                    self._open.append(([], size))
+                    at = after
+                    continue
+                reply = [] if size == 0 else None
+            elif kind == _STATUS:
+                reply = data[at + 1 : end]
+            else:
+                reply = self._refused(kind, data[at + 1 : end])
+            at = after
+            self._put(reply, replies)
+        self._rest = [data[at:]] if at < len(data) else []
+        return replies
+
+    def _put(self, reply: Any, replies: list[Any]) -> None:
+        """Put a reply into the innermost list that is not complete, and each that is complete now into the next."""
+        while self._open:
+            items, size = self._open[-1]
+            items.append(reply)
+            if len(items) < size:
+                return
+            self._open.pop()
+            reply = items
+        replies.append(reply)
+
+    def _refused(self, kind: int, text: bytes) -> Exception:
+        if kind != _ERROR:
+            raise redis_errors().InvalidResponse("a reply of an unknown kind")
+        error = self._error_of(text.decode("utf-8", "replace"))
+        if isinstance(error, redis_errors().ConnectionError):
+            raise error
+        return error
+
+
+class Replies(asyncio.Protocol):
+    """The protocol that reads the replies on a connection; one caller at a time waits for some."""
+
+    def __init__(self, raw: Any) -> None:
+        """Take the place of the protocol of a connection that redis-py has made."""
+        self._transport = raw._writer.transport  # noqa: SLF001  redis-py tells no other way
+        self._former = self._transport.get_protocol()
+        self._timeout: float = raw.socket_timeout
+        self._loop = asyncio.get_running_loop()
+        self._reader = ReplyReader(raw._parser.parse_error)  # noqa: SLF001  likewise
+        self._arrived: list[Any] = []
+        self._failure: Exception | None = None  #: why nothing more comes
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport.set_protocol(self)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes."""
+        return self._failure is not None or bool(self._transport.is_closing())
+
+    def write(self, packed: Sequence[bytes | memoryview]) -> bool:
+        """Write a small request at once; False for a large one, for which redis-py waits as long as it must."""
+        if len(packed) > 1 or len(packed[0]) > _AT_ONCE:
+            return False
+        self._transport.write(packed[0])
+        return True
+
+    async def read(self, count: int) -> list[Any]:
+        """Return that many replies. Raises redis-py's errors of a connection that failed or was silent for too long."""
+        while len(self._arrived) < count:
+            if self._failure is not None:
+                raise self._failure
+            self._waiter = self._loop.create_future()
+            silence = self._loop.call_later(self._timeout, self._be_silent)
+            try:
+                await self._waiter
+            finally:
+                silence.cancel()
+                self._waiter = None
+        replies, self._arrived = self._arrived[:count], self._arrived[count:]
+        return replies
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._arrived += self._reader.feed(data)
+        except Exception as error:  # noqa: BLE001  the connection is of no use any more, whatever it is
+            self._fail(error)
+        if self._arrived:
+            self._wake()
+
+    def eof_received(self) -> bool | None:
+        self._fail(redis_errors().ConnectionError("the server closed the connection"))
+        kept: bool | None = self._former.eof_received()
+        return kept
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        failure = redis_errors().ConnectionError("the connection was lost")
+        failure.__cause__ = exc
+        self._fail(failure)
+        self._former.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._former.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._former.resume_writing()
+
+    def _be_silent(self) -> None:
+        self._fail(redis_errors().TimeoutError("no reply came in time"))
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = self._failure or failure
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def replies_on(raw: Any) -> Replies | None:
+    """Return what reads the replies on a new connection; None for one that reads or writes in a way of its own."""
+    known = sys.modules["redis.asyncio.connection"].AbstractConnection
+    own = [getattr(getattr(raw, name), "__func__", None) is not getattr(known, name) for name in _METHODS]
+    return None if any(own) or raw.health_check_interval or raw._writer is None else Replies(raw)  # noqa: SLF001
+
+
+_METHODS = ("read_response", "send_packed_command")
 
 
 async def read_replies(raw: Any, count: int) -> list[Any]:
-    """Read that many replies; an error that the server answered is one of them."""
-    read = parser_of(raw, "redis.asyncio.connection") if count >= MANY else None
-    if read is None:
-        return [await _read_reply(raw) for _ in range(count)]
-    replies: list[Any] = []
-    while len(replies) < count:
-        async with asyncio.timeout(raw.socket_timeout):
-            replies += [await read() for _ in range(min(_IN_A_ROW, count - len(replies)))]
-    return replies
+    """Read that many replies as redis-py does; an error that the server answered is one of them."""
+    return [await _read_reply(raw) for _ in range(count)]
 
 
 async def _read_reply(raw: Any) -> Any:

@@ -31,13 +31,15 @@ class AioStore(Server):
 
     async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
-        if connection is not None:
-            return await self._drive(steps, connection, timeout)
-        borrowed = self._idle.pop() if self._idle else self.connection()
+        used = connection or (self._idle.pop() if self._idle else self.connection())
         try:
-            return await self._drive(steps, borrowed, timeout)
+            try:
+                return await self._step(steps, used, timeout)
+            finally:
+                await used.release()
         finally:
-            await self._give_back(borrowed)
+            if connection is None and (idle := self._given_back(used)):
+                await idle.close()
 
     async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
         """Run one request."""
@@ -49,20 +51,16 @@ class AioStore(Server):
 
     async def _outcome(self, steps: Steps[Any], timeout: float | None) -> Any:
         """Run one of several steps on a connection of its own."""
-        borrowed = self._idle.pop() if self._idle else self.connection()
         try:
-            return await self._drive(steps, borrowed, timeout)
+            return await AioStore.run(self, steps, None, timeout)
         except ReliqError as error:
             return error
-        finally:
-            await self._give_back(borrowed)
 
-    async def _give_back(self, connection: AioConnection) -> None:
-        """Keep a connection for the next call, and close the one that was idle for longest if that is too long."""
+    def _given_back(self, connection: AioConnection) -> AioConnection | None:
+        """Keep a connection for the next call; return the one that was idle for longest if that is too long."""
         now = connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        if now - self._idle[0].idle_since > IDLE_MOST:
-            await self._idle.popleft().close()
+        return self._idle.popleft() if now - self._idle[0].idle_since > IDLE_MOST else None
 
     async def _check(self, connection: AioConnection, timeout: float | None) -> None:
         """Refuse a server that cannot hold a queue, before the first call."""
@@ -86,12 +84,6 @@ class AioStore(Server):
                 failure = again
             except ReliqError as error:
                 raise patience.refused(error) from None
-
-    async def _drive(self, steps: Steps[T], connection: AioConnection, timeout: float | None) -> T:
-        try:
-            return await self._step(steps, connection, timeout)
-        finally:
-            await connection.release()
 
     async def _step(
         self, steps: Steps[T], connection: AioConnection, timeout: float | None, call: AioCall | None = None

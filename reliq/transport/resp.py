@@ -9,7 +9,7 @@ from reliq.ops import Op, Packed, Request, Sleep, Transaction, Watch
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
-_FEW_KEYS = 20  #: keys of a script up to which their encoding is cached
+_SAME_KEYS = 16  #: of a script, from the first on, whose encoding is cached: keys of one message come after them
 _LARGE = 16 * 1024  #: bytes above which copying costs more than a separate send
 
 
@@ -40,17 +40,18 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
     for command in commands:
         count, head = len(command), len(pieces)
         pieces.append(b"")
-        if command[0] == "EVALSHA" and command[2] < _FEW_KEYS:  # mostly the same keys as in the last call
-            fixed = 3 + command[2]
+        if command[0] == "EVALSHA":  # mostly the same keys as in the last call
+            fixed = 3 + min(command[2], _SAME_KEYS)
             pieces.append(_bulks(command[:fixed]))
             command = command[fixed:]
         for part in command:
             if type(part) is bytes:
-                if len(part) > _LARGE:
-                    pieces += (b"$%d\r\n" % len(part), part, b"\r\n")
+                size = len(part)
+                if size > _LARGE:
+                    pieces += (b"$%d\r\n" % size, part, b"\r\n")
                     whole = False
                 else:
-                    pieces.append(b"$%d\r\n%b\r\n" % (len(part), part))
+                    pieces.append(b"$%d\r\n%b\r\n" % (size, part))
             elif type(part) is Packed:
                 pieces += part.pieces
                 count += part.count - 1

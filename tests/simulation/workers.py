@@ -143,7 +143,7 @@ class Loop:
         self.partition = partition
         self.stopping = False  #: whether another process serves the partition from now on
         self.consumer = ConsumerSteps(QueueKeys(partition), worker.process.owner, lease)
-        self.consumer.has_heartbeat = True
+        self.consumer.lease_may_age = True
         self.consumer.keeps_marks = True
         self.consumer.handles = self._handles
         self.consumer.run_over = self._run_over

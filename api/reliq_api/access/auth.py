@@ -9,7 +9,7 @@ import contextlib
 import ipaddress
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -202,8 +202,8 @@ def _unauthorized(request: Request, keys_exist: bool) -> Problem:
 
 def _check_one_credential(request: Request) -> None:
     """Refuse two credentials: a proxy in front of the service may have checked the other one."""
-    header = fields(request).get("authorization")
-    others = [name for name in _CREDENTIAL_HEADERS if name in fields(request)]
+    header = fields(request.scope).get("authorization")
+    others = [name for name in _CREDENTIAL_HEADERS if name in fields(request.scope)]
     others += [name for name, _ in request.query_params.multi_items() if name.lower() in _CREDENTIAL_PARAMETERS]
     if header is not None and "," in header:
         raise Problem("invalid_header", "Authorization holds more than one credential: send one")
@@ -212,7 +212,7 @@ def _check_one_credential(request: Request) -> None:
 
 
 def _credentials(request: Request) -> str | None:
-    header = fields(request).get("authorization")
+    header = fields(request.scope).get("authorization")
     if header is None:
         return None
     scheme, _, rest = header.partition(" ")
@@ -232,11 +232,11 @@ def _check_site(request: Request) -> None:
     """Refuse requests started by another web site: browsers add credentials, and reach loopback, by themselves."""
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return
-    site, origin = fields(request).get("sec-fetch-site"), fields(request).get("origin")
+    site, origin = fields(request.scope).get("sec-fetch-site"), fields(request.scope).get("origin")
     if site is not None:
         allowed = site in ("same-origin", "none")
     else:
-        allowed = origin is None or origin.partition("://")[2] == fields(request).get("host")
+        allowed = origin is None or origin.partition("://")[2] == fields(request.scope).get("host")
     if not allowed:
         raise Problem("cross_site", "this request was started by another web site; nothing was done")
 
@@ -244,8 +244,8 @@ def _check_site(request: Request) -> None:
 def _check_loopback(request: Request) -> None:
     """With --no-auth, accept only requests from and to this machine by name; else DNS rebinding could reach it."""
     client = request.client.host if request.client else ""
-    forwarded = not PROXY_HEADERS.isdisjoint(fields(request))
-    if forwarded or not is_loopback(client) or not is_loopback(host_name(request)):
+    forwarded = not PROXY_HEADERS.isdisjoint(fields(request.scope))
+    if forwarded or not is_loopback(client) or not is_loopback(host_name(fields(request.scope))):
         raise Problem(
             "unauthorized",
             "with --no-auth only this machine is served, under the name localhost and without a proxy: "
@@ -253,9 +253,9 @@ def _check_loopback(request: Request) -> None:
         )
 
 
-def host_name(request: Request) -> str:
+def host_name(headers: Mapping[str, str]) -> str:
     """Return the name in the Host header, without the port."""
-    text = fields(request).get("host", "")
+    text = headers.get("host", "")
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
 
 

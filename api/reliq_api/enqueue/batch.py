@@ -31,7 +31,7 @@ Chunks = AsyncIterator[Iterable[bytes]]
 
 def read_batch(request: BoundedRequest) -> tuple[Head, Chunks]:
     """Return what the headers say of the messages, and the stream of the messages' texts; raises Problem."""
-    headers, settings = fields(request), request.app.state.settings
+    headers, settings = fields(request.scope), request.app.state.settings
     media = media_type(headers)
     if media in _LINES:
         return Head.of(Form.ENTRY, headers, settings), _lines(request)

@@ -9,11 +9,13 @@ own answer comes first.
 import asyncio
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from reliq_api.http.cycle import Cycle
 from reliq_api.http.problems import MEDIA_TYPE, Problem
 from reliq_api.http.requests import WHOLE, break_off
 
@@ -33,6 +35,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._in_headers = True
+        self._begun = False  #: a request has begun whose headers are not complete
         self._received = 0  #: bytes of the headers so far
         self._completed = False  #: a request ended in the bytes just received
         self._deadline: asyncio.TimerHandle | None = None  #: for headers
@@ -79,11 +82,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
             return
-        if self._in_headers:
-            self._expect_headers()
         self._completed = False
         self._unset_keepalive_if_required()
         self._read(data)
+        if self._begun or (self._in_headers and not self._completed):
+            self._expect_headers()
         if self._in_headers and not self._completed:
             self._received += len(data)
             if self._received > MAX_HEADERS_BYTES:
@@ -111,16 +114,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _offers_http_2(self) -> bool:
         """Whether the client would go on with HTTP/2, as Java's does by default on its first request."""
-        offer = dict(self.headers).get(b"upgrade", b"")
-        return self.parser.should_upgrade() and offer.lower() == b"h2c"
+        return self.parser.should_upgrade() and dict(self.headers).get(b"upgrade", b"").lower() == b"h2c"
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expect_headers()
+        self._begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_headers:  # a trailer is not a header: a proxy in front of the service has not checked it
-            super().on_header(name, value)
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._offers_http_2():
@@ -129,9 +134,41 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("there is no protocol to upgrade to")
         if len(self.pipeline) >= PIPELINED_MOST:
             raise ValueError(f"more than {PIPELINED_MOST} requests without waiting for an answer")
-        super().on_headers_complete()
-        self._in_headers = False
+        self._begin()
+        self._in_headers = self._begun = False
         self._have_headers()
+
+    def _begin(self) -> None:
+        """Start the application on a request, or let this wait for the answer to an earlier one."""
+        version, url = self.parser.get_http_version(), httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope |= {
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "path": self.root_path + (unquote(path) if "%" in path else path),
+            "raw_path": self.root_path.encode() + url.path,
+            "query_string": url.query or b"",
+        }
+        before, self.cycle = self.cycle, Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )  # fmt: skip
+        if before is None or before.response_complete:
+            task = self.loop.create_task(self.cycle.run_asgi(self.app))
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def on_message_complete(self) -> None:
         if self._offers_http_2():

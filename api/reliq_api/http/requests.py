@@ -38,12 +38,13 @@ def break_off(scope: Scope, problem: Problem) -> None:
     scope["reliq.broken"] = problem
 
 
-class BoundedRequest(Request):
-    """A request with a body limited in size, time and depth, counted in the memory for all bodies."""
+class BoundedBody:
+    """The body of a request, limited in size and time, and counted in the memory for all bodies."""
 
     def __init__(self, scope: Scope, receive: Receive, buffered: Buffered, patience: float) -> None:
         """`patience`: seconds of silence; a body may take twice that in total, and a large one more."""
-        super().__init__(scope, receive)
+        self.scope = scope
+        self._receive = receive
         self._buffered = buffered
         self._patience = patience
         self._started = asyncio.get_running_loop().time()
@@ -67,19 +68,24 @@ class BoundedRequest(Request):
         self._check_length()
         more = True
         while more:
-            message = await self._next()
-            part = message.get("body", b"")
-            more = message.get("more_body", False)
-            if self._received + len(part) > self._largest:
-                raise self._too_large(f"more than {self._largest:,}", self._largest)
+            part, more = await self._part()
             if part:
-                self._buffered.take(len(part))
-                self._received += len(part)
                 yield part
+
+    async def _part(self) -> tuple[bytes, bool]:
+        """Return the next piece of the body, and whether more follows."""
+        message = await self._next()
+        part: bytes = message.get("body", b"")
+        if self._received + len(part) > self._largest:
+            raise self._too_large(f"more than {self._largest:,}", self._largest)
+        if part:
+            self._buffered.take(len(part))
+            self._received += len(part)
+        return part, message.get("more_body", False)
 
     def _check_length(self) -> None:
         """Refuse a body by its Content-Length, before it is read."""
-        length = int(fields(self).get("content-length", 0))
+        length = int(fields(self.scope).get("content-length", 0))
         if length > self._largest:
             raise self._too_large(length, self._largest)
         if self._largest <= self._buffered.most:  # else it is read in parts
@@ -89,10 +95,17 @@ class BoundedRequest(Request):
         """Return the body without keeping it: what is not needed any more takes no memory. `largest`: as `allow`."""
         if largest is not None:
             self.allow(largest, too_large)
-        body = bytearray()
-        async for part in self.stream():
-            body += part
-        return bytes(body)
+        if hasattr(self, "_body"):
+            return self._body
+        self._check_length()
+        body, more = await self._part()
+        if not more:
+            return body
+        parts = [body]
+        while more:
+            part, more = await self._part()
+            parts.append(part)
+        return b"".join(parts)
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -106,7 +119,7 @@ class BoundedRequest(Request):
         self._released = size
 
     async def _next(self) -> Message:
-        message = await (self.receive() if WHOLE in self.scope else self._awaited())
+        message = await (self._receive() if WHOLE in self.scope else self._awaited())
         broken: Problem | None = self.scope.get("reliq.broken")
         if broken is not None:
             raise broken
@@ -119,11 +132,24 @@ class BoundedRequest(Request):
         patience = asyncio.get_running_loop().time() + self._patience
         try:
             async with asyncio.timeout_at(min(patience, self._until)):
-                return await self.receive()
+                return await self._receive()
         except TimeoutError:
             raise Problem(
                 "request_timeout", f"the body did not come: {self._patience:g} s of silence, or slow"
             ) from None
+
+    async def gone(self) -> None:
+        """Wait until the client has closed its connection; only of a request with a body that was read, or without."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class BoundedRequest(BoundedBody, Request):
+    """A request with such a body, limited also in its depth."""
+
+    def __init__(self, scope: Scope, receive: Receive, buffered: Buffered, patience: float) -> None:
+        Request.__init__(self, scope, receive)
+        BoundedBody.__init__(self, scope, receive, buffered, patience)
 
     async def json(self) -> Any:
         body = await self.body()
@@ -138,16 +164,8 @@ def _request_too_large(size: int | str, limit: int) -> Problem:
     return Problem("body_too_large", f"the request has {has} bytes, the limit is {limit:,}", limit=limit)
 
 
-async def gone(request: Request) -> None:
-    """Wait until the client has closed its connection; only for a request with a body that was read, or without one."""
-    message = await request.receive()
-    while message["type"] != "http.disconnect":
-        message = await request.receive()
-
-
-def fields(request: Request) -> dict[str, str]:
+def fields(scope: Scope) -> dict[str, str]:
     """The headers as a dict, built once: a look-up of a missing one in Starlette's headers costs as much."""
-    scope = request.scope
     found: dict[str, str] | None = scope.get("reliq.headers")
     if found is None:
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

@@ -15,7 +15,7 @@ from reliq_api.consume.polls import Poll
 from reliq_api.enqueue.bodies import encode, leased
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
-from reliq_api.http.requests import gone
+from reliq_api.http.requests import BoundedRequest
 from reliq_api.http.route import call_router, needs
 
 ANSWER_LARGEST = 8 * 1024 * 1024  #: bytes of bodies in one answer
@@ -30,14 +30,14 @@ router = call_router("leases")
     responses=failures("invalid_json", "body_too_large", "outcome_unknown"),
     openapi_extra=needs("consume"),
 )
-async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: Request) -> Response:
+async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: BoundedRequest) -> Response:
     """Lease up to `limit` messages (and 8 MiB), oldest first; an empty list if none arrived within `wait` seconds.
 
     No other consumer gets them until they are settled or the lease ends; then the monitor returns them to the queue.
     """
     state = request.app.state
     poll = Poll(state.homes(queue), wanted.limit, wanted.lease, wanted.wait, _title(request))
-    messages, surplus = _fitting(await state.polls.take(poll, lambda: gone(request)))
+    messages, surplus = _fitting(await state.polls.take(poll, request.gone))
     if messages and wanted.wait:
         try:
             await state.guard.confirm(request.state.access, "consume", queue)

@@ -54,7 +54,7 @@ async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response
     Reliq-At-Most, and Reliq-Header-NAME for headers of the message. With Reliq-Durability the answer comes when the
     message has that durability. 503: not enqueued. 504: unknown; repeat the request with the same key.
     """
-    state, headers = request.app.state, fields(request)
+    state, headers = request.app.state, fields(request.scope)
     key = key_of(headers, request.state.access.id)
     head = read_head(headers, state.settings)
     body = await read_body(request, head)
@@ -97,7 +97,7 @@ async def enqueue_batch(queue: schemas.QueueName, request: BoundedRequest) -> Re
     200: every message is enqueued, or is a duplicate. Any other status: `results` has the outcome of each message that
     was read; messages after the last result were not read.
     """
-    if "idempotency-key" in fields(request):
+    if "idempotency-key" in fields(request.scope):
         raise Problem("invalid_header", "a batch takes no Idempotency-Key: give its messages a dedup_key")
     state = request.app.state
     request.allow(STREAM_LARGEST, total=state.settings.stream_timeout)

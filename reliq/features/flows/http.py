@@ -92,7 +92,7 @@ async def send_flow(request: BoundedRequest) -> Response:
     access: Access = request.state.access
     access.check_reach([one.queue for one in members])
     await state.pressure.check()
-    head = Head.of(Form.ENTRY, fields(request), state.settings)
+    head = Head.of(Form.ENTRY, fields(request.scope), state.settings)
     flow: Flow = state.reliq.flow()
     if wanted.parent is not None:
         flow.parent = await _parent(state.reliq, access, wanted.parent)

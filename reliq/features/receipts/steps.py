@@ -6,6 +6,7 @@ script moves what was claimed from the processing list into flight, where each m
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from reliq import ops
 from reliq.contract import values
@@ -114,7 +115,9 @@ class ReceiptSteps:
             one = idle.pop()
             if not one.is_parents and one.alive and not one.trusted_until.passed():
                 return one
-        return ConsumerSteps(keys, new_owner(connected=False), _LEASE)
+        consumer = ConsumerSteps(keys, new_owner(connected=False), _LEASE)
+        consumer.lease_may_age = True
+        return consumer
 
     def _check_room(self, keys: QueueKeys, wanted: Wanted) -> Steps[None]:
         """Raise TooManyInFlight; the number is read only where it may be near the limit."""
@@ -161,14 +164,17 @@ class ReceiptSteps:
                 yield from consumer.settle((), [released(one) for one in reversed(surplus)])
             if claimed:
                 self._run_length[keys.queue] = len(chosen) / claimed
-        flights = [_flight(one, now, line) for line, one in chosen]
+        flying = [_flying(one, now) for _, one in chosen]
+        flights = [
+            Flight(before.element, again.element, line) for (line, before), again in zip(chosen, flying, strict=True)
+        ]
         codes, self._in_flight[keys.queue] = yield own.receive(
             keys, consumer.consumer, wanted.visibility, flights, wanted.attempt
         )
         consumer.note_settled(one.element for one in messages)
         return [
-            _received(keys, flight, before)
-            for flight, (_, before), code in zip(flights, chosen, codes, strict=True)
+            _shown(keys, again, before)
+            for again, (_, before), code in zip(flying, chosen, codes, strict=True)
             if code == DONE
         ]
 
@@ -226,23 +232,12 @@ class ReceiptSteps:
 
     def change_visibility(self, changes: Sequence[tuple[str, float]], *, late: bool = False) -> Steps[list[str]]:
         """Set for how many seconds each message stays in flight from now on; return a code for each."""
-        times = [visible for _, visible in changes]
-
-        def change(keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
-            changed = [(one.name, times[position], one.group) for position, one in some]
-            codes: str = yield own.set_visibility(keys, changed, late)
-            return codes
-
+        change = partial(_change, [visible for _, visible in changes], late)
         return (yield from self._by_receipt([receipt for receipt, _ in changes], change, "changed"))
 
     def delete(self, receipts: Sequence[str], *, late: bool) -> Steps[list[str]]:
         """Delete messages in flight; return a code for each."""
-
-        def delete(keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
-            codes: str = yield own.delete_received(keys, [(one.name, one.group) for _, one in some], late)
-            return codes
-
-        return (yield from self._by_receipt(receipts, delete, "deleted"))
+        return (yield from self._by_receipt(receipts, partial(_delete, late), "deleted"))
 
     def _by_receipt(
         self, receipts: Sequence[str], act: Callable[[QueueKeys, Sequence[tuple[int, Handle]]], Steps[str]], done: str
@@ -254,7 +249,8 @@ class ReceiptSteps:
             return codes
         if len(groups) == 1:
             ((queue, some),) = groups.items()
-            answers = [(yield from act(QueueKeys(queue), some))]
+            keys = self._homes.first.keys if queue == self.queue else QueueKeys(queue)
+            answers = [(yield from act(keys, some))]
         else:
             answers = checked((yield Together([act(QueueKeys(queue), some) for queue, some in groups.items()])))
         for some, letters in zip(groups.values(), answers, strict=True):
@@ -329,24 +325,32 @@ def _receives(message: Message) -> int:
     return message.deliveries + message.failures + 1
 
 
-def _flight(message: Message, now: int, line: bytes = b"") -> Flight:
+def _flying(message: Message, now: int) -> Message:
+    """Return a message as it is in flight from now on."""
     time = LATEST_RECEIVED if FIRST_RECEIVED in message.headers else FIRST_RECEIVED
     headers = {**message.headers, time: str(now)}
     deliveries = min(message.deliveries + 1, values.MAX_COUNT)
-    return Flight(message.element, message.again(deliveries=deliveries, headers=headers), line)
-
-
-def _received(keys: QueueKeys, flight: Flight, before: Message) -> Received:
-    return _shown(keys, Message.decode(keys.logical, flight.again), before)
+    return message.pushed_again(deliveries=deliveries, headers=headers)
 
 
 def _shown(keys: QueueKeys, message: Message, before: Message) -> Received:
     """Return a message in flight; its body was read as that of the message `before`."""
-    receipt = Receipt.of(keys.queue, message)
-    first = number(message.headers.pop(FIRST_RECEIVED, ""))
-    latest = number(message.headers.pop(LATEST_RECEIVED, "")) or first
-    elsewhere = number(message.headers.get(RECEIVED_ELSEWHERE, ""))
+    receipt, headers = Receipt.of(keys.queue, message), message.headers
+    first = number(headers.pop(FIRST_RECEIVED, ""))
+    latest = number(headers.pop(LATEST_RECEIVED)) if LATEST_RECEIVED in headers else first
+    elsewhere = number(headers[RECEIVED_ELSEWHERE]) if RECEIVED_ELSEWHERE in headers else 0
     return Received(message.with_body(before.body), receipt, elsewhere + _receives(message) - 1, first, latest)
+
+
+def _change(times: Sequence[float], late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
+    """Set the visibility of the messages of one home, each of the time at its position."""
+    codes: str = yield own.set_visibility(keys, [(one.name, times[at], one.group) for at, one in some], late)
+    return codes
+
+
+def _delete(late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
+    codes: str = yield own.delete_received(keys, [(one.name, one.group) for _, one in some], late)
+    return codes
 
 
 def _return_due(keys: QueueKeys) -> Steps[int]:

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from typing import Annotated
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 from msgspec import Raw
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from reliq.features.results.waiting import Results
 from reliq.model.result import read_result, result_json
 from reliq_api.enqueue.bodies import encode
 from reliq_api.http.docs import failures
-from reliq_api.http.requests import gone
+from reliq_api.http.requests import BoundedRequest
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
 from reliq_api.schemas.base import Lasting, QueueName
@@ -34,14 +34,14 @@ Id = Annotated[str, Field(min_length=1, max_length=128)]
 async def result(
     queue: QueueName,
     id: Id,
-    request: Request,
+    request: BoundedRequest,
     wait: Annotated[float, Lasting(longest=MAX_WAIT), Query(description="How long to wait for it.")] = 0,
 ) -> Response:
     """For handlers with `result=`. Reading a result does not remove it."""
     state = request.app.state
     await existing(request, queue)
     try:
-        stored: bytes = await state.listeners[Results].get(queue, id, wait, lambda: gone(request))
+        stored: bytes = await state.listeners[Results].get(queue, id, wait, request.gone)
     finally:
         if wait:
             await state.guard.confirm(request.state.access, "operate", queue)

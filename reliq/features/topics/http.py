@@ -83,7 +83,7 @@ async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> R
     """
     if _KEY.fullmatch(routing_key) is None:
         raise Problem("invalid_name", "a routing key is words with dots in between, such as order.created.eu")
-    state, headers = request.app.state, fields(request)
+    state, headers = request.app.state, fields(request.scope)
     if "idempotency-key" in headers:
         raise Problem("invalid_header", "publishing takes no Idempotency-Key: each queue would have its own")
     mandatory = _flag(request, "mandatory")

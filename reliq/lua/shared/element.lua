@@ -110,7 +110,7 @@ end
 
 -- The id of the message's batch, or nil. No text that a field may have, which is UTF-8, looks like one.
 local function batch_of(element)
-  if string.byte(element) ~= 0x9a then return nil end
+  if string.byte(element) ~= 0x9a or not string.find(element, TAIL.batch, 1, true) then return nil end
   if string.sub(element, -#TAIL.batch - BATCH, -BATCH - 1) == TAIL.batch then -- without other fields of the tail
     local batch = string.sub(element, -BATCH)
     return not string.find(batch, '[^%w_-]') and batch or nil
@@ -125,7 +125,7 @@ end
 -- How much of a rate the message takes: 1, unless it was sent with another cost. No text looks like one: the first byte of
 -- a positive float64 cannot follow the byte before it in UTF-8.
 local function cost_of(element)
-  if string.byte(element) ~= 0x9a then return 1 end
+  if string.byte(element) ~= 0x9a or not string.find(element, TAIL.cost, 1, true) then return 1 end
   local last = before_flags(element)
   if batch_of(element) then last = last - BATCH - #TAIL.batch end
   local first = last - COST + 1

@@ -35,15 +35,27 @@ local function track_ready(q, element)
   if q.track then each_part('track_ready', q, element) end
 end
 
+-- Whether new messages are noted: those of a batch always are. `counted`: as of `check_entering`.
+local function are_noted(q, elements, counted)
+  if q.follows or counted and counted ~= '' then return true end
+  for _, element in ipairs(elements) do
+    if batch_of(element) then return true end
+  end
+  return false
+end
+
 -- Look at new messages. Fails before the first write if a key with notes of them has a foreign type. `counted`: a text of
 -- batches and numbers, of messages that are not among these elements.
 local function check_entering(q, elements, counted)
-  each_part('check_entering', q, elements, counted)
+  q.noted = are_noted(q, elements, counted)
+  if q.noted then each_part('check_entering', q, elements, counted) end
 end
 
 -- Note new messages, before they are put into their places.
 local function have_entered(q, elements)
-  each_part('have_entered', q, elements)
+  local noted = q.noted
+  if noted == nil then noted = are_noted(q, elements) end
+  if noted then each_part('have_entered', q, elements) end
 end
 
 -- Note messages that have left the queue for good. `event`: acked, cancelled, purged, replaced, ... `counted`: a text of batches

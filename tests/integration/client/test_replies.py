@@ -42,8 +42,10 @@ def in_asyncio(url, commands, patched=False):
         raw = connection(redis.asyncio, url, patched)
         try:
             await raw.connect()
+            replies = aio_replies.replies_on(raw)
+            assert (replies is None) is patched
             await raw.send_packed_command(pack(commands))
-            return await aio_replies.read_replies(raw, len(commands))
+            return await (replies.read(len(commands)) if replies else aio_replies.read_replies(raw, len(commands)))
         finally:
             await raw.disconnect()
 

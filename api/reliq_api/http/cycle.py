@@ -1,0 +1,64 @@
+"""One request and its answer on a connection: uvicorn's, but an answer that comes whole is written at once.
+
+uvicorn writes head and body apart, and looks at each name and value of the head by itself: twice the time.
+"""
+
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
+
+_LENGTH = b"content-length"
+#: Headers by which uvicorn decides how it goes on; it writes answers with one of them itself.
+_DECIDES = frozenset((b"connection", b"transfer-encoding"))
+
+
+class Cycle(RequestResponseCycle):
+    """A request and its answer."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._start: Any = None  #: the head of an answer with a known length, which waits for the body
+
+    async def send(self, message: Any) -> None:
+        start, self._start = self._start, None
+        if start is not None:
+            head = self._head(start, message)
+            if head is not None:
+                return self._end(head + message["body"])
+            self.response_started = False
+            await super().send(start)
+        elif self._waits(message):
+            self._start, self.response_started = message, True
+            return None
+        return await super().send(message)
+
+    def _waits(self, message: Any) -> bool:
+        """Whether this is a head whose body follows at once, to a client that reads."""
+        if self.response_started or self.flow.write_paused or self.access_log or self.disconnected:
+            return False
+        return message["type"] == "http.response.start" and self.scope["method"] != "HEAD"
+
+    def _head(self, start: Any, body: Any) -> bytes | None:
+        """Return the bytes of the head; None if the answer is not whole, or of a kind of its own."""
+        if self.disconnected or "body" not in body or body.get("more_body"):
+            return None
+        headers = dict([*self.default_headers, *start["headers"]])  # one that is repeated is uvicorn's
+        if len(headers) < len(self.default_headers) + len(start["headers"]) or not _DECIDES.isdisjoint(headers):
+            return None
+        if headers.get(_LENGTH) != b"%d" % len(body["body"]) or HEADER_RE.search(b"".join(headers)):
+            return None
+        if HEADER_VALUE_RE.search(b"".join(headers.values())):
+            return None
+        lines = [STATUS_LINE[start["status"]], *[b"%b: %b\r\n" % pair for pair in headers.items()]]
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        return b"%b\r\n" % b"".join(lines)
+
+    def _end(self, answer: bytes) -> None:
+        self.waiting_for_100_continue, self.chunked_encoding = False, False
+        self.transport.write(answer)
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
