@@ -15,6 +15,7 @@ import reliq
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from reliq_monitor import MonitorThread
+from tests.support import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,6 +65,23 @@ class Child(subprocess.Popen[AnyStr]):
     stderr: IO[AnyStr]
 
 
+class Forked(Child[AnyStr]):
+    """A `reliq` command that a process forks which has imported reliq."""
+
+    def _execute_child(
+        self, args: list[str], executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any,
+        startupinfo: Any, creationflags: Any, shell: Any, *pipes: int,
+    ) -> None:  # fmt: skip
+        """Take the place of the method of `Popen` that starts the program; the rest of it, such as pipes, stays."""
+        p2cread, _, _, c2pwrite, _, errwrite = pipes[:6]
+        files = [0 if p2cread == -1 else p2cread, 1 if c2pwrite == -1 else c2pwrite, 2 if errwrite == -1 else errwrite]
+        try:
+            self.pid = warm.fork(args[args.index("reliq") + 1 :], str(cwd or Path.cwd()), env or os.environ, files)
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes[:6])  # type: ignore[attr-defined]
+
+
 def surroundings() -> dict[str, str]:
     """The environment in which a program finds the packages of this folder."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))}
@@ -71,11 +89,15 @@ def surroundings() -> dict[str, str]:
 
 @contextlib.contextmanager
 def process(
-    *arguments: str, folder: Path | None = None, program: str = "reliq", **environment: str
+    *arguments: str, folder: Path | None = None, program: str = "reliq", fresh: bool = False, **environment: str
 ) -> Iterator[Child[bytes]]:
-    """A `reliq` command, or another program, as a process of its own; killed at the end if it still runs."""
+    """A `reliq` command, or another program, as a process of its own; killed at the end if it still runs.
+
+    `fresh` starts Python for it, in place of a fork: for a test of the start.
+    """
     command = [sys.executable, "-m", program, *arguments]
-    child: Child[bytes] = Child(
+    forked = program == "reliq" and not fresh and warm.possible(environment)
+    child: Child[bytes] = (Forked if forked else Child)(
         command,
         cwd=folder,
         env={**surroundings(), **environment},

@@ -34,7 +34,7 @@ def connections(port, count, data):
 
 def test_strangers_and_scrapes_do_not_fill_the_memory(url, app):
     post = b"POST /v1/queues/a/messages HTTP/1.1\r\nhost: localhost\r\n"
-    with own_process(url) as (child, service):
+    with own_process(url, fresh=True) as (child, service):
         service.get("/metrics")
         before = rss(child)
         for number in range(300):
@@ -73,7 +73,7 @@ def test_a_large_body_is_in_memory_twice_as_it_came_and_as_the_element(url, form
         "text": {"url": path, "content": message, "headers": {"content-type": "application/json"}},
         "lines": {"url": f"{path}/batch", "content": message + b'\n{"body": 1}', "headers": NDJSON},
     }
-    with own_process(url, "--max-body", "64MiB") as (child, service):
+    with own_process(url, "--max-body", "64MiB", fresh=True) as (child, service):
         service.post(path, content=b"x")
         for _ in range(3):
             answer, grown = largest_rss_during(child, lambda: service.post(timeout=60, **calls[form]))
