@@ -87,25 +87,33 @@ def surroundings() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))}
 
 
+def started(
+    *arguments: str,
+    folder: Path | None = None,
+    program: str = "reliq",
+    fresh: bool = False,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    **environment: str,
+) -> Child[bytes]:
+    """Start a `reliq` command, or another program, in a session of its own.
+
+    `fresh` starts Python for it, in place of a fork: for a test of the start.
+    """
+    forked = program == "reliq" and not fresh and warm.possible(environment)
+    return (Forked if forked else Child)(
+        [sys.executable, "-m", program, *arguments], cwd=folder, env={**surroundings(), **environment},
+        stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
+    )  # fmt: skip
+
+
 @contextlib.contextmanager
 def process(
     *arguments: str, folder: Path | None = None, program: str = "reliq", fresh: bool = False, **environment: str
 ) -> Iterator[Child[bytes]]:
-    """A `reliq` command, or another program, as a process of its own; killed at the end if it still runs.
-
-    `fresh` starts Python for it, in place of a fork: for a test of the start.
-    """
-    command = [sys.executable, "-m", program, *arguments]
-    forked = program == "reliq" and not fresh and warm.possible(environment)
-    child: Child[bytes] = (Forked if forked else Child)(
-        command,
-        cwd=folder,
-        env={**surroundings(), **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    """What `started` starts, whose output the test may read; killed at the end if it still runs."""
+    pipe = subprocess.PIPE
+    child = started(*arguments, folder=folder, program=program, fresh=fresh, stdout=pipe, stderr=pipe, **environment)
     try:
         yield child
     finally:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
@@ -68,6 +69,14 @@ def guarded(app, _guarded, record):
     return _guarded, headers
 
 
+@pytest.fixture(scope="module")
+def session():
+    """One connection for all cases: schemathesis would make one for each, and read the proxies of the environment."""
+    with requests.Session() as session:
+        session.trust_env = False
+        yield session
+
+
 def shorter(wait):
     """A poll that lasts no time, of what is a duration."""
     if isinstance(wait, str):
@@ -85,7 +94,7 @@ CALLS = [(path, method) for path, calls in DOCUMENT["paths"].items() for method 
 # `contract.parametrize()` would prepare all calls while tests are collected, by each worker of pytest-xdist.
 @pytest.mark.parametrize("examples", [3, pytest.param(25, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("path", "method"), CALLS, ids=lambda one: one.upper() if one.isalpha() else one)
-def test_every_call_keeps_its_contract(path, method, examples, guarded):
+def test_every_call_keeps_its_contract(path, method, examples, guarded, session):
     service, headers = guarded
 
     @settings(
@@ -97,7 +106,8 @@ def test_every_call_keeps_its_contract(path, method, examples, guarded):
                 members["wait"] = shorter(wait)
         if case.headers and str(case.headers.get("Reliq-Durability")).startswith("replicas"):
             case.headers["Reliq-Durability"] = "memory"  # there are none: 504, which is right and no contract
-        case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=UNSAID)
+        base = str(service.base_url)
+        case.call_and_validate(base_url=base, session=session, headers=headers, excluded_checks=UNSAID)
 
     build_operation_test(
         config=contract.config,
