@@ -17,7 +17,7 @@ from tests.combine.senders import QUEUE
 from tests.combine.story import CHARGES, FAILS, LASTS, Story
 from tests.combine.takers import Opened, open_flow
 from tests.reference import model
-from tests.support.workers import ROOT, eventually, started
+from tests.support.workers import ROOT, end, eventually, started
 
 LATER = 60.0
 LIMITS = tuple(one for one in SETTINGS if one.limits_claims)
@@ -136,8 +136,7 @@ class WorkerStory(Story):
             # What waits then waits for a delayed message, or for a monitor.
             eventually(lambda: is_idle(self._client))
         finally:
-            worker.stop()
-            thread.join(timeout=30)
+            end(worker, thread, self._to.app.url)
             store.close()
 
     def _note_run(self, identity: str, outcome: str) -> None:

@@ -3,10 +3,12 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, AnyStr
@@ -49,12 +51,44 @@ def working(app: reliq.Reliq, monitor: bool = False, url: str | None = None, **o
     try:
         yield worker
     finally:
-        worker.stop()
-        thread.join(timeout=30)
-        assert not thread.is_alive(), "the worker did not stop"
+        end(worker, thread, app.url if beside is None else "")
         if beside is not None:
             beside.stop()
         store.close()
+
+
+def end(worker: Worker, thread: threading.Thread, url: str) -> None:
+    """Stop a worker that runs in a thread, and wait until it has ended.
+
+    The call in which it waits for messages lasts up to a second more; the Redis of `url` is told to answer it at once.
+    Without one the call takes its time, in which a monitor beside the worker does what the test has not waited for.
+    """
+    worker.stop()
+    until = time.monotonic() + 30
+    while url and thread.is_alive() and time.monotonic() < until:
+        _answer_waiting_calls(url, worker._owner)
+        thread.join(timeout=0.02)
+    thread.join(timeout=max(0.0, until - time.monotonic()))
+    assert not thread.is_alive(), "the worker did not stop"
+
+
+def _answer_waiting_calls(url: str, owner: str) -> None:
+    """Have Redis answer the calls in which a worker waits for messages as it does after a second: there are none."""
+    server = urllib.parse.urlsplit(url)
+    if server.scheme != "redis" or server.password:
+        return
+    with contextlib.suppress(OSError):
+        lines = _asked(server, "CLIENT LIST").splitlines()
+        clients = [dict(part.split("=", 1) for part in line.split()) for line in lines if line.startswith("id=")]
+        waiting = [one["id"] for one in clients if one["name"].startswith(f"reliq:{owner}") and one["cmd"] == "blmove"]
+        if waiting:
+            _asked(server, *(f"CLIENT UNBLOCK {number}" for number in waiting))
+
+
+def _asked(server: urllib.parse.SplitResult, *commands: str) -> str:
+    with socket.create_connection((server.hostname, server.port or 6379), timeout=1) as connection:
+        connection.sendall("".join(f"{one}\r\n" for one in (*commands, "QUIT")).encode())
+        return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
 
 
 class Child(subprocess.Popen[AnyStr]):
