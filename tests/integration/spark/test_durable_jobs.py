@@ -97,6 +97,7 @@ def test_a_word_that_is_no_durability_is_refused(url):
         options(url, durability="disk")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_replicas_have_what_a_write_has_committed():
     """The master dies at once, before anything else can reach its replicas."""
