@@ -40,7 +40,7 @@ embedded.free_port = ports.free_port
 _SERVER = pytest.StashKey[EmbeddedRedis]()
 
 
-_LONG = ("tests/acceptance/", "tests/integration/celery/")  #: where the longest tests are that need no JVM
+_LONG = ("tests/acceptance/", "tests/integration/celery/")  #: where most of the longest tests are that need no JVM
 
 
 @pytest.hookimpl(trylast=True)  # after the folders have set their markers
@@ -62,7 +62,8 @@ def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """
     spark, long, short = list[pytest.Item](), list[pytest.Item](), list[pytest.Item]()
     for item in items:
-        kind = spark if item.get_closest_marker("spark") else long if item.nodeid.startswith(_LONG) else short
+        is_long = item.nodeid.startswith(_LONG) or item.get_closest_marker("long")
+        kind = spark if item.get_closest_marker("spark") else long if is_long else short
         kind.append(item)
     rest = iter(short)
     others = max(1, workers - 1)

@@ -1,9 +1,6 @@
 """The faces that run handlers: a worker in this process, whose handler does what the story says."""
 
 import math
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +17,7 @@ from tests.combine.senders import QUEUE
 from tests.combine.story import CHARGES, FAILS, LASTS, Story
 from tests.combine.takers import Opened, open_flow
 from tests.reference import model
-from tests.support.workers import ROOT, eventually
+from tests.support.workers import ROOT, end, eventually, started
 
 LATER = 60.0
 LIMITS = tuple(one for one in SETTINGS if one.limits_claims)
@@ -139,8 +136,7 @@ class WorkerStory(Story):
             # What waits then waits for a delayed message, or for a monitor.
             eventually(lambda: is_idle(self._client))
         finally:
-            worker.stop()
-            thread.join(timeout=30)
+            end(worker, thread, self._to.app.url)
             store.close()
 
     def _note_run(self, identity: str, outcome: str) -> None:
@@ -173,9 +169,8 @@ class ProcessStory(WorkerStory):
             return
         story = {"STORY_PORT": str(self._port), "STORY_FIRST": self._first, "STORY_OUTCOME": self.row["outcome"]}
         story["STORY_DEED"] = self.row["deed"]
-        command = [sys.executable, "-m", "reliq", "worker", "run", "tests.combine.process_app:app", "--processes", "2"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "RELIQ_URL": self._to.app.url, **story}
-        with subprocess.Popen([*command, "--no-monitor", "--quiet"], env=environment, cwd=ROOT) as parent:
+        command = ("worker", "run", "tests.combine.process_app:app", "--processes", "2", "--no-monitor", "--quiet")
+        with started(*command, folder=ROOT, RELIQ_URL=self._to.app.url, **story) as parent:
             try:
                 eventually(lambda: is_idle(self._client), timeout=60)
             finally:

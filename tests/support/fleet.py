@@ -77,6 +77,8 @@ class Fleet:
         wait(self.sentinels[-1].ping, "a sentinel")
 
     def __exit__(self, *error: object) -> None:
+        for server in self.servers:  # a master that is stopped waits for its replicas
+            server.kill()
         self._stack.close()
 
     @property

@@ -5,14 +5,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.support.ports import free_port
-from tests.support.workers import ROOT
+from tests.support.workers import started
 
 
 class Monitors:
@@ -36,12 +35,8 @@ class Monitors:
 
     def start(self) -> None:
         port = free_port()
-        paths = os.pathsep.join(str(ROOT / part) for part in (".", "monitor", "api"))
-        command = [sys.executable, "-m", "reliq", "monitor", "--url", self._url, "--metrics-port", str(port)]
         with (self._folder / "monitors.log").open("ab") as log:
-            self._running[port] = subprocess.Popen(
-                command, env={**os.environ, "PYTHONPATH": paths}, stderr=log, start_new_session=True
-            )
+            self._running[port] = started("monitor", "--url", self._url, "--metrics-port", str(port), stderr=log)
 
     def shares(self) -> list[int]:
         """How many queues each of the running ones leads; 0 before it can be scraped."""

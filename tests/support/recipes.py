@@ -16,8 +16,8 @@ class Copy:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.edited: list[str] = []
-        for folder in FOLDERS:
-            shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for folder in FOLDERS:  # with what is compiled, but for what another process compiles just now
+            shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("*.pyc.*"))
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Replace what occurs once in a file."""

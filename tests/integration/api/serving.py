@@ -74,13 +74,14 @@ def serving(url: str, **settings: Any) -> Iterator[Service]:
 
 @contextlib.contextmanager
 def own_process(
-    url: str, *arguments: str, no_auth: bool = True, **environment: str
+    url: str, *arguments: str, no_auth: bool = True, fresh: bool = False, **environment: str
 ) -> Iterator[tuple[Child[bytes], httpx.Client]]:
     """`reliq api` as a process, and a client for it; without keys, unless the Redis has one."""
     arguments = ("--no-auth", *arguments) if no_auth else arguments
     port = free_port()
+    arguments = ("api", "--url", url, "--port", str(port), "--quiet", *arguments)
     with (
-        process("api", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment) as child,
+        process(*arguments, folder=None, fresh=fresh, **environment) as child,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as client,
     ):
         eventually(lambda: answers(client))

@@ -1,19 +1,11 @@
 """The OpenAPI document, and the service held against it."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, settings
-from schemathesis.checks import CHECKS, load_all_checks
-from schemathesis.generation.feedback import FeedbackSources
-from schemathesis.pytest._test_builder import build_operation_test
-from schemathesis.python._constants.orchestrator import make_constants_value_source
 
-from reliq.contract.values import DURATION
 from reliq.model.keys import API_KEYS
 from reliq.ops import command
 from reliq_api.access import keyring
@@ -23,18 +15,7 @@ from tests.integration.api.serving import serving
 from tests.support.workers import eventually
 from tools.site.reference import PAGES
 
-load_all_checks()
 DOCUMENT = create_app().openapi()
-
-
-@schemathesis.serializer("application/x-ndjson")
-def as_line(context, value):
-    return json.dumps(value).encode()
-
-
-contract = schemathesis.openapi.from_dict(DOCUMENT)
-refusal = contract.config.checks.negative_data_rejection
-refusal.expected_statuses = [*refusal.expected_statuses, "431"]  # of parameters with more than 64 KiB
 
 
 @pytest.fixture(scope="session")
@@ -68,44 +49,27 @@ def guarded(app, _guarded, record):
     return _guarded, headers
 
 
-def shorter(wait):
-    """A poll that lasts no time, of what is a duration."""
-    if isinstance(wait, str):
-        return "10ms" if re.fullmatch(DURATION, wait) else wait
-    return 0.01 if isinstance(wait, (int, float)) and 0 < wait <= 30 else wait
+@pytest.fixture(scope="module")
+def contract():
+    import requests
 
+    from tests.integration.api.contract import Contract
 
-# What a schema cannot say (a duration's range, exactly one of two bodies, a name said twice) is refused though it fits.
-UNSAID = [CHECKS.get_one("positive_data_acceptance")]
+    # One connection for all cases: schemathesis would make one for each, and read the proxies of the environment.
+    with requests.Session() as session:
+        session.trust_env = False
+        yield Contract(DOCUMENT, session)
 
 
 CALLS = [(path, method) for path, calls in DOCUMENT["paths"].items() for method in calls]
 
 
-# `contract.parametrize()` would prepare all calls while tests are collected, by each worker of pytest-xdist.
+# schemathesis would prepare all calls while tests are collected, by each worker of pytest-xdist.
 @pytest.mark.parametrize("examples", [3, pytest.param(25, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("path", "method"), CALLS, ids=lambda one: one.upper() if one.isalpha() else one)
-def test_every_call_keeps_its_contract(path, method, examples, guarded):
+def test_every_call_keeps_its_contract(path, method, examples, guarded, contract):
     service, headers = guarded
-
-    @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
-    def keeps_its_contract(case):
-        for members in (case.body, case.query):
-            if isinstance(members, dict) and (wait := members.get("wait")):
-                members["wait"] = shorter(wait)
-        if case.headers and str(case.headers.get("Reliq-Durability")).startswith("replicas"):
-            case.headers["Reliq-Durability"] = "memory"  # there are none: 504, which is right and no contract
-        case.call_and_validate(base_url=str(service.base_url), headers=headers, excluded_checks=UNSAID)
-
-    build_operation_test(
-        config=contract.config,
-        operation=contract[path][method],
-        test_func=keeps_its_contract,
-        given_kwargs={},
-        feedback=FeedbackSources(constants_value_source=make_constants_value_source(contract)),
-    )()
+    contract.keeps(path, method, examples, str(service.base_url), headers)
 
 
 def test_every_code_is_in_the_documentation():

@@ -34,7 +34,7 @@ def connections(port, count, data):
 
 def test_strangers_and_scrapes_do_not_fill_the_memory(url, app):
     post = b"POST /v1/queues/a/messages HTTP/1.1\r\nhost: localhost\r\n"
-    with own_process(url) as (child, service):
+    with own_process(url, fresh=True) as (child, service):
         service.get("/metrics")
         before = rss(child)
         for number in range(300):
@@ -66,14 +66,14 @@ def largest_rss_during(child, call):
 
 @pytest.mark.parametrize("form", ["raw", "text", "lines"])
 def test_a_large_body_is_in_memory_twice_as_it_came_and_as_the_element(url, form):
-    size, path = 64 * MIB, "/v1/queues/q/messages"
+    size, path = 32 * MIB, "/v1/queues/q/messages"
     message = b'{"body": "' + b"x" * size + b'"}'
     calls: dict[str, dict[str, Any]] = {
-        "raw": {"url": path, "content": os.urandom(MIB) * 64},
+        "raw": {"url": path, "content": os.urandom(MIB) * 32},
         "text": {"url": path, "content": message, "headers": {"content-type": "application/json"}},
         "lines": {"url": f"{path}/batch", "content": message + b'\n{"body": 1}', "headers": NDJSON},
     }
-    with own_process(url, "--max-body", "64MiB") as (child, service):
+    with own_process(url, "--max-body", "64MiB", fresh=True) as (child, service):
         service.post(path, content=b"x")
         for _ in range(3):
             answer, grown = largest_rss_during(child, lambda: service.post(timeout=60, **calls[form]))

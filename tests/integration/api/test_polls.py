@@ -132,7 +132,7 @@ def test_a_thousand_waiting_polls_hold_one_connection_to_redis_and_acks_stay_qui
     polls, acks = 1000, 100
     app.queue("done").send_many(range(acks))
     redis_port = int(url.rpartition(":")[2].partition("/")[0])
-    with own_process(url) as (child, service), contextlib.ExitStack() as waiting:
+    with own_process(url, fresh=True) as (child, service), contextlib.ExitStack() as waiting:  # it inherits the limit
         server = psutil.Process(child.pid)
         for _ in range(polls):
             waiting.enter_context(open_poll(service, orders.name))

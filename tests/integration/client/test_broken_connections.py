@@ -213,6 +213,7 @@ def failover():
             address._target = second.port
 
         yield address.url, fail_over, second
+        second.kill()  # stopped, it would wait for the replica
 
 
 def test_a_send_follows_a_failover_behind_a_stable_address(failover, face):

@@ -12,7 +12,7 @@ from tests.integration.api.serving import serving
 from tests.support.state import element
 
 MIB = 1024 * 1024
-LARGE = 8 * MIB
+LARGE = 4 * MIB
 KEYS = QueueKeys("q")
 LITTLE = 2 * MIB  #: bytes that Redis may send for a list: less than one of the bodies
 
@@ -49,7 +49,7 @@ def test_a_list_without_bodies_has_everything_else(server, large, queue):
     assert [(one.id, one.size, one.reason, one.failures) for one in page] == [
         (name, LARGE, "rejected", 1) for name in reversed(large)
     ]
-    with pytest.raises(ReliqError, match=r"the body of message c \(8,388,608 bytes\) was not read"):
+    with pytest.raises(ReliqError, match=r"the body of message c \(4,194,304 bytes\) was not read"):
         _ = page[0].body
     size, delayed = sent(server, lambda: queue.delayed.list(bodies=False))
     assert (size < LITTLE, [(one.id, one.size) for one in delayed]) == (True, [(f"d{name}", LARGE) for name in large])
@@ -99,7 +99,7 @@ def test_the_service_and_its_dashboard_read_no_body_for_a_list(server, url, larg
         ):  # fmt: skip
             size, answer = sent(server, lambda path=path: service.get(path))
             assert (path, answer.status_code, size < LITTLE) == (path, 200, True)
-        assert "8.0 MiB" in service.get("/queues/q/dead").text
+        assert "4.0 MiB" in service.get("/queues/q/dead").text
         letter = service.get("/queues/q/dead/letter?id=b").text
         assert "Only its start is shown: download all of it." in letter
         assert service.get("/queues/q/dead/body?id=b").content == b"b" * LARGE

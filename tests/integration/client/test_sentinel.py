@@ -19,8 +19,9 @@ from tests.support.workers import eventually, working
 
 @pytest.fixture
 def master():
-    with EmbeddedRedis() as server:
+    with EmbeddedRedis(settings=("--repl-diskless-sync-delay", "0")) as server:
         yield server
+        server.kill()  # stopped, it may wait ten seconds for the other one
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def replica(master):
     with EmbeddedRedis(settings=("--replicaof", "127.0.0.1", str(master.port))) as server:
         eventually(lambda: info(server)["master_link_status"] == "up")
         yield server
+        server.kill()
 
 
 @pytest.fixture

@@ -128,6 +128,7 @@ def test_messages_that_come_together_go_to_all_that_wait(queue, client, waiting)
     assert queue.stats().processing == 5
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_gives_its_slot_to_one_that_waits(queue, client, url, tmp_path, waiting):
     (tmp_path / "shop.py").write_text(
         "import time, reliq\napp = reliq.Reliq()\n\n@app.handler('q')\ndef handle(message):\n    time.sleep(600)\n"

@@ -1,8 +1,5 @@
 """Django's tasks on reliq: sent when a transaction commits, run by `reliq worker`, dead letters after their retries."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +7,7 @@ from typing import Any
 import pytest
 
 import reliq
-from tests.support.workers import ROOT, eventually
+from tests.support.workers import ROOT, eventually, started
 
 SHOP = ROOT / "examples" / "django_shop"
 
@@ -42,11 +39,6 @@ def shop(url: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     connections.close_all()
 
 
-def environment() -> dict[str, str]:
-    paths = [SHOP, ROOT, ROOT / "api", ROOT / "monitor"]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-
-
 def run_all(queue: reliq.Queue) -> None:
     """Run a worker in a process of its own until the queue is empty."""
     work_until(lambda: (now := queue.stats()).ready + now.processing == 0)
@@ -54,8 +46,7 @@ def run_all(queue: reliq.Queue) -> None:
 
 def work_until(condition: Callable[[], bool]) -> None:
     """Run a worker in a process of its own, for a while."""
-    command = [sys.executable, "-m", "reliq", "worker", "reliq.contrib.django.worker:app", "--quiet"]
-    worker = subprocess.Popen(command, env=environment())
+    worker = started("worker", "reliq.contrib.django.worker:app", "--quiet", folder=SHOP)
     try:
         eventually(condition, timeout=30)
     finally:

@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.parse
@@ -14,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -25,7 +24,7 @@ from reliq.protocol.stats import read_queues
 from reliq.transport.store import Store
 from tests.integration.monitor.conftest import ROOT, program
 from tests.support.ports import free_port
-from tests.support.workers import eventually
+from tests.support.workers import eventually, started
 
 RULES = yaml.safe_load((ROOT / "monitor" / "prometheus" / "rules.yml").read_text())
 PANELS = {
@@ -100,15 +99,12 @@ class Run:
 
 
 @contextlib.contextmanager
-def process(*command: str, **environment: str) -> Iterator[None]:
-    running = subprocess.Popen(
-        command, env={**os.environ, **environment}, cwd=ROOT / "tests" / "integration" / "monitor"
-    )
+def running(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
-        running.terminate()
-        running.wait(timeout=30)
+        process.terminate()
+        process.wait(timeout=30)
 
 
 def configuration(folder: Path, targets: dict[str, int]) -> Path:
@@ -132,23 +128,22 @@ def services(folder: Path, server: EmbeddedRedis) -> Iterator[tuple[Prometheus, 
     targets = {name: free_port() for name in ("worker", "monitor", "api")}
     assert len(targets) == TARGETS
     port = free_port()
-    command, local = (sys.executable, "-m", "reliq"), ("--metrics-host", "127.0.0.1", "--quiet")
-    environment = {
-        "RELIQ_URL": server.url,
-        "SHOP_HISTORY": str(folder / "history"),
-        "PYTHONPATH": f"{ROOT}:{ROOT}/monitor:{ROOT}/api",
-    }
+    local = ("--metrics-host", "127.0.0.1", "--quiet")
+    environment: dict[str, Any] = {"RELIQ_URL": server.url, "SHOP_HISTORY": str(folder / "history")}
+
+    def service(*command: str) -> contextlib.AbstractContextManager[None]:
+        return running(started(*command, folder=Path(__file__).parent, **environment))
+
     with (
-        process(
-            *command, "worker", "shop:app", "--processes", "2", "--no-monitor", *local,
-            "--metrics-port", str(targets["worker"]), **environment,
+        service(
+            "worker", "shop:app", "--processes", "2", "--no-monitor", *local, "--metrics-port", str(targets["worker"])
         ),
-        process(*command, "monitor", *local, "--metrics-port", str(targets["monitor"]), **environment),
-        process(*command, "api", "--no-auth", "--port", str(targets["api"]), "--quiet", **environment),
-        process(
+        service("monitor", *local, "--metrics-port", str(targets["monitor"])),
+        service("api", "--no-auth", "--port", str(targets["api"]), "--quiet"),
+        running(subprocess.Popen([
             program("prometheus"), f"--config.file={configuration(folder, targets)}", "--log.level=error",
             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}",
-        ),
+        ])),
     ):  # fmt: skip
         prometheus = Prometheus(port)
 

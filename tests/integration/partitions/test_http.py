@@ -185,6 +185,7 @@ def test_a_partition_that_fails_hides_no_other(app, orders, service, monkeypatch
     assert held_by_partition(app) == {name: 100 * (name != failing) for name in NAMES}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wait", [0, 0.3], ids=["at once", "waiting"])
 def test_a_partition_whose_answers_are_lost_hides_no_other(app, orders, redis_server, wait):
     orders.send_many(["body"] * 400)

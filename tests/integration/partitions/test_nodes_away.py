@@ -299,6 +299,7 @@ def test_the_command_line_shows_the_rest_and_names_the_node(cluster, capsys, app
         assert (status, node in error) == (1, True)
 
 
+@pytest.mark.long
 def test_a_node_that_hangs_is_waited_for_once(cluster, capsys, orders, plain, victim, monkeypatch):
     waits: list[Exception] = []
 
@@ -339,6 +340,7 @@ def hung(cluster, server):
         eventually(cluster.whole, timeout=60)
 
 
+@pytest.mark.long
 def test_a_probe_is_answered_in_its_time_while_a_node_hangs(cluster, service, victim):
     """After 0.8 s, as the answer says; Kubernetes waits 3 s for it (deploy/kubernetes/api.yaml)."""
 

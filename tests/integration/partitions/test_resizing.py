@@ -711,6 +711,7 @@ def test_a_change_that_was_interrupted_is_brought_to_its_end_by_a_monitor(app, m
     assert app.store.run(stats_of(QueueKeys(NAMES[3]))).ready > 0 or layout_of(app).moving
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["inline", "threads"])
 def test_nothing_is_lost_and_each_key_is_in_order_while_the_number_changes_under_load(app, url, kind):
     orders = app.queue("orders")

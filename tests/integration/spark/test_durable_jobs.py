@@ -5,6 +5,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import reliq
 from reliq import ops
+from reliq.contract import values
 from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown
 from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
@@ -40,7 +41,13 @@ def write(app: reliq.Reliq, job: Job, **more: str) -> None:
     commit(app.store, job, [Staged(job.name, job.run, parts, rows=1)], options(app.url, **more))
 
 
-def test_a_write_with_more_replicas_than_there_are_fails_and_the_job_of_that_name_is_committed(app):
+@pytest.fixture
+def impatient(monkeypatch):
+    """For tests in which no replica confirms anything."""
+    monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
+
+
+def test_a_write_with_more_replicas_than_there_are_fails_and_the_job_of_that_name_is_committed(app, impatient):
     job, orders = Job(KEYS, "load"), app.queue("orders")
     with pytest.raises(OutcomeUnknown, match="load is committed, but durability replicas=1 was not reached"):
         write(app, job, durability="replicas=1")
@@ -52,7 +59,7 @@ def test_a_write_with_more_replicas_than_there_are_fails_and_the_job_of_that_nam
     assert app.queue("orders").stats().ready == 1, "written again, it adds nothing"
 
 
-def test_the_durability_of_the_queue_is_that_of_its_jobs_unless_the_option_is_less(app):
+def test_the_durability_of_the_queue_is_that_of_its_jobs_unless_the_option_is_less(app, impatient):
     app.queue("orders").configure(durability="replicas=1")
     with pytest.raises(OutcomeUnknown, match="replicas=1 was not reached"):
         write(app, Job(KEYS))
@@ -66,7 +73,7 @@ def test_the_strongest_durability_of_all_queues_counts(app):
     assert app.store.run(durable.wanted_for(["audit", "mail", "orders"], None)).name == "replicas=2"
 
 
-def test_parts_in_other_slots_are_confirmed_before_anything_is_decided(app):
+def test_parts_in_other_slots_are_confirmed_before_anything_is_decided(app, impatient):
     job = Job(SEVERAL)
     parts = [stage(app.store, job, queue) for queue in ("mail", "audit")]
     with pytest.raises(DurabilityUnavailable, match="not reached for queue mail; nothing becomes visible"):
@@ -74,7 +81,7 @@ def test_parts_in_other_slots_are_confirmed_before_anything_is_decided(app):
     assert app.store.run(staging.outcome(SEVERAL, job.name)) is None
 
 
-def test_a_commit_that_a_failover_has_lost_is_no_success(app):
+def test_a_commit_that_a_failover_has_lost_is_no_success(app, impatient):
     job = Job(KEYS, "load")
     with pytest.raises(OutcomeUnknown, match="does not know its commit"):
         app.store.run(durable.confirm_commit(job, durability("replicas=1")))
@@ -90,6 +97,7 @@ def test_a_word_that_is_no_durability_is_refused(url):
         options(url, durability="disk")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_replicas_have_what_a_write_has_committed():
     """The master dies at once, before anything else can reach its replicas."""

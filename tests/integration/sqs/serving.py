@@ -64,7 +64,8 @@ def own_process(
     """`reliq sqs` as a process; yields it and its port."""
     arguments = ("--no-auth", *arguments) if no_auth else arguments
     port = free_port()
-    with process("sqs", "--url", url, "--port", str(port), "--quiet", *arguments, folder=None, **environment) as child:
+    arguments = ("sqs", "--url", url, "--port", str(port), "--quiet", *arguments)
+    with process(*arguments, folder=None, fresh=False, **environment) as child:
         eventually(lambda: _answers(port))
         yield child, port
 

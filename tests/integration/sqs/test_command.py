@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -21,12 +19,10 @@ ENVIRONMENT = {"RELIQ_SQS_KEY": "a text that encrypts secrets"}
 
 
 def run(*arguments, url, status=0, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "reliq", "sqs", *arguments, "--url", url], capture_output=True, text=True, timeout=60,
-        check=False, cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environment},
-    )  # fmt: skip
-    assert done.returncode == status, done.stderr
-    return done.stdout if status == 0 else done.stderr
+    with process("sqs", *arguments, "--url", url, folder=ROOT, **environment) as child:
+        printed, errors = child.communicate(timeout=60)
+    assert child.returncode == status, errors
+    return (printed if status == 0 else errors).decode()
 
 
 def test_keys_are_created_listed_and_revoked(url):

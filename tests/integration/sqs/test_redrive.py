@@ -252,6 +252,7 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     assert sqs.list_message_move_tasks(SourceArn=arn)["Results"] == []
 
 
+@pytest.mark.long
 def test_another_endpoint_goes_on_with_a_task_whose_endpoint_was_killed(url, name):
     with own_process(url) as (killed, first), own_process(url) as (_, second):
         sqs = client_of(first)

@@ -89,6 +89,7 @@ def test_on_a_cluster_dead_letters_move_and_move_back(cluster, name):
         assert sqs.list_queues(QueueNamePrefix=name)["QueueUrls"] == [dead]
 
 
+@pytest.mark.long
 def test_after_a_failover_of_sentinel_nothing_is_lost(name):
     with Fleet() as fleet, own_process(fleet.url) as (_, port):
         sqs = client(port)

@@ -85,6 +85,7 @@ def test_an_instance_too_far_behind_does_not_stop_the_others(app):
     assert behind.counters["rejected"] == 3
 
 
+@pytest.mark.long
 def test_a_killed_instance_leaves_nothing(app, url, tmp_path):
     (tmp_path / "watcher.py").write_text(
         textwrap.dedent("""

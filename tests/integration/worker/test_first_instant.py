@@ -40,7 +40,7 @@ def write_shop(folder, children_only=False):
 def test_while_the_application_is_imported(app, tmp_path, number, status):
     """No exception is raised in what is imported: modules may swallow it, and C code may crash on it."""
     write_shop(tmp_path)
-    with process("worker", "shop", folder=tmp_path, RELIQ_URL=app.url) as child:
+    with process("worker", "shop", folder=tmp_path, fresh=True, RELIQ_URL=app.url) as child:
         eventually((tmp_path / "importing").exists)
         child.send_signal(number)
         assert child.wait(60) == status
@@ -53,7 +53,7 @@ def test_while_the_application_is_imported(app, tmp_path, number, status):
 )
 def test_a_signal_that_waits_for_the_first_line_of_reliq(app, tmp_path, command):
     (tmp_path / "shop.py").write_text(HANDLER)
-    with signals_held_back(), process(*command, folder=tmp_path, RELIQ_URL=app.url) as child:
+    with signals_held_back(), process(*command, folder=tmp_path, fresh=True, RELIQ_URL=app.url) as child:
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 0
         assert child.stderr.read() == b""
@@ -83,7 +83,7 @@ def test_while_the_http_service_is_made():
 
 def test_while_a_supervisors_children_import(app, tmp_path):
     write_shop(tmp_path, children_only=True)
-    with process("worker", "shop", "--processes", "2", folder=tmp_path, RELIQ_URL=app.url) as parent:
+    with process("worker", "shop", "--processes", "2", folder=tmp_path, fresh=True, RELIQ_URL=app.url) as parent:
         eventually((tmp_path / "importing").exists)
         parent.send_signal(signal.SIGTERM)
         assert parent.wait(60) == 0
@@ -98,7 +98,7 @@ def test_at_any_moment_of_the_start(app, tmp_path, milliseconds):
     (tmp_path / "shop.py").write_text(HANDLER)
     with (
         signals_held_back(),
-        process("worker", "shop", "--processes", "2", folder=tmp_path, RELIQ_URL=app.url) as child,
+        process("worker", "shop", "--processes", "2", folder=tmp_path, fresh=True, RELIQ_URL=app.url) as child,
     ):
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(milliseconds / 1000)
@@ -150,7 +150,7 @@ def test_a_command_that_ignores_ctrl_c_still_does(app, tmp_path):
 
 def test_while_it_waits_for_redis(tmp_path):
     (tmp_path / "shop.py").write_text(HANDLER)
-    with process("worker", "shop", folder=tmp_path, RELIQ_URL="redis://127.0.0.1:1/0") as child:
+    with process("worker", "shop", folder=tmp_path, fresh=True, RELIQ_URL="redis://127.0.0.1:1/0") as child:
         eventually(lambda: b"waiting for Redis" in child.stderr.readline())
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 0

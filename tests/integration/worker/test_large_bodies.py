@@ -80,6 +80,7 @@ def test_bodies_of_all_sizes_reach_their_messages_in_order(app):
     assert app.store.call(command("HLEN", KEYS.bodies)) == 0
 
 
+@pytest.mark.long
 def test_a_lost_connection_loses_none_of_what_was_claimed_and_requested_ahead(app, redis_server):
     """It is cut anywhere: in the reply of a claim, between it and the request for bodies, within a body."""
     handled, count = [], 0

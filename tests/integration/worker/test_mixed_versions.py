@@ -111,6 +111,7 @@ def settled(queue: reliq.Queue) -> bool:
     return not (stats.ready or stats.processing or stats.delayed)
 
 
+@pytest.mark.long
 def test_workers_and_monitors_are_replaced_under_load_then_the_producers(app, url, old, processes):
     queue = app.queue("q")
     queue.configure(max_deliveries=100)

@@ -70,6 +70,7 @@ def rest(store, steps, answer):
         answer = None if isinstance(request, Sleep) else store.call(request)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["threads", "async"])
 def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
     """Each worker is stopped as soon as it has work. Its watchdog then acks on a connection that is only being made."""
