@@ -49,8 +49,11 @@ class Prepared:
     fire: Fire
 
 
-def prepared(keys: QueueKeys, stored: Stored, now: int) -> Prepared | None:
-    """Prepare the next tick of a schedule or, at `now`, all that are due; None if there is none, or it is changing."""
+def prepared(keys: QueueKeys, stored: Stored, now: int, most: int = _MESSAGES) -> Prepared | None:
+    """Prepare the next tick of a schedule or, at `now`, those that are due; None if there is none, or it is changing.
+
+    `most`: of the ticks that are due; the others follow.
+    """
     definition, state = stored.definition, stored.state
     if state.tick is None or state.wakes is None or state.revision != definition.revision:
         return None
@@ -58,6 +61,8 @@ def prepared(keys: QueueKeys, stored: Stored, now: int) -> Prepared | None:
         ticks = Ticks([state.tick], 0, definition.next_tick(state.tick))
     else:
         ticks = ticks_now(definition, state.tick, now)
+        if len(ticks.send) > most:
+            ticks = Ticks(ticks.send[:most], ticks.missed, ticks.send[most])
     latest = ticks.send[-1] if ticks.send else state.tick
     messages: list[tuple[bytes, bytes]] = []
     for tick in ticks.send:
@@ -95,6 +100,7 @@ class Schedules(Duty[int]):
         self._order: list[tuple[int, str]] = []  #: a heap of the keys of `_prepared`
         self._looked_until: dict[str, int] = {}  #: by queue: ms; schedules that are due earlier were found
         self._next_look = 0.0  #: by time.monotonic()
+        self._cramped: set[tuple[str, str]] = set()  #: by queue and name: have more due ticks than room
 
     def _found_in(self, queues: Sequence[QueueKeys]) -> None:
         """Note the queues that have schedules, and forget what was prepared for others."""
@@ -178,13 +184,17 @@ class Schedules(Duty[int]):
             for name, definition, state in zip(by_queue[keys], *found, strict=True):
                 try:
                     stored = read_one(name, definition, state)
-                    one = None if stored is None else prepared(keys, stored, int(self._now()))
+                    one = None if stored is None else self._prepare(keys, stored)
                 except Exception as error:  # noqa: BLE001  what is stored may be anything; it must not stop the others
                     steps = self._put_off(keys, name, error)
                     yield from survey.attempts.of_queue(self.name, keys, steps, None, name)
                 else:
                     ready += [] if one is None else [one]
         return ready
+
+    def _prepare(self, keys: QueueKeys, stored: Stored) -> Prepared | None:
+        most = 1 if (keys.queue, stored.definition.name) in self._cramped else _MESSAGES
+        return prepared(keys, stored, int(self._now()), most)
 
     def _put_off(self, keys: QueueKeys, name: str, error: Exception) -> Steps[None]:
         """Leave a schedule that cannot be prepared for a while, and fail."""
@@ -233,6 +243,8 @@ class Schedules(Duty[int]):
                 if code is Firing.SENT:
                     sent += len(one.fire.messages)
                     self._follow_up(keys, one)
+                elif code is Firing.FULL and len(one.fire.messages) > 1:
+                    self._cramped.add((keys.queue, one.fire.name))
                 elif code is Firing.EARLY:
                     self._await(one)
         return sent
@@ -240,8 +252,10 @@ class Schedules(Duty[int]):
     def _follow_up(self, keys: QueueKeys, one: Prepared) -> None:
         """Prepare the tick after one that was sent, if it is due before what the next look finds."""
         state = one.fire.state
+        if state.wakes is None or state.wakes > self._now():
+            self._cramped.discard((keys.queue, one.fire.name))
         if state.wakes is not None and state.wakes <= self._looked_until.get(keys.queue, 0):
-            after = prepared(keys, Stored(one.stored.definition, state, msgspec.json.encode(state)), int(self._now()))
+            after = self._prepare(keys, Stored(one.stored.definition, state, msgspec.json.encode(state)))
             if after is not None:
                 self._await(after)
 

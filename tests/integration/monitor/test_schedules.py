@@ -110,6 +110,19 @@ def test_a_full_queue_gets_the_tick_when_it_has_room(app, running, client):
     assert app.schedules.get("s").last_tick.timestamp() == tick / 1000
 
 
+def test_more_missed_ticks_than_the_queue_may_have_come_one_after_another(app, running, client):
+    """As a whole they would never have room."""
+    app.queue("q").configure(max_length=2)
+    start = datetime.now(UTC) - timedelta(hours=4, minutes=30)  # five ticks ago
+    app.schedules.add("s", "1h", "q", catch_up="all", start=start)
+    make_due(client, "s", ago=timedelta(hours=4))
+    eventually(lambda: app.queue("q").stats().ready == 2)
+    found = ids(app)
+    eventually(lambda: found.extend(ids(app)) or len(found) == 5)
+    assert found == sorted(set(found))
+    eventually(lambda: (app.schedules.get("s").fired, app.schedules.get("s").missed) == (5, 0))
+
+
 def test_a_schedule_that_cannot_be_read_stops_no_other(app, monitor, client):
     for name in ("bad", "good"):
         app.schedules.add(name, "1h", "q")
