@@ -52,6 +52,7 @@ class Budgets:
                 raise Violation(f"messages of {queue} with costs {costs} are claimed, and there are {there} tokens")
             bucket.spend(sum(costs), self._now)
             touched.add((queue, group))
+        self._claimed.clear()
         for queue, group in sorted(touched):
             self._compare(queue, group)
 

@@ -88,7 +88,7 @@ class DurableHandler:
         except StepFailed:
             self._records.failed(self._identity, name, once=once)
             raise
-        self._records.returned(self._identity, name, value)
+        self._records.returned(self._identity, name, value, self._run)
 
     def _wait(self, signal: str, timeout: float | None, free: bool) -> Steps[None]:
         self._records.waits(self._identity, signal, timeout)

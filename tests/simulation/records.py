@@ -62,8 +62,10 @@ class Records:
             raise Violation(f"step {step} of {message[1]}, which may begin {tries} times, begins {len(calls)} times")
         return len(calls)
 
-    def returned(self, message: Message, step: str, value: str) -> None:
-        """A step has returned a value to the handler."""
+    def returned(self, message: Message, step: str, value: str, number: int) -> None:
+        """A step has returned a value to the handler of a run, given by its number."""
+        if self._world.restarted_since(self._world.stories[message].runs[number - 1].began):
+            return  # it may have been stored before the restart, which undid that
         record = self.of(message)
         before = record.stored.setdefault(step, (value, self._world.clock.now))[0]
         if value != before:
