@@ -6,6 +6,7 @@ large requests and closes the connection.
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -169,10 +170,17 @@ class Replies(asyncio.Protocol):
 
 
 def replies_on(raw: Any) -> Replies | None:
-    """Return what reads the replies on a new connection; None for one that reads or writes in a way of its own."""
+    """Return what reads the replies on a new connection; None for one that reads or writes in a way of its own.
+
+    Another version of redis-py may have other private attributes: then it reads them itself.
+    """
     known = sys.modules["redis.asyncio.connection"].AbstractConnection
     own = [getattr(getattr(raw, name), "__func__", None) is not getattr(known, name) for name in _METHODS]
-    return None if any(own) or raw.health_check_interval or raw._writer is None else Replies(raw)  # noqa: SLF001
+    if any(own) or raw.health_check_interval:
+        return None
+    with contextlib.suppress(AttributeError):
+        return Replies(raw)
+    return None
 
 
 _METHODS = ("read_response", "send_packed_command")

@@ -65,6 +65,24 @@ def test_replies_come_in_order_and_errors_are_among_them(url, exchange, count, p
         assert isinstance(reply, ResponseError) if len(command) == 1 else reply == command[1].encode()
 
 
+def test_redis_py_reads_where_its_private_attributes_are_others(url):
+    async def run():
+        raw = connection(redis.asyncio, url)
+        try:
+            await raw.connect()
+            stream = raw._writer.transport.get_protocol()
+            parser, raw._parser = raw._parser, object()
+            assert aio_replies.replies_on(raw) is None
+            assert raw._writer.transport.get_protocol() is stream
+            raw._parser = parser
+            await raw.send_packed_command(pack(ECHOES[-1:]))
+            return await aio_replies.read_replies(raw, 1)
+        finally:
+            await raw.disconnect()
+
+    assert asyncio.run(run()) == [b"199"]
+
+
 @BOTH
 @pytest.mark.parametrize("before", [1, 100])
 def test_a_server_that_stops_answering_is_left_after_the_timeout(url, exchange, before):
