@@ -150,15 +150,14 @@ class Exchange:
         """How many calls are under way."""
         return len(self._under_way)
 
-    def quiet_for(self, seconds: float, busy: Callable[[], bool]) -> bool:
-        """Whether nothing is left to do, no handler is `busy`, and the queue has had no messages for so long."""
-        lately = time.monotonic() - max(self.progress_at, self.woken_at) < seconds
-        return not lately and self._is_empty(busy) and self.steps.rests
+    def quiet_for(self, seconds: float) -> bool:
+        """Whether this consumer holds nothing, and the queue has had no messages for so long.
 
-    def _is_empty(self, busy: Callable[[], bool]) -> bool:
-        """Whether this consumer holds nothing, in the order in which messages move, so that none is missed."""
-        there = self.quarantined or self.unstarted or busy() or self._acks or self._moves or self._under_way
-        return not there
+        What the watchdog settles at this moment is held until that has succeeded.
+        """
+        lately = time.monotonic() - max(self.progress_at, self.woken_at) < seconds
+        left = self.steps.held or self._acks or self._moves or self._under_way
+        return not (lately or left) and self.steps.rests
 
     def give_connection(self) -> Connection | None:
         """Give away the connection while nothing is under way on it; None if it is not connected."""
@@ -192,7 +191,8 @@ class Exchange:
         Not while the watchdog settles: the messages it has taken out would be handed back and run again.
         """
         with self._relieving:
-            if not self._is_empty(busy):
+            # In the order in which messages move, so that none is missed.
+            if self.quarantined or self.unstarted or busy() or self._acks or self._moves or self._under_way:
                 return False
             self._left = True
             try:

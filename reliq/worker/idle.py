@@ -42,7 +42,7 @@ class Idle:
         Return False if it goes on: the server does not tell, or there were messages lately, when BLMOVE is faster.
         """
         exchange, key = loop.exchange, loop.exchange.steps.awaited
-        watch = self._watch(key) if exchange.quiet_for(RESTS_AFTER, loop.busy) else None
+        watch = self._watch(key) if exchange.quiet_for(RESTS_AFTER) else None
         if watch is None:
             return False
         with self._lock:

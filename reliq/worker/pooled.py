@@ -51,7 +51,7 @@ class PooledLoop:
         if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
             self._start(messages)
         elif not self.runner.running and not self._keeps_clear():
-            if self._shared.rest(self):
+            if self._in_trial is None and self._shared.rest(self):
                 return True
             if not self.stopping:
                 self._start(self.exchange.wait(self._limit()))

@@ -11,6 +11,7 @@ from reliq_api.http.cycle import Cycle
 class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self.before_body = b""  #: what is written while the application makes the body
         self.closed = False
 
     def write(self, data: bytes) -> None:
@@ -33,6 +34,7 @@ def answer(headers, *parts, method="GET", keep_alive=True) -> tuple[Transport, C
 
     async def app(scope, receive, send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        transport.before_body = b"".join(transport.written)
         for place, part in enumerate(parts, 1):
             await send({"type": "http.response.body", "body": part, "more_body": place < len(parts)})
 
@@ -58,6 +60,12 @@ def test_a_whole_answer_is_written_at_once():
     assert transport.written == [HEAD + b"\r\nbody"]
     assert cycle.response_complete
     assert not transport.closed
+
+
+def test_the_head_of_a_stream_does_not_wait_for_its_first_piece():
+    transport, _ = answer([(b"content-type", b"text/event-stream")], b"data", b"")
+    assert transport.before_body.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert transport.before_body.endswith(b"\r\n\r\n")
 
 
 def test_a_connection_that_does_not_stay_is_closed_after_it():

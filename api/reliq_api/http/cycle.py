@@ -33,10 +33,15 @@ class Cycle(RequestResponseCycle):
         return await super().send(message)
 
     def _waits(self, message: Any) -> bool:
-        """Whether this is a head whose body follows at once, to a client that reads."""
+        """Whether this is the head of an answer with a known length, to a client that reads: its body follows at once.
+
+        The head of a stream does not wait: its first piece may come much later.
+        """
         if self.response_started or self.flow.write_paused or self.access_log or self.disconnected:
             return False
-        return message["type"] == "http.response.start" and self.scope["method"] != "HEAD"
+        if message["type"] != "http.response.start" or self.scope["method"] == "HEAD":
+            return False
+        return any(name == _LENGTH for name, _ in message["headers"])
 
     def _head(self, start: Any, body: Any) -> bytes | None:
         """Return the bytes of the head; None if the answer is not whole, or of a kind of its own."""
