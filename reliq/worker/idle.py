@@ -45,13 +45,13 @@ class Idle:
         watch = self._watch(key) if exchange.quiet_for(RESTS_AFTER) else None
         if watch is None:
             return False
+        if (connection := exchange.give_connection()) is not None:  # before another thread may wake the loop
+            self._spare[self._store.node_of(key)].append((connection, time.monotonic()))
         with self._lock:
             if self._over:
                 return False
+            self._shared.working.discard(loop)
             self._resting.add(loop)
-        self._shared.working.discard(loop)
-        if (connection := exchange.give_connection()) is not None:
-            self._spare[self._store.node_of(key)].append((connection, time.monotonic()))
         if watch.tell(key, lambda: self.wake(loop)):
             return True
         if not self._taken(loop):  # it was woken meanwhile, for another reason
