@@ -49,9 +49,13 @@ class Workers:
         return worker
 
     def only_these_are_known(self) -> bool:
-        """Tell whether the victims have been forgotten; an idle one is, after its lease."""
-        known = self._app.store.call([ops.command("SMEMBERS", KEYS.consumers)])[0]
-        return {process_of(life.decode()) for life in known} <= {process_of(worker.owner) for worker in self.running}
+        """Tell whether the victims have been forgotten, as well as earlier lives of the others, which lost a lease.
+
+        An idle one is forgotten after its lease.
+        """
+        known = [life.decode() for life in self._app.store.call([ops.command("SMEMBERS", KEYS.consumers)])[0]]
+        there = {process_of(worker.owner) for worker in self.running}
+        return {process_of(life) for life in known} <= there and len(known) <= len(there)
 
     def _count(self, owner: str) -> None:
         lists = [KEYS.processing(life) for life in (owner, *(f"{owner}.{number}" for number in range(1, 5)))]
