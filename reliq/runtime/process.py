@@ -25,7 +25,7 @@ def this_process(title: str = "") -> Process:
     if _this is None or _this.pid != os.getpid():
         import socket
 
-        _this = Process(socket.gethostname(), os.getpid(), _title(), round(time.time() * 1000), __version__)
+        _this = Process(socket.gethostname(), os.getpid(), _title(), int(time.time() * 1000), __version__)
     return replace(_this, title=title) if title else _this
 
 

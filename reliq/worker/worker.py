@@ -139,13 +139,13 @@ class Worker:
             return 1
         if self._stops:
             return 0
+        here, queues = this_process(), ",".join(_queue(loop) for loop in self._loops)
         for companion in self._companions:
             companion.start()
         self._heartbeat.start()
         self._watchdog.start()
         for loop in self._loops:
             self._start(loop)
-        here, queues = this_process(), ",".join(_queue(loop) for loop in self._loops)
         text = "started worker=%s host=%s pid=%d title=%s version=%s queues=%s"
         log.info(text, self._owner, here.host, here.pid, here.title, here.version, queues)
         kept_at = time.monotonic()
