@@ -57,9 +57,10 @@ def replace_layout(
     return scripted(call, bool)
 
 
-def drop_counters(keys: QueueKeys) -> Op[int]:
-    """Delete the counters of a partition that takes no messages."""
-    return scripted(signatures.drop_counters(config=keys.config, counters=keys.counters))
+def drop_counters(keys: QueueKeys, counts: Mapping[str, str]) -> Op[int]:
+    """Delete the counters of a partition that takes no messages, if they are these."""
+    known = [part for pair in counts.items() for part in pair]
+    return scripted(signatures.drop_counters(config=keys.config, counters=keys.counters, counts=known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,8 @@ def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> t
     return (element, id, reference)
 
 
-def drop_counters(*, config: str, counters: str) -> Call:
-    return "drop_counters", (config, counters), ()
+def drop_counters(*, config: str, counters: str, counts: Iterable[Argument]) -> Call:
+    return "drop_counters", (config, counters), (*counts,)
 
 
 def due(*, delayed: Iterable[str], ahead: Argument) -> Call:

@@ -198,8 +198,10 @@ def _drop_counters(forgotten: Sequence[QueueKeys]) -> Steps[None]:
 
     A monitor that was killed has left them; a partition of the same name would count them again.
     """
-    if forgotten:
-        yield [ops.drop_counters(keys) for keys in forgotten]
+    found = (yield [ops.read_hash(keys.counters) for keys in forgotten]) if forgotten else ()
+    left = [ops.drop_counters(keys, counts) for keys, counts in zip(forgotten, found, strict=True) if counts]
+    if left:
+        yield left
 
 
 def given_up(names: Iterable[str]) -> Steps[list[str]]:

@@ -222,6 +222,24 @@ def test_failures_go_on_to_those_behind(world: World, flow: Flow):
     assert work_off(world) == ["last"]
 
 
+@pytest.mark.parametrize("told", ["before the redrive", "before its end", "behind its end"])
+def test_a_death_counts_once_whenever_it_is_told(world: World, flow: Flow, told: str):
+    flow.waits("end", "a", "b", rule="run")
+    flow.note("end")
+    fails(world, "dead")
+    if told == "before the redrive":
+        tell_all(world)
+    world.run(ops.redrive(KEYS, [ops.Revival(element("a"), "a", element("a"))]))
+    if told == "before its end":
+        tell_all(world)
+    assert work_off(world) == ["a"]
+    tell_all(world)
+    assert waiting(world) == "end"
+    send(world, "b")
+    assert work_off(world) == ["b", "end"]
+    nothing_is_left(world)
+
+
 def test_a_failure_that_is_told_twice_and_its_redrive_count_once(world: World, flow: Flow):
     flow.waits("end", "a", "b", rule="run")
     flow.note("end")

@@ -78,7 +78,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "end_change": lambda: ops.end_change(KEYS, "token"),
     "exchange_policy": lambda: ops.exchange_policy(KEYS, {"rate": None}, {"rate": "1/s"}),
     "replace_layout": lambda: ops.replace_layout(KEYS, None, "{}"),
-    "drop_counters": lambda: ops.drop_counters(KEYS),
+    "drop_counters": lambda: ops.drop_counters(KEYS, {"enqueued": "1"}),
     "stats": lambda: ops.stats(KEYS, ["w"]),
     "newest": lambda: ops.newest(KEYS, "w", [group_of("k")]),
     "serve": lambda: ops.serve(KEYS, "w", 3.5),

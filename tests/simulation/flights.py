@@ -55,8 +55,9 @@ class Flights:
         queue, identity = message
         if new is None:
             told = not world.cancels.isdisjoint({(queue, identity), (queue, world.stories[message].key)})
-            if (message, nonce) not in self._deletes and not told:
-                raise Violation(f"{identity} of {queue} is gone, and nobody deleted it by its last receipt")
+            deleted = (message, nonce) in self._deletes or (message in self._late and old.score <= world.clock.now)
+            if not (deleted or told):
+                raise Violation(f"{identity} of {queue} is gone, and nobody deleted it by its last receipt, or late")
         elif (message, nonce) not in self._returns and world.clock.now + 0.001 < old.score:
             raise Violation(f"{identity} is visible {old.score - world.clock.now:.3f} s too early")
 

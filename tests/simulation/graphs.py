@@ -89,8 +89,12 @@ class Graphs:
         return graph.ever[number] | {LOST} if undone else graph.ever[number]
 
     def _may_be_given_up(self, graph: Graph, process: Any) -> bool:
-        """Whether a flow was cancelled, its producer cannot send it, or a monitor may take that for dead."""
-        return graph.given_up or (not graph.sent and (process is graph.process or self._world.excused(graph.process)))
+        """Whether a flow was cancelled, its producer cannot send it, or a monitor may take that for dead.
+
+        A restart may have undone that it was sent as a whole.
+        """
+        unsent = not graph.sent and (process is graph.process or self._world.excused(graph.process))
+        return graph.given_up or unsent or self._world.restarted
 
     def check(self) -> None:
         """At the end of a step: what it has let go has nothing to wait for; see `_check_first`."""

@@ -11,6 +11,7 @@ from reliq.ops.request import Argument, Op, as_text, milliseconds, read_fields, 
 
 KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
 _BLANK = " "
+_MARKS = ("h", "r")  #: of a member, in followed: its handler has ended; it was said to be dead
 
 
 class Behind(NamedTuple):
@@ -36,7 +37,7 @@ class Noted(NamedTuple):
     @property
     def opened(self) -> list[str]:
         """The flows that it waits for, as its handler has opened them."""
-        return [one.rstrip("!-") for one in self.member.split(_BLANK)[2:] if one != "h"]
+        return [one.rstrip("!-") for one in self.member.split(_BLANK)[2:] if one not in _MARKS]
 
 
 class News(NamedTuple):

@@ -350,6 +350,15 @@ def test_a_partition_that_is_open_again_keeps_its_counters(app, monitor):
     assert app.queue("orders").stats().counters["enqueued"] == before["enqueued"] + 6
 
 
+def test_a_late_call_for_other_counters_deletes_none_of_a_closed_partition(app):
+    before = worked_off(app, 3)
+    for name in NAMES[1:3]:
+        counts = app.store.call(ops.read_hash(QueueKeys(name).counters))
+        assert app.store.call(ops.drop_counters(QueueKeys(name), counts | {"enqueued": "1"})) == 0
+        assert app.store.call(ops.drop_counters(QueueKeys(name), {"enqueued": counts["enqueued"]})) == 0
+    assert app.queue("orders").stats().counters == before
+
+
 def test_counters_are_complete_while_partitions_are_forgotten(app, monitor, monkeypatch):
     before = worked_off(app, 3)
 

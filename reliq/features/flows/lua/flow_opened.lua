@@ -20,11 +20,11 @@ if not head or not string.find(head, ' ' .. opened, 1, true) then return 0 end
 local before = outcome_of(record)
 record = string.gsub(head, ' ' .. opened .. '[!-]?', MARKS[outcome] and ' ' .. opened .. MARKS[outcome] or '', 1) .. behind
 redis.call('HSET', q.followed, field, record)
-if not string.find(head .. '\n', ' h\n', 1, true) then return 1 end
+if not string.find(head .. ' ', ' h ', 1, true) then return 1 end
 local after = outcome_of(record)
 if after == 'acked' or after == 'cancelled' then
   have_ended(q, {id}, 'acked')
 elseif after ~= before then
-  report_flow(q, {(after or 'revived') .. ' ' .. id .. ' ' .. record})
+  report_flow(q, {(after or 'revived') .. ' ' .. id .. ' ' .. mark_member(q, field, record, 'r')})
 end
 return 1

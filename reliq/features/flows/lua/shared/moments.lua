@@ -3,11 +3,12 @@
 --   end may be told again; `x` and its flow if it is not to be enqueued any more;
 --   under two and the id of a member: flow, number, and a line for each message behind it: place, id, and its home if that is another one;
 --   behind the number the flows that its handler has opened and that it is to wait for, `!` behind one that stands still because of a dead letter,
---   `-` behind one that has failed; and `h` once the handler has ended;
+--   `-` behind one that has failed; `h` once the handler has ended; and `r` once it was said to be dead, which may be told late, when it was
+--   redriven and has ended: those that it let go then count it once;
 --   from three on the ring (`ring`) of what has happened to members, for a monitor.
 -- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
 -- and a number. Requires `follow`, `element` and `bodies`.
-local count_flowing, report_flow, take_from_flow, let_go, outcome_of, have_ended
+local count_flowing, report_flow, take_from_flow, let_go, mark_member, outcome_of, have_ended
 makers[#makers + 1] = function()
   count_flowing = function(q, change)
     if change ~= 0 and redis.call('HINCRBY', q.config, 'flowing', change) <= 0 then redis.call('HDEL', q.config, 'flowing') end
@@ -88,15 +89,21 @@ makers[#makers + 1] = function()
     return outcome
   end
 
-  -- Keep a member whose handler has ended before the flows that it has opened.
-  local function keep(q, field, record, texts, text)
-    if not string.match(record, '^[^\n]* h\n') then redis.call('HSET', q.followed, field, (string.gsub(record, '\n', ' h\n', 1))) end
-    if text then texts[#texts + 1] = text .. record end
+  local function is_marked(record, mark)
+    return string.find(string.match(record, '^[^\n]*') .. ' ', ' ' .. mark .. ' ', 1, true) ~= nil
+  end
+
+  -- Mark a member, unless it is marked; returns its record.
+  mark_member = function(q, field, record, mark)
+    if is_marked(record, mark) then return record end
+    record = string.gsub(record, '\n', ' ' .. mark .. '\n', 1)
+    redis.call('HSET', q.followed, field, record)
+    return record
   end
 
   -- Note members that are in the queue no more.
   have_ended = function(q, ids, event)
-    local here, texts, gone = {}, {}, 0
+    local here, texts, gone, again = {}, {}, 0, false
     for from = 1, #ids, 1000 do
       local fields, waits = {}, {}
       for at = from, math.min(from + 999, #ids) do
@@ -106,23 +113,25 @@ makers[#makers + 1] = function()
       for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
         local id, outcome = ids[from + at - 1], event
         if record and event == 'acked' then outcome = outcome_of(record) end
-        if record and (not outcome or outcome == 'dead') then
-          keep(q, fields[at], record, texts, outcome and 'dead ' .. id .. ' ')
+        if record and (not outcome or outcome == 'dead') then -- before the flows that its handler has opened
+          record = mark_member(q, fields[at], record, 'h')
+          if outcome then texts[#texts + 1] = 'dead ' .. id .. ' ' .. mark_member(q, fields[at], record, 'r') end
         elseif record and redis.call('HDEL', q.followed, fields[at]) == 1 then
-          gone = gone + 1
+          gone, again = gone + 1, again or is_marked(record, 'r')
           texts[#texts + 1] = outcome .. ' ' .. id .. ' ' .. (outcome == 'acked' and told_of(record, here) or record)
         end
       end
     end
     count_flowing(q, -gone)
     report_flow(q, texts)
-    for _, id in ipairs(here) do let_go(q, id, here[id]) end
+    for _, id in ipairs(here) do let_go(q, id, here[id], again) end
   end
 
   -- Tell a monitor of a member that stays.
   local function tell(q, element, event)
-    local record = q.flowing and redis.call('HGET', q.followed, '\v\v' .. id_of(element))
-    if record then report_flow(q, {event .. ' ' .. id_of(element) .. ' ' .. record}) end
+    local field = '\v\v' .. id_of(element)
+    local record = q.flowing and redis.call('HGET', q.followed, field)
+    if record then report_flow(q, {event .. ' ' .. id_of(element) .. ' ' .. mark_member(q, field, record, 'r')}) end
   end
 
   return {
