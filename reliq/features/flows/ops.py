@@ -176,12 +176,12 @@ def flow_forget(flow: str) -> list[Op[Any]]:
 
 def flow_hold(hold: Hold, opened: str) -> Op[str]:
     """Let those behind a message wait for a flow that its handler opens; answers "ok" or "lost"."""
-    return scripted(signatures.flow_hold(followed=hold.keys.followed, opened=opened, **hold.named), as_text)
+    return scripted(signatures.flow_hold(hold.keys, opened=opened, **hold.named), as_text)
 
 
 def flow_opened(keys: QueueKeys, identity: str, opened: str, outcome: str) -> Op[bool]:
     """Tell a message what has become of a flow that its handler has opened."""
-    return scripted(signatures.flow_opened(places=keys.places, id=identity, opened=opened, outcome=outcome), bool)
+    return scripted(signatures.flow_opened(keys, id=identity, opened=opened, outcome=outcome), bool)
 
 
 def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str, int, OnFailure]]) -> Op[list[str]]:
@@ -192,10 +192,7 @@ def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str
     some: list[Argument] = []
     for identity, count, rule in waiting:
         some += signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0])
-    call = signatures.flow_wait(
-        followed=keys.followed, config=keys.config, counters=keys.counters, flows=keys.flows,
-        producers=keys.producers, flow=flow, step=step, waiting=some,
-    )  # fmt: skip
+    call = signatures.flow_wait(keys, flow=flow, step=step, waiting=some)
     return scripted(call, _texts)
 
 
@@ -211,10 +208,7 @@ def flow_note(
     for one in members:
         behind = "".join(other.text for other in one.behind)
         some += signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
-    call = signatures.flow_note(
-        followed=keys.followed, config=keys.config, flows=keys.flows, producers=keys.producers, brought=brought,
-        flow=flow, step=step, members=some,
-    )  # fmt: skip
+    call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=some)
     return scripted(call, _texts)
 
 
@@ -232,24 +226,19 @@ def flow_tell(keys: QueueKeys, told: Iterable[tuple[str, int, str]]) -> Op[dict[
     some: list[Argument] = []
     for identity, place, outcome in told:
         some += signatures.flow_tell_told(id=identity, place=place, outcome=outcome)
-    call = signatures.flow_tell(places=keys.places, delayed=keys.delayed, index=keys.index, told=some)
+    call = signatures.flow_tell(keys, told=some)
     return scripted(call, lambda reply: {one.decode(): raw for one, raw in zip(reply[::2], reply[1::2], strict=True)})
 
 
 def flow_bury(keys: QueueKeys, identity: str, element: bytes, again: bytes, counter: str) -> Op[bool]:
     """Make a message a dead letter that still waits."""
-    call = signatures.flow_bury(
-        places=keys.places, delayed=keys.delayed, dead=keys.dead, index=keys.index, id=identity, element=element,
-        again=again, counter=counter,
-    )  # fmt: skip
+    call = signatures.flow_bury(keys, id=identity, element=element, again=again, counter=counter)
     return scripted(call, bool)
 
 
 def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, step: int = 0, forever: bool = False) -> Op[int]:
     """Give up those of the messages of a flow that wait. `step`: as for `flow_wait`, by the producer of the flow."""
-    call = signatures.flow_drop(
-        places=keys.places, producers=keys.producers, flow=flow, step=step, forever=forever, ids=ids
-    )
+    call = signatures.flow_drop(keys, flow=flow, step=step, forever=forever, ids=ids)
     return scripted(call)
 
 
@@ -258,12 +247,12 @@ def flow_news(keys: QueueKeys, limit: int) -> Op[News]:
         up_to, any_flows, *texts = reply
         return News(up_to, any_flows > 0, [_happened(part) for text in texts if text for part in text.split(b"\v")])
 
-    return scripted(signatures.flow_news(followed=keys.followed, config=keys.config, limit=limit), read)
+    return scripted(signatures.flow_news(keys, limit=limit), read)
 
 
 def flow_told(keys: QueueKeys, up_to: int) -> Op[int]:
     """Forget the news up to a number."""
-    call = signatures.flow_told(followed=keys.followed, config=keys.config, flows=keys.flows, up_to=up_to)
+    call = signatures.flow_told(keys, up_to=up_to)
     return scripted(call)
 
 

@@ -1,27 +1,17 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call
 
 
-def fates(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    dead: str,
-    index: str,
-    lists: Iterable[str],
-    most: float,
-    ids: Iterable[Argument],
-) -> Call:
-    return "schedules/fates", (*places, delayed, dead, index, *lists), (most, *ids)
+def fates(keys: NamedKeys, *, lists: Iterable[str], most: float, ids: Iterable[Argument]) -> Call:
+    return "schedules/fates", (*keys.places, keys.delayed, keys.dead, keys.index, *lists), (most, *ids)
 
 
-def fire(
-    *, places: Sequence[str], delayed: str, ticks: str, states: str, runs: str, schedules: Iterable[Argument]
-) -> Call:
-    return "schedules/fire", (*places, delayed, ticks, states, runs), (*schedules,)
+def fire(keys: NamedKeys, *, schedules: Iterable[Argument]) -> Call:
+    return "schedules/fire", (*keys.places, keys.delayed, keys.ticks, keys.schedule_states, keys.runs), (*schedules,)
 
 
 def fire_schedule(
@@ -43,8 +33,8 @@ def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
     return (element, body)
 
 
-def schedule_put(*, schedules: str, states: str, ticks: str, changes: Iterable[Argument]) -> Call:
-    return "schedules/schedule_put", (schedules, states, ticks), (*changes,)
+def schedule_put(keys: NamedKeys, *, changes: Iterable[Argument]) -> Call:
+    return "schedules/schedule_put", (keys.schedules, keys.schedule_states, keys.ticks), (*changes,)
 
 
 def schedule_put_change(
@@ -53,8 +43,8 @@ def schedule_put_change(
     return (name, expected, definition, state, due)
 
 
-def schedule_remove(*, schedules: str, states: str, ticks: str, runs: str, names: Iterable[Argument]) -> Call:
-    return "schedules/schedule_remove", (schedules, states, ticks, runs), (*names,)
+def schedule_remove(keys: NamedKeys, *, names: Iterable[Argument]) -> Call:
+    return "schedules/schedule_remove", (keys.schedules, keys.schedule_states, keys.ticks, keys.runs), (*names,)
 
 
 def ticks(

@@ -1,7 +1,8 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call
 
 
@@ -10,8 +11,8 @@ def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
 
 
 def publish(
+    keys: NamedKeys,
     *,
-    producers: str,
     queues: Iterable[str],
     producer: Argument,
     sequence: float,
@@ -20,8 +21,8 @@ def publish(
     delay: float,
     homes: Iterable[Argument],
 ) -> Call:
-    return "topics/publish", (producers, *queues), (producer, sequence, id, element, delay, *homes)
+    return "topics/publish", (keys.producers, *queues), (producer, sequence, id, element, delay, *homes)
 
 
-def publish_queue(*, places: Sequence[str], delayed: str, index: str) -> tuple[str, ...]:
-    return (*places, delayed, index)
+def publish_queue(keys: NamedKeys) -> tuple[str, ...]:
+    return (*keys.places, keys.delayed, keys.index)
