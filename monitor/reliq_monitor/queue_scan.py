@@ -9,6 +9,7 @@ from reliq import ops
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
+from reliq.runtime.pieces import pieces
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.known import Known
 from reliq_monitor.liveness import Leases, Vanished
@@ -140,7 +141,7 @@ class Survey:
 
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
         """Group `homes` by what one call may ask about."""
-        return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]
+        return [*pieces(homes, self.at_once)]
 
 
 def _names(one: QueueKeys, keys: Sequence[str]) -> list[str]:
@@ -160,4 +161,4 @@ def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) 
 
 def pages(homes: Sequence[T]) -> Iterator[Sequence[T]]:
     """Split `homes` into pages for one round trip each."""
-    return (homes[start : start + TOGETHER] for start in range(0, len(homes), TOGETHER))
+    return pieces(homes, TOGETHER)

@@ -13,6 +13,7 @@ from reliq.protocol.acts import counted
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import Part, check_headers, merged_page, read_page, walk
 from reliq.protocol.progress import Progress, unwatched
+from reliq.runtime.pieces import pieces
 
 _RUN = "the run of delayed messages"
 _HASTENED = 100  #: messages in one call: about 1 ms for Redis
@@ -86,8 +87,8 @@ def run_by_id(homes: QueueHomes, ids: Sequence[str]) -> Steps[int]:
     def run(keys: QueueKeys) -> Steps[int]:
         count = 0
         with counted(_RUN, keys, lambda: count):
-            for start in range(0, len(ids), _HASTENED):
-                count += yield ops.hasten(keys, ids[start : start + _HASTENED])
+            for some in pieces(ids, _HASTENED):
+                count += yield ops.hasten(keys, some)
         return count
 
     return sum((yield from homes.act(_RUN, run)))
@@ -107,8 +108,7 @@ def run_selected(
 
         def act(messages: list[DelayedMessage]) -> Steps[bool]:
             nonlocal count, total
-            for start in range(0, len(messages), _HASTENED):
-                part = messages[start : start + _HASTENED]
+            for part in pieces(messages, _HASTENED):
                 some = len(part) if dry_run else (yield ops.hasten(keys, [one.id for one in part]))
                 count, total = count + some, total + some
                 progress(total)
