@@ -119,16 +119,10 @@ class Survey:
         there = {name: self.known.get(name) for one in self.queues for name in _names(one, keys)}
         unknown = [one for one in self.queues if any(there[name] is None for name in _names(one, keys))]
 
-        def ask(some: Sequence[QueueKeys]) -> Steps[list[list[bool]]]:
-            groups = self.groups(some)
-            answers = yield [ops.existing([getattr(one, key) for key in keys for one in group]) for group in groups]
-            found: list[list[bool]] = []
-            for group, places in zip(groups, answers, strict=True):
-                at = set(places)
-                found += [
-                    [1 + place + kind * len(group) in at for kind in range(len(keys))] for place in range(len(group))
-                ]
-            return found
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[Sequence[bool]]]:
+            groups = [[name for one in group for name in _names(one, keys)] for group in self.groups(some)]
+            answers = yield [ops.existing(names) for names in groups]
+            return [*pieces(flags(groups, answers), len(keys))]
 
         for one, found in (yield from self.attempts.together(duty, unknown, ask, "exists")) if unknown else ():
             for name, exists in zip(_names(one, keys), found, strict=True):

@@ -45,8 +45,7 @@ def claim_limited(
         reports=reports,
         suspect=suspect or None,
     )
-    op = scripted(call, _read_claim)
-    return Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_claim, repeatable=False)
 
 
 def _read_claim(reply: list[Any]) -> LimitedClaim:

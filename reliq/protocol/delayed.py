@@ -69,11 +69,8 @@ def delayed_of_queue(
     matches = None if wanted.empty else wanted.matches
 
     def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DelayedMessage]]:
-        return (
-            yield from read_page(
-                DelayedMessage, keys, keys.delayed, "up", ("-inf", "+inf"), limit, cursor, bodies, matches
-            )
-        )
+        always = ("-inf", "+inf")
+        return read_page(DelayedMessage, keys, keys.delayed, "up", always, limit, cursor, bodies, matches)
 
     messages, following = yield from merged_page(homes, read, "up", limit, cursor, bodies)
     return DelayedPage(messages, following)
@@ -116,10 +113,8 @@ def run_selected(
 
         with counted(_RUN, keys, lambda: 0 if dry_run else count):
             later = (yield ops.server_time()) + 1
-            steps = walk(
-                DelayedMessage, keys, keys.delayed, (str(later), "+inf"), wanted.matches, act, not dry_run, shown=0
-            )
-            yield from steps
+            not_due = (str(later), "+inf")
+            yield from walk(DelayedMessage, keys, keys.delayed, not_due, wanted.matches, act, not dry_run, shown=0)
         return count
 
     return sum((yield from homes.act(_RUN, run)))

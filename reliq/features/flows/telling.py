@@ -64,10 +64,10 @@ def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
     for some in pieces(told, AT_ONCE):
         failed: Mapping[str, bytes] = yield own.flow_tell(keys, some)
         for identity, element in failed.items():
-            again = element
+            letter = element  # as it is, if nobody can read it
             with suppress(Undecodable):
-                again = Message.decode(keys.queue, element).buried(_REASON)
-            yield own.flow_bury(keys, identity, element, again, Counter.dead(_REASON))
+                letter = Message.decode(keys.queue, element).buried(_REASON)
+            yield own.flow_bury(keys, identity, element, letter, Counter.dead(_REASON))
 
 
 # --- flows whose producer or whose members are gone ---
