@@ -38,7 +38,7 @@ HEAD = '''"""The keys and arguments of each script, in order; generated from hea
 from collections.abc import Iterable, Sequence
 
 from reliq.contract.key_names import JobKeys, NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 '''
 
 
@@ -271,6 +271,8 @@ def _head(name: str, some: tuple[Item, ...], listed: list[str], owners: dict[str
 def _typed(item: Item, kind: str) -> str:
     if item.name in GROUPS:
         return "Sequence[str]"
+    if item.fields:
+        return "Records" if kind == "Argument" else f"Iterable[tuple[{kind}, ...]]"
     return f"Iterable[{kind}]" if item.rest else {"number": "float", "flag": "bool"}.get(item.kind, kind)
 
 
@@ -285,7 +287,9 @@ def _tuple(some: tuple[Item, ...], owners: dict[str, str]) -> str:
     for one in some:
         name = f"keys.{one.name}" if _is_own(one, owners) else one.name
         value = f"int({name})" if one.kind == "flag" else name
-        if one.rest or one.name in GROUPS:
+        if one.fields:
+            parts.append(f"*flat({value})")
+        elif one.rest or one.name in GROUPS:
             parts.append(f"*{value}")
         else:
             parts.append(f"*(() if {name} is None else ({value},))" if one.optional else value)

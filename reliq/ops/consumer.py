@@ -176,9 +176,9 @@ def settle(
         uncounted=_positions(others, moves, uncounted) if uncounted else "",
         results_ms=milliseconds(results_kept),
         row_batches=_by_batch(in_row, batches),
-        acks=_acks(others, places),
-        moves=[part for move in moves for part in _move(move, places)],
-        results=[part for element in acks for part in _result(element, results)] if results_kept else (),
+        acks=[_ack(element, places) for element in others],
+        moves=[_move(move, places) for move in moves],
+        results=[_result(element, results) for element in acks] if results_kept else (),
     )
     return scripted(call, _read_settled, repeatable=limit <= 0)
 
@@ -188,9 +188,8 @@ def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collec
     return " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
 
 
-def _acks(others: Sequence[bytes], places: Mapping[bytes, int]) -> list[Argument]:
-    ack = signatures.settle_ack
-    return [part for one in others for part in ack(name=name_of(one), size=len(one), place=places.get(one, 0))]
+def _ack(element: bytes, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
+    return signatures.settle_ack(name=name_of(element), size=len(element), place=places.get(element, 0))
 
 
 def _move(move: Move, places: Mapping[bytes, int]) -> tuple[Argument, ...]:

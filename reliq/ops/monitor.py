@@ -56,7 +56,7 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
         deadline=deadline,
-        messages=[part for one in returns for part in _returned(one)],
+        messages=map(_returned, returns),
     )
     return scripted(call)
 

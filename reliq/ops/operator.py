@@ -20,8 +20,7 @@ class Revival:
 
 
 def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
-    letters = [part for one in revivals for part in _revived(one)]
-    return scripted(signatures.redrive(keys, letters=letters))
+    return scripted(signatures.redrive(keys, letters=map(_revived, revivals)))
 
 
 def _revived(one: Revival) -> tuple[Argument, ...]:
@@ -38,9 +37,8 @@ def discard(
         keys,
         counter=counter,
         letters=[
-            part
+            signatures.discard_letter(element=element, id=identity, reference=reference)
             for element, identity, reference in letters
-            for part in signatures.discard_letter(element=element, id=identity, reference=reference)
         ],
     )
     return scripted(call)

@@ -129,7 +129,7 @@ def enqueue(
         plain_and_version=f"{len(plain)} {version}" if version else len(plain),
         batches=" ".join([f"{batch} {count}" for batch, count in batches.items()]) if batches else "",
         elements=plain,
-        options=[part for entry in entries for part in _option(entry)],
+        options=map(_option, entries),
     )
     return scripted(call, _read_enqueued, repeatable=bool(producer))
 

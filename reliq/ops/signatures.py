@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
 def advance_within(keys: NamedKeys, *, element: Argument, counter: Argument, dead: bool) -> Call:
@@ -113,11 +113,11 @@ def claim_limited(
     )
 
 
-def discard(keys: NamedKeys, *, counter: Argument, letters: Iterable[Argument]) -> Call:
+def discard(keys: NamedKeys, *, counter: Argument, letters: Records) -> Call:
     return (
         "discard",
         (keys.dead, keys.counters, keys.index, keys.bodies, keys.followed, keys.config),
-        (counter, *letters),
+        (counter, *flat(letters)),
     )
 
 
@@ -146,12 +146,12 @@ def enqueue(
     plain_and_version: Argument,
     batches: Argument,
     elements: Iterable[Argument],
-    options: Iterable[Argument],
+    options: Records,
 ) -> Call:
     return (
         "enqueue",
         (*keys.places, keys.delayed, keys.index, keys.producers, *dedup_keys),
-        (producer, sequence, plain_and_version, batches, *elements, *options),
+        (producer, sequence, plain_and_version, batches, *elements, *flat(options)),
     )
 
 
@@ -266,13 +266,11 @@ def put_notes(
     return "put_notes", (report, keys.told, brought), (id, cancelled, kept, told_kept, *fields)
 
 
-def reclaim_when_full(
-    keys: NamedKeys, *, processing: str, lease: str, deadline: Argument, messages: Iterable[Argument]
-) -> Call:
+def reclaim_when_full(keys: NamedKeys, *, processing: str, lease: str, deadline: Argument, messages: Records) -> Call:
     return (
         "reclaim_when_full",
         (*keys.places, processing, lease, keys.dead, keys.index, *keys.slots),
-        (deadline, *messages),
+        (deadline, *flat(messages)),
     )
 
 
@@ -282,8 +280,8 @@ def reclaim_when_full_message(
     return (element, destination, counter, id, again)
 
 
-def redrive(keys: NamedKeys, *, letters: Iterable[Argument]) -> Call:
-    return "redrive", (*keys.places, keys.dead, keys.index), (*letters,)
+def redrive(keys: NamedKeys, *, letters: Records) -> Call:
+    return "redrive", (*keys.places, keys.dead, keys.index), (*flat(letters),)
 
 
 def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: Argument) -> tuple[Argument, ...]:
@@ -353,9 +351,9 @@ def settle(
     uncounted: Argument,
     results_ms: float,
     row_batches: Argument,
-    acks: Iterable[Argument],
-    moves: Iterable[Argument],
-    results: Iterable[Argument],
+    acks: Records,
+    moves: Records,
+    results: Records,
     outcomes: Sequence[str] = (),
 ) -> Call:
     return (
@@ -373,9 +371,9 @@ def settle(
             uncounted,
             results_ms,
             row_batches,
-            *acks,
-            *moves,
-            *results,
+            *flat(acks),
+            *flat(moves),
+            *flat(results),
         ),
     )
 

@@ -74,7 +74,9 @@ def test_the_builder_puts_each_name_where_the_script_reads_it(script):
     build = getattr(module, name)
     given: dict[str, Any] = {}
     for name, parameter in inspect.signature(build).parameters.items():
-        rest = [f"{name} 1", f"{name} 2"] if "Iterable" in str(parameter.annotation) else name
+        rest: Any = [f"{name} 1", f"{name} 2"] if "Iterable" in str(parameter.annotation) else name
+        if "tuple" in str(parameter.annotation):
+            rest = [(one,) for one in rest]
         given[name] = (
             True if parameter.annotation is bool else {"keys": KEYS, "outcomes": KEYS.outcomes}.get(name, rest)
         )
@@ -88,7 +90,8 @@ def test_the_builder_puts_each_name_where_the_script_reads_it(script):
                 found = (keys if read[1] == "KEYS" else arguments)[int(read[2]) - 1]
                 assert found == (1 if given[name] is True else given[name])
             elif isinstance(some := given.get(name.lower()), list | tuple):  # where a group or the rest begins
-                assert some[0] in (keys[int(value) - 1 :][:1] + arguments[int(value) - 1 :][:1])
+                first = some[0][0] if isinstance(some[0], tuple) else some[0]
+                assert first in (keys[int(value) - 1 :][:1] + arguments[int(value) - 1 :][:1])
 
 
 def test_a_key_added_to_the_places_changes_nothing_else_by_hand(tmp_path):

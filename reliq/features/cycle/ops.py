@@ -33,9 +33,7 @@ def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", se
 
     With a producer's sequence, a repeated or late call does not bring back removed members.
     """
-    call = signatures.cycle_add(
-        keys, producer=producer, sequence=sequence, members=[part for one in members for part in _member(one)]
-    )
+    call = signatures.cycle_add(keys, producer=producer, sequence=sequence, members=map(_member, members))
     return scripted(call, lambda reply: Entered(reply[0].decode(), reply[1], [readable(one) for one in reply[2:]]))
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def cycle_add(keys: NamedKeys, *, producer: Argument, sequence: float, members: Iterable[Argument]) -> Call:
-    return "cycle/cycle_add", (*keys.places, keys.delayed, keys.producers), (producer, sequence, *members)
+def cycle_add(keys: NamedKeys, *, producer: Argument, sequence: float, members: Records) -> Call:
+    return "cycle/cycle_add", (*keys.places, keys.delayed, keys.producers), (producer, sequence, *flat(members))
 
 
 def cycle_add_member(*, member: Argument, key_group: Argument, id: Argument, element: Argument) -> tuple[Argument, ...]:

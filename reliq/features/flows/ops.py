@@ -123,9 +123,7 @@ def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = Fa
 
     `joined`: the message whose handler has opened the flow knows how it ended.
     """
-    some: list[Argument] = []
-    for number, outcome in ended:
-        some += signatures.flow_ended_ended(number=number, outcome=outcome)
+    some = (signatures.flow_ended_ended(number=number, outcome=outcome) for number, outcome in ended)
     call = signatures.flow_ended(
         graph=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), joined=joined, ended=some
     )
@@ -189,9 +187,7 @@ def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str
 
     `step`: higher in each call that sends the flow, so that one which arrives late notes nothing.
     """
-    some: list[Argument] = []
-    for identity, count, rule in waiting:
-        some += signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0])
+    some = (signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0]) for identity, count, rule in waiting)
     call = signatures.flow_wait(keys, flow=flow, step=step, waiting=some)
     return scripted(call, _texts)
 
@@ -204,12 +200,13 @@ def flow_note(
     `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another partition, a key that
     exists once it has entered.
     """
-    some: list[Argument] = []
-    for one in members:
-        behind = "".join(other.text for other in one.behind)
-        some += signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
-    call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=some)
+    call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=map(_member, members))
     return scripted(call, _texts)
+
+
+def _member(one: Noted) -> tuple[Argument, ...]:
+    behind = "".join(other.text for other in one.behind)
+    return signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
 
 
 def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:
@@ -223,9 +220,7 @@ def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:
 
 def flow_tell(keys: QueueKeys, told: Iterable[tuple[str, int, str]]) -> Op[dict[str, bytes]]:
     """Tell messages, by id and place, what has become of one before them; answers those that are to be dead letters."""
-    some: list[Argument] = []
-    for identity, place, outcome in told:
-        some += signatures.flow_tell_told(id=identity, place=place, outcome=outcome)
+    some = (signatures.flow_tell_told(id=identity, place=place, outcome=outcome) for identity, place, outcome in told)
     call = signatures.flow_tell(keys, told=some)
     return scripted(call, lambda reply: {one.decode(): raw for one, raw in zip(reply[::2], reply[1::2], strict=True)})
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
 def flow_bury(keys: NamedKeys, *, id: Argument, element: Argument, again: Argument, counter: Argument) -> Call:
@@ -20,8 +20,8 @@ def flow_drop(keys: NamedKeys, *, flow: Argument, step: float, forever: bool, id
     return "flows/flow_drop", (*keys.places, keys.producers), (flow, step, int(forever), *ids)
 
 
-def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Iterable[Argument]) -> Call:
-    return "flows/flow_ended", (graph, every), (id, kept, int(joined), *ended)
+def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Records) -> Call:
+    return "flows/flow_ended", (graph, every), (id, kept, int(joined), *flat(ended))
 
 
 def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, ...]:
@@ -38,13 +38,11 @@ def flow_news(keys: NamedKeys, *, limit: float) -> Call:
     return "flows/flow_news", (keys.followed, keys.config), (limit,)
 
 
-def flow_note(
-    keys: NamedKeys, *, flow: Argument, step: float, members: Iterable[Argument], brought: str | None = None
-) -> Call:
+def flow_note(keys: NamedKeys, *, flow: Argument, step: float, members: Records, brought: str | None = None) -> Call:
     return (
         "flows/flow_note",
         (keys.followed, keys.config, keys.flows, keys.producers, *(() if brought is None else (brought,))),
-        (flow, step, *members),
+        (flow, step, *flat(members)),
     )
 
 
@@ -70,8 +68,8 @@ def flow_opened(keys: NamedKeys, *, id: Argument, opened: Argument, outcome: Arg
     return "flows/flow_opened", (*keys.places,), (id, opened, outcome)
 
 
-def flow_tell(keys: NamedKeys, *, told: Iterable[Argument]) -> Call:
-    return "flows/flow_tell", (*keys.places, keys.delayed, keys.index), (*told,)
+def flow_tell(keys: NamedKeys, *, told: Records) -> Call:
+    return "flows/flow_tell", (*keys.places, keys.delayed, keys.index), (*flat(told),)
 
 
 def flow_tell_told(*, id: Argument, place: Argument, outcome: Argument) -> tuple[Argument, ...]:
@@ -82,11 +80,11 @@ def flow_told(keys: NamedKeys, *, up_to: float) -> Call:
     return "flows/flow_told", (keys.followed, keys.config, keys.flows), (up_to,)
 
 
-def flow_wait(keys: NamedKeys, *, flow: Argument, step: float, waiting: Iterable[Argument]) -> Call:
+def flow_wait(keys: NamedKeys, *, flow: Argument, step: float, waiting: Records) -> Call:
     return (
         "flows/flow_wait",
         (keys.followed, keys.config, keys.counters, keys.flows, keys.producers),
-        (flow, step, *waiting),
+        (flow, step, *flat(waiting)),
     )
 
 

@@ -9,7 +9,7 @@ from reliq.features.output.model import MAX_CHUNKS, MAX_OUTPUT_BYTES, Chunk
 from reliq.model.keys import QueueKeys
 from reliq.ops.held import Hold
 from reliq.ops.partitions import Coming
-from reliq.ops.request import Argument, Op, as_text, milliseconds, scripted
+from reliq.ops.request import Op, as_text, milliseconds, scripted
 
 
 class Emitted(NamedTuple):
@@ -76,9 +76,9 @@ def put_output(keys: QueueKeys, one: Coming, first: str, emitted: Emitted) -> Op
 
     `first`: the id of the first chunk of all; empty if there are none any more.
     """
-    chunks: list[Argument] = []
-    for entry, fields in emitted.entries:
-        chunks += signatures.put_output_chunk(chunk_id=entry, run=fields[1], chunk=fields[3])
+    chunks = (
+        signatures.put_output_chunk(chunk_id=entry, run=fields[1], chunk=fields[3]) for entry, fields in emitted.entries
+    )
     call = signatures.put_output(
         keys, output=keys.output(one.id), brought=one.mark, id=one.id, head=emitted.head, first=first, chunks=chunks
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
 def drop_outputs(keys: NamedKeys, *, streams: Iterable[str], up_to: float, ids: Iterable[Argument]) -> Call:
@@ -41,16 +41,13 @@ def gone_outputs(keys: NamedKeys, *, limit: float) -> Call:
 
 
 def put_output(
-    keys: NamedKeys,
-    *,
-    output: str,
-    brought: str,
-    id: Argument,
-    head: Argument,
-    first: Argument,
-    chunks: Iterable[Argument],
+    keys: NamedKeys, *, output: str, brought: str, id: Argument, head: Argument, first: Argument, chunks: Records
 ) -> Call:
-    return "output/put_output", (keys.followed, keys.config, output, keys.outputs, brought), (id, head, first, *chunks)
+    return (
+        "output/put_output",
+        (keys.followed, keys.config, output, keys.outputs, brought),
+        (id, head, first, *flat(chunks)),
+    )
 
 
 def put_output_chunk(*, chunk_id: Argument, run: Argument, chunk: Argument) -> tuple[Argument, ...]:

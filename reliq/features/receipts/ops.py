@@ -53,7 +53,7 @@ def receive(
         visible=milliseconds(visible),
         kept=milliseconds(kept),
         consumer=consumer,
-        moves=[part for move in moves for part in move],
+        moves=moves,
     )
     return scripted(call, lambda reply: (reply[0].decode(), reply[1]))
 
@@ -109,18 +109,18 @@ def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float, str]],
 
     A message is told by its name and, third, the group of its key.
     """
-    parts = (
+    changed = (
         signatures.set_visibility_change(name=name, visible=milliseconds(visible), key_group=group)
         for name, visible, group in changes
     )
-    call = signatures.set_visibility(keys, late=late, changes=[part for one in parts for part in one])
+    call = signatures.set_visibility(keys, late=late, changes=changed)
     return scripted(call, as_text)
 
 
 def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Op[str]:
     """Delete messages by their names and the groups of their keys; answers a letter for each."""
-    parts = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
-    call = signatures.delete_received(keys, late=late, handles=[part for one in parts for part in one])
+    named = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
+    call = signatures.delete_received(keys, late=late, handles=named)
     return scripted(call, as_text)
 
 

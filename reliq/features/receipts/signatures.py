@@ -3,11 +3,15 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def delete_received(keys: NamedKeys, *, late: bool, handles: Iterable[Argument]) -> Call:
-    return "receipts/delete_received", (*keys.places, keys.received, keys.receipts, keys.early), (int(late), *handles)
+def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
+    return (
+        "receipts/delete_received",
+        (*keys.places, keys.received, keys.receipts, keys.early),
+        (int(late), *flat(handles)),
+    )
 
 
 def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argument, ...]:
@@ -29,7 +33,7 @@ def receive(
     visible: float,
     kept: float,
     consumer: Argument,
-    moves: Iterable[Argument],
+    moves: Records,
     attempt: str | None = None,
 ) -> Call:
     return (
@@ -45,7 +49,7 @@ def receive(
             keys.buckets,
             *(() if attempt is None else (attempt,)),
         ),
-        (visible, kept, consumer, *moves),
+        (visible, kept, consumer, *flat(moves)),
     )
 
 
@@ -63,8 +67,12 @@ def return_due(keys: NamedKeys, *, limit: Argument) -> Call:
     return "receipts/return_due", (*keys.places, keys.received, keys.receipts, keys.early), (limit,)
 
 
-def set_visibility(keys: NamedKeys, *, late: bool, changes: Iterable[Argument]) -> Call:
-    return "receipts/set_visibility", (*keys.places, keys.received, keys.receipts, keys.early), (int(late), *changes)
+def set_visibility(keys: NamedKeys, *, late: bool, changes: Records) -> Call:
+    return (
+        "receipts/set_visibility",
+        (*keys.places, keys.received, keys.receipts, keys.early),
+        (int(late), *flat(changes)),
+    )
 
 
 def set_visibility_change(*, name: Argument, visible: Argument, key_group: Argument) -> tuple[Argument, ...]:

@@ -48,9 +48,7 @@ class Fire:
             run=encode(self.run),
             missed=b"%d" % self.run.missed,
             count=b"%d" % len(self.messages),
-            messages=[
-                part for element, body in self.messages for part in signatures.fire_message(element=element, body=body)
-            ],
+            messages=(signatures.fire_message(element=element, body=body) for element, body in self.messages),
         )
         parts = cast("tuple[bytes, ...]", schedule)
         return Packed(len(parts), (b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]),))
@@ -63,7 +61,7 @@ def fire(keys: QueueKeys, fires: Sequence[Fire]) -> Op[tuple[int, list[Firing]]]
     """
     every = [one.packed for one in fires]
     packed = Packed(sum(one.count for one in every), (b"".join([piece for one in every for piece in one.pieces]),))
-    call = signatures.fire(keys, schedules=[packed])
+    call = signatures.fire(keys, schedules=[(packed,)])
     return scripted(call, lambda reply: (reply[0], [Firing(code) for code in reply[1:]]))
 
 
@@ -79,7 +77,7 @@ class Written:
 
 def schedule_put(keys: QueueKeys, schedules: Sequence[Written]) -> Op[list[int]]:
     """Write schedules; the reply is for each whether its state was the expected one."""
-    call = signatures.schedule_put(keys, changes=[part for one in schedules for part in _change(one)])
+    call = signatures.schedule_put(keys, changes=map(_change, schedules))
     return scripted(call)
 
 

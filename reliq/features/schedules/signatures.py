@@ -3,15 +3,19 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
 def fates(keys: NamedKeys, *, lists: Iterable[str], most: float, ids: Iterable[Argument]) -> Call:
     return "schedules/fates", (*keys.places, keys.delayed, keys.dead, keys.index, *lists), (most, *ids)
 
 
-def fire(keys: NamedKeys, *, schedules: Iterable[Argument]) -> Call:
-    return "schedules/fire", (*keys.places, keys.delayed, keys.ticks, keys.schedule_states, keys.runs), (*schedules,)
+def fire(keys: NamedKeys, *, schedules: Records) -> Call:
+    return (
+        "schedules/fire",
+        (*keys.places, keys.delayed, keys.ticks, keys.schedule_states, keys.runs),
+        (*flat(schedules),),
+    )
 
 
 def fire_schedule(
@@ -24,17 +28,17 @@ def fire_schedule(
     run: Argument,
     missed: Argument,
     count: Argument,
-    messages: Iterable[Argument],
+    messages: Records,
 ) -> tuple[Argument, ...]:
-    return (name, expected, state, next_due, due, run, missed, count, *messages)
+    return (name, expected, state, next_due, due, run, missed, count, *flat(messages))
 
 
 def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
     return (element, body)
 
 
-def schedule_put(keys: NamedKeys, *, changes: Iterable[Argument]) -> Call:
-    return "schedules/schedule_put", (keys.schedules, keys.schedule_states, keys.ticks), (*changes,)
+def schedule_put(keys: NamedKeys, *, changes: Records) -> Call:
+    return "schedules/schedule_put", (keys.schedules, keys.schedule_states, keys.ticks), (*flat(changes),)
 
 
 def schedule_put_change(

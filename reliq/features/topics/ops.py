@@ -48,7 +48,7 @@ def publish(
     """
     call = signatures.publish(
         every[0],
-        queues=[key for keys in every for key in signatures.publish_queue(keys)],
+        queues=map(signatures.publish_queue, every),
         producer=producer,
         sequence=sequence,
         id=identity,

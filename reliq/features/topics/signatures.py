@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, flat
 
 
 def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
@@ -13,7 +13,7 @@ def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
 def publish(
     keys: NamedKeys,
     *,
-    queues: Iterable[str],
+    queues: Iterable[tuple[str, ...]],
     producer: Argument,
     sequence: float,
     id: Argument,
@@ -21,7 +21,7 @@ def publish(
     delay: float,
     homes: Iterable[Argument],
 ) -> Call:
-    return "topics/publish", (keys.producers, *queues), (producer, sequence, id, element, delay, *homes)
+    return "topics/publish", (keys.producers, *flat(queues)), (producer, sequence, id, element, delay, *homes)
 
 
 def publish_queue(keys: NamedKeys) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class Wanted:
     kind: str
     text: Argument
     fits: Callable[[ListedMessage], bool]  #: as the script judges
-    headers: tuple[Argument, ...] = ()
+    headers: tuple[tuple[Argument, ...], ...] = ()
 
     @classmethod
     def with_id(cls, identity: str) -> "Wanted":
@@ -40,11 +40,11 @@ class Wanted:
 
     @classmethod
     def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":
-        parts: list[Argument] = []
+        parts: list[tuple[Argument, ...]] = []
         for name, value in headers.items():
             # The pair as producers in Python write it; the script decodes the headers of an element that has it.
             pair = msgspec.msgpack.encode(name) + msgspec.msgpack.encode(value)
-            parts += signatures.sweep_header(name=name, value=value, pair=pair)
+            parts.append(signatures.sweep_header(name=name, value=value, pair=pair))
         return cls("headers", len(headers), lambda message: headers.items() <= message.headers.items(), tuple(parts))
 
 

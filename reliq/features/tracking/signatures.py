@@ -1,9 +1,7 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable
-
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call
+from reliq.ops.request import Argument, Call, Records, flat
 
 
 def biography(keys: NamedKeys, *, id: Argument, start: Argument, most: float) -> Call:
@@ -45,12 +43,12 @@ def sweep(
     removals: float,
     kind: Argument,
     wanted: Argument,
-    headers: Iterable[Argument],
+    headers: Records,
 ) -> Call:
     return (
         "tracking/sweep",
         (*keys.places, keys.delayed, keys.index, key),
-        (start, most, most_bytes, removals, kind, wanted, *headers),
+        (start, most, most_bytes, removals, kind, wanted, *flat(headers)),
     )
 
 
