@@ -91,9 +91,9 @@ def starts(keys: QueueKeys, references: Sequence[bytes], shown: int) -> Op[list[
     return scripted(signatures.starts(keys, shown=shown, references=references), list)
 
 
-def by_score(zset: str, low: Argument, high: Argument, limit: int, skip: int = 0) -> Op[Scored]:
+def by_score(zset: str, low: Argument, high: Argument, limit: int) -> Op[Scored]:
     """Read the elements with a score in the range, lowest first."""
-    return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
+    return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", 0, limit), _read_scored)
 
 
 def up_to(zset: str, high: int, limit: int) -> Op[list[bytes]]:

@@ -250,7 +250,7 @@ def _note(job: Job, messages: int) -> Steps[None]:
             yield own.count_rolled(job.home, job.name, messages)
 
 
-def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
+def roll_forward(job: Job, at_most: int | None = None) -> Steps[int]:
     """Move the committed messages into their queues in up to `at_most` steps, and end the job after the last one.
 
     Return how many messages moved: 0 if the job is not committed, or over.
@@ -258,14 +258,14 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
     manifest = yield own.job_manifest(job.home, job.name)
     if manifest is None:
         return 0
-    moved, over = yield from _roll_some(job, _decode_manifest(manifest), at_most, progress)
+    moved, over = yield from _roll_some(job, _decode_manifest(manifest), at_most)
     yield from _note(job, moved)
     if over:
         yield from _clear(job)
     return moved
 
 
-def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: Progress) -> Steps[tuple[int, bool]]:
+def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None) -> Steps[tuple[int, bool]]:
     """Move parts in up to `at_most` steps; return how many messages moved, and whether the parts are empty now."""
     moved = steps = 0
     for page in pieces(parts, _PARTS_PER_TRIP):
@@ -278,7 +278,6 @@ def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: P
                 if messages is None:
                     break  # others roll it forward too
                 moved, steps = moved + messages, steps + 1
-                progress(moved)
     return moved, True
 
 
