@@ -20,7 +20,7 @@ from reliq.transport.resp import Command, pack
 
 _TRIES = (1.0, 5.0, 30.0, 300.0)  #: seconds until tracking is tried again where it was refused
 _ONCE = 64 * 1024  #: bytes read at once
-_WAITS = (BlockingIOError, ssl.SSLWantReadError)
+WAITS = (BlockingIOError, ssl.SSLWantReadError)  #: nothing has arrived, on a socket that does not wait
 
 
 class Notices:
@@ -95,7 +95,7 @@ class Notices:
         if not self.active:
             return
         try:
-            with contextlib.suppress(*_WAITS):
+            with contextlib.suppress(*WAITS):
                 while True:
                     self._unread += _some(self._sock)
                     self._report()

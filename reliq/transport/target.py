@@ -38,6 +38,10 @@ class Target:
             options["socket_keepalive"] = True
         if self._url.scheme == "rediss":
             options |= self._url.tls
+        if not aio:
+            from reliq.transport import parser  # which imports redis
+
+            options |= parser.options()
         pool = module.ConnectionPool(**options, **self._address(module, node))
         make: Callable[[], Any] = pool.make_connection
         return make

@@ -78,9 +78,15 @@ class Graphs:
 
     def _is_judged(self, graph: Graph, number: int, end: str) -> None:
         (_, identity), after, rule = graph.members[number]
-        if not any(fate(rule, one) == end for before in after for one in graph.ever[before]):
-            became = [sorted(graph.ever[before]) for before in after]
+        ever = [self._ever(graph, before) for before in after]
+        if not any(fate(rule, one) == end for became in ever for one in became):
+            became = [*map(sorted, ever)]
             raise Violation(f"{identity} of flow {graph.id} {end} by its rule {rule}, behind {became}")
+
+    def _ever(self, graph: Graph, number: int) -> set[str]:
+        """Return what a member has ever become; one that a restart has undone is lost."""
+        undone = self._world.restarted and graph.members[number][0] not in self._world.where
+        return graph.ever[number] | {LOST} if undone else graph.ever[number]
 
     def _may_be_given_up(self, graph: Graph, process: Any) -> bool:
         """Whether a flow was cancelled, its producer cannot send it, or a monitor may take that for dead."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import BusyLoadingError, InvalidResponse, NoScriptError
 
-from reliq.transport.aio_replies import ReplyReader
+from reliq.transport.reply_reader import ReplyReader
 
 VALUES = st.recursive(
     st.none() | st.integers(-(2**63), 2**63 - 1) | st.binary(max_size=40) | st.just(b"x" * 5000),
