@@ -16,6 +16,7 @@ import redis.utils
 import reliq
 from reliq import embedded
 from reliq.embedded import EmbeddedRedis
+from reliq.transport.store import Store
 from reliq_monitor.liveness import OUTAGE_GRACE
 from tests.support import ports
 from tests.support.workers import eventually
@@ -120,3 +121,10 @@ def app(url: str) -> Iterator[reliq.Reliq]:
     app = reliq.Reliq(url)
     yield app
     app.close()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    store = Store(url)
+    yield store
+    store.close()

@@ -1,9 +1,9 @@
 """Generate from the headers of the scripts the names in them, and the builders in signatures.py.
 
 The builders of reliq/lua are in reliq/ops, those of a slice's folder `lua` in the slice. A header names the keys and
-arguments of its script in their order (reliq/lua/README.md has the grammar); the groups of keys that several scripts
-take are tuples of QueueKeys. `python tools/generate_scripts.py` writes the block of locals in each Lua file, and the
-builders; with `--check` it only reports the files that differ (exit status 1).
+arguments of its script in their order (reliq/lua/README.md has the grammar). Those that each queue has once, and the
+groups of keys that several scripts take, a builder takes from QueueKeys. `python tools/generate_scripts.py` writes the
+block of locals in each Lua file, and the builders; with `--check` it only names the files that differ (exit status 1).
 """
 
 import ast
@@ -26,7 +26,7 @@ LUA_WORDS = (
     "cjson cmsgpack do end error function ipairs local math next nil pairs pcall redis repeat select string table then "
     "tonumber tostring type unpack until"
 )
-RESERVED = frozenset({*LUA_WORDS.split(), *keyword.kwlist})
+RESERVED = frozenset({*LUA_WORDS.split(), *keyword.kwlist, "keys"})
 WIDTH = 118
 
 ITEM = re.compile(r"(\w+)(\.\.\.|\?)?(?:: (number|flag))?(?: \[(.+)\])?")
@@ -37,7 +37,8 @@ HEAD = '''"""The keys and arguments of each script, in order; generated from hea
 
 from collections.abc import Iterable, Sequence
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import JobKeys, NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 '''
 
 
@@ -67,14 +68,19 @@ class Wrong(Exception):
     """A header, or a name in it, cannot be used."""
 
 
-def groups(root: Path) -> dict[str, list[str]]:
-    """Return the names of the keys of each group, as QueueKeys has them."""
-    found = {}
-    for node in ast.walk(ast.parse((root / KEYS).read_text(encoding="utf-8"))):
-        match node:
-            case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Tuple(elts=elements)) if name in GROUPS:
-                found[name] = [one.attr for one in elements if isinstance(one, ast.Attribute)]
-    return found
+def key_names(root: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return the keys that each queue has once, with the class that has them, and the names of those of each group."""
+    owners, groups = {}, {}
+    classes = ast.parse((root / KEYS).read_text(encoding="utf-8")).body
+    for owner in (one for one in classes if isinstance(one, ast.ClassDef)):
+        for node in ast.walk(owner):
+            match node:
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Tuple(elts=elements)) if name in GROUPS:
+                    groups[name] = [one.attr for one in elements if isinstance(one, ast.Attribute)]
+                    owners[name] = owner.name
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.BinOp()):
+                    owners[name] = owner.name
+    return owners, groups
 
 
 def items(text: str, sizes: dict[str, int]) -> tuple[Item, ...]:
@@ -225,31 +231,48 @@ def with_block(source: str, block: str) -> str:
     return source[:end] + block + source[end:]
 
 
-def builders(script: Script, called: str) -> Iterator[str]:
-    """Return the source of the function that builds a call of a script, and of those for the records of its rest."""
-    every = [(one, _typed(one, "str")) for one in script.keys]
+def builders(script: Script, called: str, owners: dict[str, str]) -> Iterator[str]:
+    """Return the source of the function that builds a call of a script, and of those for the records of its rest.
+
+    `owners`: the keys that each queue has once, with the class that has them.
+    """
+    every = [(one, _typed(one, "str")) for one in script.keys if not _is_own(one, owners)]
     every += [(one, _typed(one, "Argument")) for one in script.arguments]
     listed = [_parameter(*one) for one in sorted(every, key=lambda one: one[0].optional)]
-    head = f"def {script.name}({'*, ' if listed else ''}{', '.join(listed)}) -> Call:"
-    yield f'{head}\n    return "{called}", {_tuple(script.keys)}, {_tuple(script.arguments)}\n'
+    head = _head(script.name, script.keys, listed, owners)
+    yield f'{head} -> Call:\n    return "{called}", {_tuple(script.keys, owners)}, {_tuple(script.arguments, {})}\n'
     for item in script.keys:
-        yield from _records(script.name, item, "str")
+        yield from _records(script.name, item, "str", owners)
     for item in script.arguments:
-        yield from _records(script.name, item, "Argument")
+        yield from _records(script.name, item, "Argument", {})
 
 
-def _records(script: str, item: Item, kind: str) -> Iterator[str]:
+def _records(script: str, item: Item, kind: str, owners: dict[str, str]) -> Iterator[str]:
     if item.fields:
-        listed = ", ".join(_parameter(one, _typed(one, kind)) for one in item.fields)
-        name = f"{script}_{item.name.removesuffix('s')}"
-        yield f"def {name}(*, {listed}) -> tuple[{kind}, ...]:\n    return {_tuple(item.fields)}\n"
+        listed = [_parameter(one, _typed(one, kind)) for one in item.fields if not _is_own(one, owners)]
+        head = _head(f"{script}_{item.name.removesuffix('s')}", item.fields, listed, owners)
+        yield f"{head} -> tuple[{kind}, ...]:\n    return {_tuple(item.fields, owners)}\n"
         for one in item.fields:
-            yield from _records(script, one, kind)
+            yield from _records(script, one, kind, owners)
+
+
+def _is_own(item: Item, owners: dict[str, str]) -> bool:
+    """Whether a queue has one such key, and the script always gets it."""
+    return item.name in owners and not (item.optional or item.rest)
+
+
+def _head(name: str, some: tuple[Item, ...], listed: list[str], owners: dict[str, str]) -> str:
+    """Return how a function begins: with the keys of a queue if it takes any from them, and its other parameters."""
+    found = {owners[one.name] for one in some if _is_own(one, owners)}
+    keys = [f"keys: {'NamedKeys' if 'NamedKeys' in found else 'JobKeys'}"] if found else []
+    return f"def {name}({', '.join([*keys, *(['*'] if listed else []), *listed])})"
 
 
 def _typed(item: Item, kind: str) -> str:
     if item.name in GROUPS:
         return "Sequence[str]"
+    if item.fields:
+        return "Records" if kind == "Argument" else f"Iterable[tuple[{kind}, ...]]"
     return f"Iterable[{kind}]" if item.rest else {"number": "float", "flag": "bool"}.get(item.kind, kind)
 
 
@@ -259,14 +282,17 @@ def _parameter(item: Item, kind: str) -> str:
     return f"{item.name}: {kind} = ()" if item.name in GROUPS else f"{item.name}: {kind} | None = None"
 
 
-def _tuple(some: tuple[Item, ...]) -> str:
+def _tuple(some: tuple[Item, ...], owners: dict[str, str]) -> str:
     parts = []
     for one in some:
-        value = f"int({one.name})" if one.kind == "flag" else one.name
-        if one.rest or one.name in GROUPS:
+        name = f"keys.{one.name}" if _is_own(one, owners) else one.name
+        value = f"int({name})" if one.kind == "flag" else name
+        if one.fields:
+            parts.append(f"*flat({value})")
+        elif one.rest or one.name in GROUPS:
             parts.append(f"*{value}")
         else:
-            parts.append(f"*(() if {one.name} is None else ({value},))" if one.optional else value)
+            parts.append(f"*(() if {name} is None else ({value},))" if one.optional else value)
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
@@ -280,19 +306,19 @@ def formatted(code: str, path: Path) -> str:
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
     """Return all files that this tool writes, with their text. Raises Wrong with the file that is at fault."""
-    found = groups(root)
+    owners, groups = key_names(root)
     for name, shared in GROUPS.items():
         path = LUA / "shared" / f"{shared}.lua"
-        yield path, with_block((root / path).read_text(encoding="utf-8"), group_block(name, found[name]))
-    sizes = {name: len(keys) for name, keys in found.items()}
-    yield from _of_folder(root, LUA, TARGET, sizes)
+        yield path, with_block((root / path).read_text(encoding="utf-8"), group_block(name, groups[name]))
+    sizes = {name: len(keys) for name, keys in groups.items()}
+    yield from _of_folder(root, LUA, TARGET, sizes, owners)
     for folder in sorted((root / FEATURES).glob("*/lua")):
         slice_ = folder.parent.relative_to(root)
-        yield from _of_folder(root, slice_ / "lua", slice_ / "signatures.py", sizes, f"{slice_.name}/")
+        yield from _of_folder(root, slice_ / "lua", slice_ / "signatures.py", sizes, owners, f"{slice_.name}/")
 
 
 def _of_folder(
-    root: Path, folder: Path, target: Path, sizes: dict[str, int], prefix: str = ""
+    root: Path, folder: Path, target: Path, sizes: dict[str, int], owners: dict[str, str], prefix: str = ""
 ) -> Iterator[tuple[Path, str]]:
     """Return the scripts of a folder and their builders. `prefix`: of the names by which they are called."""
     code = [HEAD]
@@ -303,7 +329,7 @@ def _of_folder(
         except Wrong as error:
             raise Wrong(f"{(folder / path.name).as_posix()}: {error}") from error
         yield folder / path.name, with_block(path.read_text(encoding="utf-8"), block)
-        code += builders(script, prefix + script.name)
+        code += builders(script, prefix + script.name, owners)
     yield target, formatted("\n\n".join(code), target)
 
 

@@ -76,7 +76,7 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
 def api(options: argparse.Namespace) -> int:
     """Run the service until SIGTERM."""
     try:
-        from reliq_api.access.auth import NO_KEY, is_loopback
+        from reliq_api.access.auth import NO_KEY
         from reliq_api.server import serve
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq api`", "api", error) from None
@@ -84,19 +84,15 @@ def api(options: argparse.Namespace) -> int:
     whole(options.port, "port", 0, 65_535)
     seconds(options.grace, "grace", 0, 3600)
     max_body = body_limit(options.max_body, "--max-body")
-    if options.no_auth and not is_loopback(options.host):
-        raise InvalidSetting(
-            f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
-            "--no-auth and create a key with `reliq key create`"
-        )
+    check_no_auth(options, "reliq key create")
     settings = replace(
         Settings(), url=options.url, host=options.host, port=options.port, grace=options.grace,
         no_auth=options.no_auth, access_log=options.access_log, max_body=max_body,
         max_buffered=size(options.max_buffered, "--max-buffered", max_body, 1 << 40),
     )  # fmt: skip
     try:
-        keys = _store(options).run(keyring.read_all(), timeout=0)
-        existed = bool(keys) or _store(options).run(ops.one(ops.key_existed()), timeout=0)
+        keys = store_of(options).run(keyring.read_all(), timeout=0)
+        existed = bool(keys) or store_of(options).run(ops.one(ops.key_existed()), timeout=0)
     except RedisUnavailable as error:
         log.warning("%s; the service starts without it", error)
     else:
@@ -111,10 +107,21 @@ def api(options: argparse.Namespace) -> int:
     return 0
 
 
+def check_no_auth(options: argparse.Namespace, instead: str) -> None:
+    """Raise InvalidSetting if others could reach a service without keys. `instead`: the command that makes one."""
+    from reliq_api.access.auth import is_loopback
+
+    if options.no_auth and not is_loopback(options.host):
+        raise InvalidSetting(
+            f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
+            f"--no-auth and create a key with `{instead}`"
+        )
+
+
 def create(options: argparse.Namespace) -> int:
     scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
     steps = keyring.create(options.name, scopes, queues, options.expires, options.rate)
-    text = _store(options).run(steps)
+    text = store_of(options).run(steps)
     if options.json:
         print(json.dumps({"id": text.partition(".")[0], "key": text}))
     else:
@@ -124,7 +131,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def list_keys(options: argparse.Namespace) -> int:
-    keys = _store(options).run(keyring.read_all())
+    keys = store_of(options).run(keyring.read_all())
     if options.json:
         shown = [{"id": identity, **_described(key)} for identity, key in sorted(keys.items())]
         print(json.dumps(shown))
@@ -139,7 +146,7 @@ def list_keys(options: argparse.Namespace) -> int:
 
 
 def _columns(identity: str, key: keyring.ApiKey) -> list[str]:
-    until = "until " + _utc(key.expires_at) if key.expires_at else "for ever"
+    until = "until " + utc(key.expires_at) if key.expires_at else "for ever"
     rate = f"{key.rate:g}/s" if key.rate else ""
     return [identity, key.name, ",".join(key.scopes), ",".join(key.queues), until, rate]
 
@@ -158,7 +165,7 @@ def _described(key: keyring.ApiKey) -> dict[str, Any]:
 def revoke(options: argparse.Namespace) -> int:
     """Revoke a key; exit 1 if the id is unknown."""
     identity = options.id.partition(".")[0]
-    revoked = identity.isascii() and _store(options).run(keyring.revoke(identity))
+    revoked = identity.isascii() and store_of(options).run(keyring.revoke(identity))
     if options.json:
         print(json.dumps({"id": identity, "revoked": revoked}))
     else:
@@ -166,9 +173,9 @@ def revoke(options: argparse.Namespace) -> int:
     return 0 if revoked else 1
 
 
-def _store(options: argparse.Namespace) -> Store:
+def store_of(options: argparse.Namespace) -> Store:
     return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
 
 
-def _utc(milliseconds: int) -> str:
+def utc(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

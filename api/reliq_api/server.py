@@ -5,7 +5,6 @@ import logging
 import resource
 import socket
 from collections.abc import Iterator
-from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
@@ -14,7 +13,7 @@ from reliq.errors import InvalidSetting
 from reliq.runtime import startup
 from reliq_api.app import create_app
 from reliq_api.http.protocol import BoundedProtocol
-from reliq_api.settings import Settings
+from reliq_api.settings import Served, Settings
 
 log = logging.getLogger("reliq.api")
 
@@ -47,27 +46,6 @@ def _without_query(record: logging.LogRecord) -> bool:
         client, method, path, *rest = record.args
         record.args = (client, method, str(path).partition("?")[0], *rest)
     return True
-
-
-class Served(Protocol):
-    """The settings of a service that the server needs."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def access_log(self) -> bool: ...
-    @property
-    def grace(self) -> float: ...
-    @property
-    def header_timeout(self) -> float: ...
-    @property
-    def keep_alive(self) -> float: ...
-    @property
-    def write_timeout(self) -> float: ...
-    @property
-    def clients(self) -> int: ...
 
 
 def server_of(settings: Settings) -> Server:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,8 +16,7 @@ from urllib.parse import urlsplit
 from reliq.contract.values import seconds, whole
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
-from reliq.protocol.application import eviction_allowed, url_from_environment
-from reliq.transport.store import Store
+from reliq_api.cli import check_no_auth, store_of, utc
 from reliq_sqs.access import SCOPES
 from reliq_sqs.settings import Settings
 
@@ -89,7 +87,6 @@ def endpoint_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
 
 def settings_of(options: argparse.Namespace, **more: Any) -> Settings:
     """Return the settings that the options say; raises InvalidSetting."""
-    from reliq_api.access.auth import is_loopback
     from reliq_sqs.keys import VARIABLE, Vault, vault_text
 
     if _ACCOUNT.fullmatch(options.account_id) is None:
@@ -99,11 +96,7 @@ def settings_of(options: argparse.Namespace, **more: Any) -> Settings:
     endpoint = options.endpoint_url
     if endpoint is not None and (urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).netloc):
         raise InvalidSetting(f"--endpoint-url is {endpoint!r}: such as https://sqs.example.com")
-    if options.no_auth and not is_loopback(options.host):
-        raise InvalidSetting(
-            f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
-            "--no-auth and create a key with `reliq sqs key create`"
-        )
+    check_no_auth(options, "reliq sqs key create")
     secret = None if options.no_auth else vault_text(options.key_file)
     if secret is None and not options.no_auth:
         raise InvalidSetting(
@@ -165,7 +158,9 @@ def create(options: argparse.Namespace) -> int:
     if text is None:
         raise InvalidSetting(f"the secret is encrypted with the text of --key-file or {keys.VARIABLE}: set one")
     scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
-    identity, secret = _store(options).run(keys.create(keys.Vault(text), options.name, scopes, queues, options.expires))
+    identity, secret = store_of(options).run(
+        keys.create(keys.Vault(text), options.name, scopes, queues, options.expires)
+    )
     if options.json:
         print(json.dumps({"id": identity, "secret": secret}))
     else:
@@ -175,7 +170,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def list_keys(options: argparse.Namespace) -> int:
-    keys = sorted(_store(options).run(_keys().read_all()).items())
+    keys = sorted(store_of(options).run(_keys().read_all()).items())
     if options.json:
         shown = [
             {
@@ -189,7 +184,7 @@ def list_keys(options: argparse.Namespace) -> int:
     if not keys:
         print("there are no access keys: `reliq sqs key create` makes one", file=sys.stderr)
     for identity, key in keys:
-        until = "until " + _utc(key.expires_at) if key.expires_at else "for ever"
+        until = "until " + utc(key.expires_at) if key.expires_at else "for ever"
         print(f"{identity}  {key.name}  {','.join(key.scopes)}  {','.join(key.queues)}  {until}")
     return 0
 
@@ -197,7 +192,7 @@ def list_keys(options: argparse.Namespace) -> int:
 def revoke(options: argparse.Namespace) -> int:
     """Revoke an access key; exit 1 if the id is unknown."""
     steps = _keys().revoke
-    revoked = options.id.isascii() and _store(options).run(steps(options.id))
+    revoked = options.id.isascii() and store_of(options).run(steps(options.id))
     if options.json:
         print(json.dumps({"id": options.id, "revoked": revoked}))
     else:
@@ -211,11 +206,3 @@ def _keys() -> ModuleType:
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq sqs key`", "sqs", error) from None
     return keys
-
-
-def _store(options: argparse.Namespace) -> Store:
-    return Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
-
-
-def _utc(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

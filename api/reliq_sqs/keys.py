@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import os
-import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -15,18 +14,16 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from reliq import ops
-from reliq.contract.values import Duration, seconds
+from reliq.contract.values import Duration
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.ops import sqs as own
+from reliq_api.access.keyring import checked_lifetime
 from reliq_sqs.access import SCOPES, Sender
 
-_NAME = re.compile(r"[ -~]{1,80}")
-_PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,128}")
 _SHORTEST = 16  #: characters of what encrypts the secrets
 _NONCE = 12
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_LONGEST_LIFE = 100 * 366 * 86_400.0
 VARIABLE = "RELIQ_SQS_KEY"
 
 
@@ -95,17 +92,7 @@ def create(
     vault: Vault, name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None
 ) -> Steps[tuple[str, str]]:
     """Create an access key; return its id and its secret, which cannot be shown again. Raises InvalidSetting."""
-    if _NAME.fullmatch(name) is None:
-        raise InvalidSetting(f"the name of a key is {name!r}: use 1 to 80 printable ASCII characters")
-    for scope in scopes:
-        if scope not in SCOPES:
-            raise InvalidSetting(f"scope is {scope!r}: it is one of {', '.join(SCOPES)}")
-    for pattern in queues:
-        if _PATTERN.fullmatch(pattern) is None:
-            raise InvalidSetting(f"queue pattern {pattern!r}: use a queue's name, in which * stands for any text")
-    if not scopes or not queues:
-        raise InvalidSetting("a key needs at least one scope and one queue pattern")
-    lifetime = None if expires is None else seconds(expires, "expires", shortest=1.0, longest=_LONGEST_LIFE)
+    lifetime = checked_lifetime(name, scopes, queues, expires, SCOPES)
     identity = "RQIA" + "".join(secrets.choice(_LETTERS) for _ in range(16))
     secret = secrets.token_urlsafe(30)
     now = yield ops.server_time()

@@ -28,7 +28,6 @@ class Known:
     modified: int = 0
     purged: int = 0
     fair: bool = False
-    adopted: bool = True  #: whether SQS knows it; otherwise it was made by Python or over HTTP
     redrive: Redrive | None = None
     visibility: int = 30
     delay: int = 0
@@ -76,7 +75,6 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
         modified=int(record.get(MODIFIED, 0)),
         purged=int(record.get(PURGED, 0)),
         fair=FAIR in record,
-        adopted=CREATED in record,
         redrive=redrive.stored(attributes.get("RedrivePolicy"), names),
         visibility=number("VisibilityTimeout"),
         delay=number("DelaySeconds"),

@@ -13,7 +13,6 @@ from reliq_sqs.model import words
 
 _MOST_MESSAGES, _LONGEST_WAIT, _LONGEST_VISIBILITY = 10, 20, 43_200
 _MOST_IN_FLIGHT = 120_000
-_OF_FIFO = ("SequenceNumber", "MessageDeduplicationId", "MessageGroupId")
 
 
 async def receive_message(call: Call) -> Result:

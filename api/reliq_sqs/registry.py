@@ -9,6 +9,7 @@ from reliq.model.keys import QueueKeys, is_name
 from reliq.ops import Steps, Transaction, Watch, announce, is_queue, one, server_time
 from reliq.ops import sqs as ops
 from reliq.protocol.deletion import delete
+from reliq.runtime.pieces import pieces
 from reliq_sqs import known
 from reliq_sqs.errors import SqsError, no_queue
 from reliq_sqs.ids import Ids
@@ -113,8 +114,7 @@ class Registry:
         """Return the queues whose dead letters go to this one, by name."""
         places = await self.places(target.place.region)
         found: list[Place] = []
-        for start in range(0, len(places), _AT_ONCE):
-            part = places[start : start + _AT_ONCE]
+        for part in pieces(places, _AT_ONCE):
             queues = await asyncio.gather(*(self.look(place) for place in part))
             found += [one.place for one in queues if one and one.redrive and one.redrive.target == target.place]
         return found

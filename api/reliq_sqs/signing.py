@@ -104,10 +104,10 @@ def _made(credential: str, at: str, headers: str, value: str, presigned_for: int
     return Signature(key, scope, at, tuple(headers.split(";")), value, presigned_for)
 
 
-def verify(signature: Signature, secret: str, request: Signed, service: str = "sqs") -> None:
+def verify(signature: Signature, secret: str, request: Signed) -> None:
     """Raise SqsError unless the signature is that of this request, made in time with this secret."""
     date, _, of, _ = signature.scope.split("/")
-    if of != service or not signature.at.startswith(date):
+    if of != "sqs" or not signature.at.startswith(date):
         raise _wrong("Credential should be scoped to the service and the date of the request.")
     if "host" not in signature.headers:
         raise _wrong("'Host' must be a 'SignedHeader' in the AWS Authorization.")

@@ -116,6 +116,7 @@ def _unpacked(kind: str, value: str) -> dict[str, Any]:
 
 
 def _text(body: bytes) -> tuple[str, Attributes]:
+    """Return the body as SQS can say it, and the attribute that says where that is Base64."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

@@ -72,7 +72,3 @@ def play(fill, consume, packages, settings, crash_safe="yes"):
         fill(url, int(messages), *variant)
     else:
         consume(url, Count(int(messages)), *variant)
-
-
-def port_of(url):
-    return int(url.split(":")[2].split("/")[0])

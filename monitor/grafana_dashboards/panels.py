@@ -153,8 +153,8 @@ def rate(counter: str, by: str = "", extra: str = "") -> str:
     return f"{outer} (max by ({inner}) (rate({counter}_total{{{QUEUE}{extra}}}[$__rate_interval])))"
 
 
-def quantiles(histogram: str, matchers: str = QUEUE) -> dict[str, str]:
-    return {f"p{share * 100:g}": quantile(histogram, share, matchers) for share in (0.5, 0.95, 0.99)}
+def quantiles(histogram: str) -> dict[str, str]:
+    return {f"p{share * 100:g}": quantile(histogram, share) for share in (0.5, 0.95, 0.99)}
 
 
 def quantile(histogram: str, share: float, matchers: str = QUEUE, by: str = "") -> str:

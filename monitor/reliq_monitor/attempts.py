@@ -96,8 +96,8 @@ class Attempts:
             if what[0] == duty and what[1] in names and what[2] not in but:
                 self._failing.pop(what).outage.over()
 
-    def over(self, duty: str) -> None:
-        """Note that this duty has nothing to do for all queues: its failure is over."""
+    def nothing_for_all(self, duty: str) -> None:
+        """Note that this duty has nothing to do for all queues together: its failure is over."""
         if failure := self._failing.pop((duty, "", ""), None):
             failure.outage.over()
 

@@ -19,6 +19,7 @@ from reliq import ops
 from reliq.contract import values
 from reliq.model.keys import QueueKeys, connection_name, is_connected
 from reliq.ops import Steps
+from reliq.runtime.pieces import pieces
 from reliq_monitor.known import Known
 
 _LEASES = 1000  #: leases that are read by one command
@@ -199,7 +200,7 @@ def read_leases(
     calls: list[ops.Op[Any]] = [
         ops.lease_ends(page)
         for some in ([list(itertools.chain.from_iterable(by_queue))] if together else by_queue)
-        for page in (some[start : start + _LEASES] for start in range(0, len(some), _LEASES))
+        for page in pieces(some, _LEASES)
     ]
     if known.grows:  # leases change all the time
         calls = [op for call in calls for op in (ops.unnoticed(), call)]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq.runtime.pieces import pieces
 from reliq_monitor.duty import Duty
 from reliq_monitor.known import SLOW_LOOK
 from reliq_monitor.queue_scan import Survey
@@ -63,10 +64,7 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
 
     def move_more(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
         answers = yield [ops.promote(keys, BATCH) for keys in some for _ in range(CALLS)]
-        return [
-            (sum(count for count, _ in answers[start : start + CALLS]), answers[start + CALLS - 1][1])
-            for start in range(0, len(answers), CALLS)
-        ]
+        return [(sum(count for count, _ in of_queue), of_queue[-1][1]) for of_queue in pieces(answers, CALLS)]
 
     far = max(ahead, SLOW_LOOK) if known.grows else ahead
     delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)

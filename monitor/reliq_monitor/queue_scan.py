@@ -9,6 +9,7 @@ from reliq import ops
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
+from reliq.runtime.pieces import pieces
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.known import Known
 from reliq_monitor.liveness import Leases, Vanished
@@ -118,16 +119,10 @@ class Survey:
         there = {name: self.known.get(name) for one in self.queues for name in _names(one, keys)}
         unknown = [one for one in self.queues if any(there[name] is None for name in _names(one, keys))]
 
-        def ask(some: Sequence[QueueKeys]) -> Steps[list[list[bool]]]:
-            groups = self.groups(some)
-            answers = yield [ops.existing([getattr(one, key) for key in keys for one in group]) for group in groups]
-            found: list[list[bool]] = []
-            for group, places in zip(groups, answers, strict=True):
-                at = set(places)
-                found += [
-                    [1 + place + kind * len(group) in at for kind in range(len(keys))] for place in range(len(group))
-                ]
-            return found
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[Sequence[bool]]]:
+            groups = [[name for one in group for name in _names(one, keys)] for group in self.groups(some)]
+            answers = yield [ops.existing(names) for names in groups]
+            return [*pieces(flags(groups, answers), len(keys))]
 
         for one, found in (yield from self.attempts.together(duty, unknown, ask, "exists")) if unknown else ():
             for name, exists in zip(_names(one, keys), found, strict=True):
@@ -140,7 +135,7 @@ class Survey:
 
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
         """Group `homes` by what one call may ask about."""
-        return [homes[start : start + self.at_once] for start in range(0, len(homes), self.at_once)]
+        return [*pieces(homes, self.at_once)]
 
 
 def _names(one: QueueKeys, keys: Sequence[str]) -> list[str]:
@@ -160,4 +155,4 @@ def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) 
 
 def pages(homes: Sequence[T]) -> Iterator[Sequence[T]]:
     """Split `homes` into pages for one round trip each."""
-    return (homes[start : start + TOGETHER] for start in range(0, len(homes), TOGETHER))
+    return pieces(homes, TOGETHER)

@@ -98,7 +98,7 @@ class Returns(Duty[Scan]):
         for duty in (self.name, _COMPANY):
             survey.attempts.nothing_to_do(duty, survey.queues, but={consumer for _, consumer in gone})
         if not gone:
-            survey.attempts.over(_COMPANY)
+            survey.attempts.nothing_for_all(_COMPANY)
         return Scan(sum(len(leases) for _, _, leases in survey.consumers), len(gone))
 
     def _find_company(self, survey: Survey) -> Steps[None]:

@@ -10,7 +10,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
-from reliq.protocol.claimant import pieces
+from reliq.protocol.claimant import settlements
 from reliq.protocol.claiming import taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
@@ -125,7 +125,7 @@ class Holding:
         async with self._connections.beside_lock:
             moves = await self._store.run(takeable(moves), self._connections.beside)
             codes = ""
-            for some, others in pieces(acks, moves):
+            for some, others in settlements(acks, moves):
                 answer: ops.Claimed = await self._store.call(
                     self.steps.settle_op(some, others), self._connections.beside
                 )

@@ -11,7 +11,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
-from reliq.protocol.claimant import pieces
+from reliq.protocol.claimant import settlements
 from reliq.protocol.claiming import taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
@@ -126,7 +126,7 @@ class Holding:
         with self._connections.beside_lock:
             moves = self._store.run(takeable(moves), self._connections.beside)
             codes = ""
-            for some, others in pieces(acks, moves):
+            for some, others in settlements(acks, moves):
                 answer: ops.Claimed = self._store.call(self.steps.settle_op(some, others), self._connections.beside)
                 self.steps.note_settled([*some, *(move.element for move in others)])
                 codes += answer.codes

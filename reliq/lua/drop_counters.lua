@@ -2,16 +2,15 @@
 -- if the partition was used since, and deletes nothing.
 --
 -- KEYS  config, counters
--- ARGV  counts...
---       counts: names of the counters, each with its value
+-- ARGV  counts... [name, value]
 -- Returns how many keys were deleted
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config, counters = KEYS[1], KEYS[2]
-local COUNTS = 1
+local COUNTS, COUNTS_STEP, NAME, VALUE = 1, 2, 0, 1
 -- end of the names
 local retired = redis.call('HGET', config, 'retired')
-if redis.call('HLEN', counters) ~= #ARGV / 2 or retired ~= '1' then return 0 end
-for i = COUNTS, #ARGV, 2 do
-  if redis.call('HGET', counters, ARGV[i]) ~= ARGV[i + 1] then return 0 end
+if redis.call('HLEN', counters) ~= #ARGV / COUNTS_STEP or retired ~= '1' then return 0 end
+for at = COUNTS, #ARGV, COUNTS_STEP do
+  if redis.call('HGET', counters, ARGV[at + NAME]) ~= ARGV[at + VALUE] then return 0 end
 end
 return redis.call('UNLINK', counters)

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from reliq.contract.values import MAX_TIME_MS
 from reliq.model.element import BODY_REFERENCE, Failure
-from reliq.model.listed_message import Glimpse, ListedMessage
+from reliq.model.listed_message import Glimpse, ListedMessage, summarized
 
 _APART_START = b"\x9a\x02"  # of an element whose body is apart
 
@@ -37,18 +37,7 @@ class DeadLetter(ListedMessage):
 
     def summary(self) -> dict[str, Any]:
         """Return it as a dict for JSON, without its body."""
-        last = self.last_error
-        return {
-            "id": self.id,
-            "queue": self.queue,
-            "routing_key": self.routing_key,
-            "reason": self.reason,
-            "died_at": self.died_at,
-            "enqueued_at": self.enqueued_at,
-            "failures": self.failures,
-            "deliveries": self.deliveries,
-            "headers": self.headers,
-            "size": self.size,
-            "error_class": last.error_class if last else "",
-            "error": last.text if last else "",
-        }
+        return summarized(
+            self, "id", "queue", "routing_key", "reason", "died_at", "enqueued_at", "failures", "deliveries", "headers",
+            "size",
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Self
 
-from reliq.model.listed_message import Glimpse, ListedMessage
+from reliq.model.listed_message import Glimpse, ListedMessage, summarized
 
 LATEST_MS = 2**53  #: ms; a larger score was written by another program
 
@@ -25,18 +25,8 @@ class DelayedMessage(ListedMessage):
     def summary(self) -> dict[str, Any]:
         """Return it as a dict for JSON, without its body."""
         last = self.last_error
-        return {
-            "id": self.id if self.readable else "",
-            "queue": self.queue,
-            "routing_key": self.routing_key,
-            "key": self.key,
-            "due_at": self.due_at,
-            "enqueued_at": self.enqueued_at,
-            "failures": self.failures,
-            "deliveries": self.deliveries,
-            "headers": self.headers,
-            "size": self.size,
-            "error_class": last.error_class if last else "",
-            "error": last.text if last else "",
-            "failed_at": last.at if last else None,
-        }
+        found = summarized(
+            self, "id", "queue", "routing_key", "key", "due_at", "enqueued_at", "failures", "deliveries", "headers",
+            "size",
+        )  # fmt: skip
+        return {**found, "id": self.id if self.readable else "", "failed_at": last.at if last else None}

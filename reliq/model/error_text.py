@@ -26,7 +26,7 @@ def gist(failure: Failure) -> str:
 
 
 def classed_gist(failure: Failure) -> str:
-    """Return the same behind the class of the error, unless its text was given instead of a traceback."""
+    """Return the gist with the class of the error before it, unless its text stands in place of a traceback."""
     said = gist(failure)
     if said and failure.text.lstrip().startswith(said):
         return said

@@ -100,3 +100,10 @@ class ListedMessage(Message):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue}: {self.size} bytes, failures={self.failures}>"
+
+
+def summarized(message: ListedMessage, *names: str) -> dict[str, Any]:
+    """Return these attributes of a message, and what its last error was, as a dict for JSON."""
+    last = message.last_error
+    error = {"error_class": last.error_class if last else "", "error": last.text if last else ""}
+    return {**{name: getattr(message, name) for name in names}, **error}

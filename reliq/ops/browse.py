@@ -65,7 +65,7 @@ def _read_browsed(reply: list[Any]) -> Browsed:
 def find(keys: QueueKeys, zset: str, identity: str, skip: int, shown: int | None) -> Op[Glimpse | int | None]:
     """Read the message with this id; None if there is none; a number: search again, with this `skip`."""
     size = _WHOLE if shown is None else shown
-    call = signatures.find(zset=zset, index=keys.index, id=identity, skip=skip, shown=size, most_bytes=STEP_BYTES)
+    call = signatures.find(keys, zset=zset, id=identity, skip=skip, shown=size, most_bytes=STEP_BYTES)
     return scripted(call, _read_found)
 
 
@@ -76,9 +76,9 @@ def _read_found(reply: Any) -> Glimpse | int | None:
     return Glimpse(part, size, score)
 
 
-def upcoming(messages: str, skip: int, limit: int, shown: int) -> Op[list[Glimpse]]:
+def upcoming(key: str, skip: int, limit: int, shown: int) -> Op[list[Glimpse]]:
     """Read the ready messages that are taken next, after the first `skip`; may be fewer than `limit`, as in browse."""
-    call = signatures.upcoming(messages=messages, skip=skip, limit=limit, shown=shown, most_bytes=STEP_BYTES)
+    call = signatures.upcoming(list=key, skip=skip, limit=limit, shown=shown, most_bytes=STEP_BYTES)
     return scripted(call, _read_upcoming)
 
 
@@ -88,12 +88,12 @@ def _read_upcoming(reply: list[Any]) -> list[Glimpse]:
 
 def starts(keys: QueueKeys, references: Sequence[bytes], shown: int) -> Op[list[bytes | None]]:
     """Read up to `shown` bytes of bodies that are apart from their elements; None for one that is not there."""
-    return scripted(signatures.starts(bodies=keys.bodies, shown=shown, references=references), list)
+    return scripted(signatures.starts(keys, shown=shown, references=references), list)
 
 
-def by_score(zset: str, low: Argument, high: Argument, limit: int, skip: int = 0) -> Op[Scored]:
+def by_score(zset: str, low: Argument, high: Argument, limit: int) -> Op[Scored]:
     """Read the elements with a score in the range, lowest first."""
-    return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", skip, limit), _read_scored)
+    return Op(("ZRANGEBYSCORE", zset, low, high, "WITHSCORES", "LIMIT", 0, limit), _read_scored)
 
 
 def up_to(zset: str, high: int, limit: int) -> Op[list[bytes]]:

@@ -73,14 +73,7 @@ def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False, 
     """
     return scripted(
         signatures.register(
-            consumers=keys.consumers,
-            lease=keys.lease(consumer),
-            trying=keys.trying,
-            consumer=consumer,
-            lease_ms=milliseconds(lease),
-            marks=marks,
-            workers=keys.workers,
-            about=about,
+            keys, lease=keys.lease(consumer), consumer=consumer, lease_ms=milliseconds(lease), marks=marks, about=about
         )
     )
 
@@ -102,7 +95,7 @@ def description(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
 
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
     """Announce that this consumer starts a redelivered message."""
-    return scripted(signatures.mark_tried(trying=keys.trying, consumer=consumer, tag=tag))
+    return scripted(signatures.mark_tried(keys, consumer=consumer, tag=tag))
 
 
 def claim(
@@ -120,10 +113,9 @@ def claim(
     Not repeatable: after a lost reply only a read-back finds the claimed messages.
     """
     call = signatures.claim(
-        places=keys.places,
+        keys,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
-        consumers=keys.consumers,
         lease_ms=milliseconds(lease),
         limit=limit,
         room=room,
@@ -168,13 +160,9 @@ def settle(
     """
     in_row, others = acks[:row], acks[row:]
     call = signatures.settle(
-        places=keys.places,
+        keys,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
-        delayed=keys.delayed,
-        dead=keys.dead,
-        index=keys.index,
-        slots=keys.slots,
         marks=[move.mark.key for move in moves if move.mark],
         outcomes=keys.outcomes if results_kept else (),
         lease_ms=milliseconds(lease),
@@ -188,9 +176,9 @@ def settle(
         uncounted=_positions(others, moves, uncounted) if uncounted else "",
         results_ms=milliseconds(results_kept),
         row_batches=_by_batch(in_row, batches),
-        acks=_acks(others, places),
-        moves=[part for move in moves for part in _move(move, places)],
-        results=[part for element in acks for part in _result(element, results)] if results_kept else (),
+        acks=[_ack(element, places) for element in others],
+        moves=[_move(move, places) for move in moves],
+        results=[_result(element, results) for element in acks] if results_kept else (),
     )
     return scripted(call, _read_settled, repeatable=limit <= 0)
 
@@ -200,9 +188,8 @@ def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collec
     return " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
 
 
-def _acks(others: Sequence[bytes], places: Mapping[bytes, int]) -> list[Argument]:
-    ack = signatures.settle_ack
-    return [part for one in others for part in ack(name=name_of(one), size=len(one), place=places.get(one, 0))]
+def _ack(element: bytes, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
+    return signatures.settle_ack(name=name_of(element), size=len(element), place=places.get(element, 0))
 
 
 def _move(move: Move, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
@@ -278,7 +265,7 @@ def stored_bodies(keys: QueueKeys, references: Sequence[bytes]) -> Op[list[bytes
 
 def newest(keys: QueueKeys, consumer: str, groups: Sequence[str]) -> Op[list[bytes]]:
     """Replace claimed messages of these groups by newer ones that wait; the reply has the element of each group."""
-    return scripted(signatures.newest(places=keys.places, processing=keys.processing(consumer), groups=groups))
+    return scripted(signatures.newest(keys, processing=keys.processing(consumer), groups=groups))
 
 
 def held_count(keys: QueueKeys, consumer: str) -> Op[int]:
@@ -316,11 +303,9 @@ def forget(keys: QueueKeys, consumer: str, leaving: bool = False, settled_for: f
     `settled_for`: the seconds for which it is remembered that an HTTP lease was settled.
     """
     call = signatures.forget(
-        consumers=keys.consumers,
+        keys,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
-        trying=keys.trying,
-        workers=keys.workers,
         settled=None if settled_for is None else keys.settled(consumer),
         consumer=consumer,
         leaving=leaving,

@@ -34,15 +34,9 @@ def claim_limited(
     consumer is compared with its list. Not repeatable, as claim.
     """
     call = signatures.claim_limited(
-        places=keys.places,
+        keys,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
-        consumers=keys.consumers,
-        flow=keys.flow,
-        slots=keys.slots,
-        delayed=keys.delayed,
-        index=keys.index,
-        buckets=keys.buckets,
         suspect_list=keys.processing(suspect) if suspect else None,
         lease_ms=milliseconds(lease),
         limit=limit,
@@ -51,8 +45,7 @@ def claim_limited(
         reports=reports,
         suspect=suspect or None,
     )
-    op = scripted(call, _read_claim)
-    return Op(op.command, op.read, op.script, repeatable=False)
+    return scripted(call, _read_claim, repeatable=False)
 
 
 def _read_claim(reply: list[Any]) -> LimitedClaim:
@@ -70,13 +63,7 @@ def _read_claim(reply: list[Any]) -> LimitedClaim:
 def _tally(keys: QueueKeys, members: Sequence[str], counter: str, begins: bool, ends: bool) -> Call:
     """Return the call that counts what these consumers hold. `counter`: who counts all of them; "" = nobody does."""
     return signatures.tally(
-        config=keys.config,
-        slots=keys.slots,
-        lists=map(keys.processing, members),
-        counter=counter,
-        begins=begins,
-        ends=ends,
-        members=members,
+        keys, lists=map(keys.processing, members), counter=counter, begins=begins, ends=ends, members=members
     )
 
 
@@ -101,7 +88,7 @@ def _read_some(reply: list[Any]) -> tuple[int, list[str]]:
 
 def lead(keys: QueueKeys, consumer: str, seconds: float) -> Op[bool]:
     """Ask to be the one consumer that waits for messages so long; the reply is False if another one does."""
-    return scripted(signatures.lead(flow=keys.flow, consumer=consumer, wait_ms=milliseconds(seconds)), bool)
+    return scripted(signatures.lead(keys, consumer=consumer, wait_ms=milliseconds(seconds)), bool)
 
 
 def wait_for_messages(keys: QueueKeys, seconds: float) -> Op[bool]:
@@ -124,9 +111,7 @@ def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str
     `probe`: "passed", "failed" or "untried" if the probe is one of them, else "". A repeated call counts them twice.
     """
     call = signatures.breaker(
-        config=keys.config,
-        flow=keys.flow,
-        counters=keys.counters,
+        keys,
         passed=passed,
         failed=failed,
         probe=probe,
@@ -140,18 +125,16 @@ def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str
 
 def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
     """Open the breaker for so many seconds, or close it with 0; the reply is the state before."""
-    call = signatures.switch_breaker(
-        config=keys.config, flow=keys.flow, counters=keys.counters, open_for=milliseconds(open_for)
-    )
+    call = signatures.switch_breaker(keys, open_for=milliseconds(open_for))
     return scripted(call, lambda reply: reply.decode())
 
 
 def hold(keys: QueueKeys, seconds: float) -> Op[int]:
     """Give out no message of the queue for so many seconds; the reply is the ms at which that ends."""
-    return scripted(signatures.hold(config=keys.config, flow=keys.flow, held_ms=milliseconds(seconds)))
+    return scripted(signatures.hold(keys, held_ms=milliseconds(seconds)))
 
 
 def hold_key(keys: QueueKeys, group: str, seconds: float) -> Op[int]:
     """Give out no message of one key for so many seconds; the reply is the ms at which that ends."""
-    call = signatures.hold_key(config=keys.config, buckets=keys.buckets, group=group, held_ms=milliseconds(seconds))
+    call = signatures.hold_key(keys, group=group, held_ms=milliseconds(seconds))
     return scripted(call)

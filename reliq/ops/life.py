@@ -100,8 +100,8 @@ def notes_of(keys: QueueKeys, identity: str) -> tuple[Op[list[bytes]], Op[bytes]
 def put_notes(keys: QueueKeys, one: Coming, reported: Sequence[bytes], cancelled: bytes) -> Op[int]:
     """Store such notes in another partition, before the message enters it."""
     call = signatures.put_notes(
-        report=keys.report(one.id), told=keys.told, brought=one.mark, id=one.id, cancelled=cancelled,
-        kept=milliseconds(_KEPT), told_kept=milliseconds(_TOLD), fields=reported,
+        keys, report=keys.report(one.id), brought=one.mark, id=one.id, cancelled=cancelled, kept=milliseconds(_KEPT),
+        told_kept=milliseconds(_TOLD), fields=reported,
     )  # fmt: skip
     return scripted(call)
 
@@ -122,8 +122,5 @@ def instruct(keys: QueueKeys, consumer: str, instruction: Instruction, at: int, 
     `anyway`: also then: the process may serve this home by the time it looks.
     """
     field = instruction.field(process_of(consumer))
-    call = signatures.instruct(
-        told=keys.told, consumers=keys.consumers, consumer=consumer, field=field, at=at, kept=milliseconds(_TOLD),
-        anyway=anyway,
-    )  # fmt: skip
+    call = signatures.instruct(keys, consumer=consumer, field=field, at=at, kept=milliseconds(_TOLD), anyway=anyway)
     return scripted(call, bool)

@@ -15,7 +15,7 @@ from reliq.ops.schema import ClockJump, Counter
 
 def promote(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     """Promote due messages; the reply is how many, and in how many ms the next one is due (-1: none)."""
-    call = signatures.promote(places=keys.places, delayed=keys.delayed, index=keys.index, limit=limit)
+    call = signatures.promote(keys, limit=limit)
     return scripted(call, tuple)
 
 
@@ -52,14 +52,11 @@ class Return:
 
 def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Sequence[Return]) -> Op[int]:
     call = signatures.reclaim_when_full(
-        places=keys.places,
+        keys,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
-        dead=keys.dead,
-        index=keys.index,
-        slots=keys.slots,
         deadline=deadline,
-        messages=[part for one in returns for part in _returned(one)],
+        messages=map(_returned, returns),
     )
     return scripted(call)
 
@@ -174,5 +171,5 @@ def check_type(key: str, kind: str, expected: str) -> None:
 
 def advance_within(keys: QueueKeys, element: bytes, fate: Fate) -> Op[int]:
     """Advance the order inside a Transaction."""
-    call = signatures.advance_within(places=keys.places, element=element, counter=fate.value, dead=fate.dead)
+    call = signatures.advance_within(keys, element=element, counter=fate.value, dead=fate.dead)
     return scripted_within(call)

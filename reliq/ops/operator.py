@@ -20,8 +20,7 @@ class Revival:
 
 
 def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
-    letters = [part for one in revivals for part in _revived(one)]
-    return scripted(signatures.redrive(places=keys.places, dead=keys.dead, index=keys.index, letters=letters))
+    return scripted(signatures.redrive(keys, letters=map(_revived, revivals)))
 
 
 def _revived(one: Revival) -> tuple[Argument, ...]:
@@ -35,30 +34,24 @@ def discard(
 ) -> Op[int]:
     """Remove dead letters, given as element, id and the reference to a body that is apart, empty without one."""
     call = signatures.discard(
-        dead=keys.dead,
-        counters=keys.counters,
-        index=keys.index,
-        bodies=keys.bodies,
-        followed=keys.followed,
-        config=keys.config,
+        keys,
         counter=counter,
         letters=[
-            part
+            signatures.discard_letter(element=element, id=identity, reference=reference)
             for element, identity, reference in letters
-            for part in signatures.discard_letter(element=element, id=identity, reference=reference)
         ],
     )
     return scripted(call)
 
 
 def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
-    return scripted(signatures.cancel(places=keys.places, delayed=keys.delayed, index=keys.index, id=identity), bool)
+    return scripted(signatures.cancel(keys, id=identity), bool)
 
 
 def purge(keys: QueueKeys, limit: int) -> Op[int]:
-    return scripted(signatures.purge(places=keys.places, delayed=keys.delayed, index=keys.index, limit=limit))
+    return scripted(signatures.purge(keys, limit=limit))
 
 
 def hasten(keys: QueueKeys, ids: Collection[str]) -> Op[int]:
     """Make delayed messages due now; return how many of them are delayed."""
-    return scripted(signatures.hasten(delayed=keys.delayed, index=keys.index, ids=ids), int)
+    return scripted(signatures.hasten(keys, ids=ids), int)

@@ -51,16 +51,13 @@ def replace_layout(
     `alone`: the queue has no other partitions any more. `counts`: what is added to counters.
     """
     added = [part for pair in (counts or {}).items() for part in pair]
-    call = signatures.replace_layout(
-        config=keys.config, counters=keys.counters, before=before or "", after=after, alone=alone, counts=added
-    )
+    call = signatures.replace_layout(keys, before=before or "", after=after, alone=alone, counts=added)
     return scripted(call, bool)
 
 
 def drop_counters(keys: QueueKeys, counts: Mapping[str, str]) -> Op[int]:
     """Delete the counters of a partition that takes no messages, if they are these."""
-    known = [part for pair in counts.items() for part in pair]
-    return scripted(signatures.drop_counters(config=keys.config, counters=keys.counters, counts=known))
+    return scripted(signatures.drop_counters(keys, counts=counts.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ def take_in(keys: QueueKeys, homes: Homes, retired: bool) -> Op[int]:
 
     A partition that knows a later layout keeps that; the answer is its version, else 0.
     """
-    return scripted(signatures.take_in(config=keys.config, homes=str(homes), retired=int(retired)))
+    return scripted(signatures.take_in(keys, homes=str(homes), retired=int(retired)))
 
 
 def known_version(keys: QueueKeys) -> Op[int]:
@@ -99,7 +96,7 @@ class Served:
 def serve(keys: QueueKeys, owner: str, seconds: float) -> Op[Served]:
     """Note that a worker process serves the queue, for so many seconds; 0: it does not any more."""
     silent = milliseconds(seconds)
-    call = signatures.serve(servers=keys.servers, config=keys.config, owner=owner, silent=silent)
+    call = signatures.serve(keys, owner=owner, silent=silent)
     return scripted(call, _read_served)
 
 
@@ -140,7 +137,7 @@ class Stray:
 
 def strays(keys: QueueKeys, after: bytes, most: int) -> Op[tuple[bytes, list[Stray]]]:
     """Read such messages of lines after this group, and the group after which to go on: empty at the end."""
-    call = signatures.strays(waiting=keys.waiting, active=keys.active, group=after, most=most)
+    call = signatures.strays(keys, group=after, most=most)
     return scripted(call, lambda reply: (reply[0], [Stray(one) for one in reply[1:]]))
 
 
@@ -155,17 +152,17 @@ def release_lines(keys: QueueKeys, groups: Sequence[str], version: int) -> Op[in
 
     `version`: of the layout by which their former home has none; a partition that knows a later one does nothing.
     """
-    return scripted(signatures.release_lines(places=keys.places, version=version, groups=groups))
+    return scripted(signatures.release_lines(keys, version=version, groups=groups))
 
 
 def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:
     """Remove messages that were enqueued in the home of their key."""
-    return scripted(signatures.send_home(places=keys.places, members=[one.member for one in strays]))
+    return scripted(signatures.send_home(keys, members=[one.member for one in strays]))
 
 
 def held_keys(keys: QueueKeys, cursor: bytes | str = "0") -> Op[tuple[bytes, int]]:
     """Count, from a cursor on, the keys that messages hold here and that have their home elsewhere."""
-    return scripted(signatures.held_keys(active=keys.active, config=keys.config, cursor=cursor), _read_held)
+    return scripted(signatures.held_keys(keys, cursor=cursor), _read_held)
 
 
 def _read_held(reply: list[Any]) -> tuple[bytes, int]:

@@ -27,15 +27,13 @@ def exchange_policy(
     if not LIMITS.isdisjoint(name for name, value in changes.items() if value is not None):
         changes = {**changes, Config.LIMITED: 1}
     fields = ["" if part is None else part for pair in (*known.items(), *changes.items()) for part in pair]
-    call = signatures.exchange_policy(
-        config=keys.config, holders=keys.holders, version=Config.VERSION, known=len(known), fields=fields
-    )
+    call = signatures.exchange_policy(keys, version=Config.VERSION, known=len(known), fields=fields)
     return scripted(call, bool)
 
 
 def set_policy(keys: QueueKeys, fields: Sequence[Argument], version: str = "") -> Op[int]:
     """Set fields, each with its value, also while memory is full. `version`: the field that counts the changes."""
-    return scripted(signatures.set_policy(config=keys.config, version=version, fields=fields))
+    return scripted(signatures.set_policy(keys, version=version, fields=fields))
 
 
 def paced_by(keys: QueueKeys) -> Op[tuple[bool, bool]]:
@@ -67,7 +65,7 @@ def unfinished_change(keys: QueueKeys) -> Op[str | None]:
 
 def end_change(keys: QueueKeys, token: str) -> Op[int]:
     """Note that this change has reached all partitions, unless a later one has begun."""
-    return scripted(signatures.end_change(config=keys.config, field=Config.CHANGE, token=token))
+    return scripted(signatures.end_change(keys, field=Config.CHANGE, token=token))
 
 
 def max_deliveries(keys: QueueKeys) -> Op[int | None]:

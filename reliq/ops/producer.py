@@ -61,7 +61,7 @@ def arrive(queues: Sequence[QueueKeys], references: Sequence[bytes], producer: s
     """Begin a transaction that stores bodies under these references in each of the queues."""
     return scripted(
         signatures.arrive(
-            producers=queues[0].producers,
+            queues[0],
             bodies=[keys.bodies for keys in queues],
             producer=producer,
             sequence=sequence,
@@ -93,10 +93,7 @@ def push(
     they are in the queue, by this call or an earlier try; False if the queue has a limit: then `enqueue` must decide.
     """
     call = signatures.push(
-        messages=keys.messages,
-        counters=keys.counters,
-        config=keys.config,
-        producers=keys.producers,
+        keys,
         bodies=keys.bodies if bodies else None,
         producer=producer,
         sequence=sequence,
@@ -121,10 +118,7 @@ def enqueue(
     `version`: of the queue's layout, if it has several homes.
     """
     call = signatures.enqueue(
-        places=keys.places,
-        delayed=keys.delayed,
-        index=keys.index,
-        producers=keys.producers,
+        keys,
         dedup_keys=[
             keys.burst(entry.dedup_key) if entry.replace else keys.dedup(entry.dedup_key)
             for entry in entries
@@ -135,7 +129,7 @@ def enqueue(
         plain_and_version=f"{len(plain)} {version}" if version else len(plain),
         batches=" ".join([f"{batch} {count}" for batch, count in batches.items()]) if batches else "",
         elements=plain,
-        options=[part for entry in entries for part in _option(entry)],
+        options=map(_option, entries),
     )
     return scripted(call, _read_enqueued, repeatable=bool(producer))
 

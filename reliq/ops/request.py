@@ -1,8 +1,9 @@
 """The parts of a transition: scripts, ops (a command and how to read its reply), watches, transactions, steps."""
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,6 +22,8 @@ class Packed:
 
 
 Argument = bytes | str | int | float | Packed
+flat = chain.from_iterable
+Records = Iterable[tuple[Argument, ...]]  #: arguments of a script that repeat, those of one after those of another
 Call = tuple[str, tuple[str, ...], tuple[Argument, ...]]  #: a script, its keys and its arguments: see ops.signatures
 
 

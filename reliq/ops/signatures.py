@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def advance_within(*, places: Sequence[str], element: Argument, counter: Argument, dead: bool) -> Call:
-    return "advance_within", (*places,), (element, counter, int(dead))
+def advance_within(keys: NamedKeys, *, element: Argument, counter: Argument, dead: bool) -> Call:
+    return "advance_within", (*keys.places,), (element, counter, int(dead))
 
 
 def allow(*, allowance: str, rate: float, wanted: float) -> Call:
@@ -18,9 +19,9 @@ def announce(*, queues: str, queue: Argument) -> Call:
 
 
 def arrive(
-    *, producers: str, bodies: Iterable[str], producer: Argument, sequence: float, references: Iterable[Argument]
+    keys: NamedKeys, *, bodies: Iterable[str], producer: Argument, sequence: float, references: Iterable[Argument]
 ) -> Call:
-    return "arrive", (producers, *bodies), (producer, sequence, *references)
+    return "arrive", (keys.producers, *bodies), (producer, sequence, *references)
 
 
 def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts: Argument, most: float) -> Call:
@@ -28,10 +29,8 @@ def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts
 
 
 def breaker(
+    keys: NamedKeys,
     *,
-    config: str,
-    flow: str,
-    counters: str,
     passed: float,
     failed: float,
     probe: Argument,
@@ -40,7 +39,11 @@ def breaker(
     window: float,
     open_for: float,
 ) -> Call:
-    return "breaker", (config, flow, counters), (passed, failed, probe, threshold, fewest, window, open_for)
+    return (
+        "breaker",
+        (keys.config, keys.flow, keys.counters),
+        (passed, failed, probe, threshold, fewest, window, open_for),
+    )
 
 
 def browse(
@@ -57,16 +60,15 @@ def browse(
     return "browse", (zset,), (order, low, high, skip, limit, shown, most_bytes)
 
 
-def cancel(*, places: Sequence[str], delayed: str, index: str, id: Argument) -> Call:
-    return "cancel", (*places, delayed, index), (id,)
+def cancel(keys: NamedKeys, *, id: Argument) -> Call:
+    return "cancel", (*keys.places, keys.delayed, keys.index), (id,)
 
 
 def claim(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
     processing: str,
     lease: str,
-    consumers: str,
     lease_ms: Argument,
     limit: float,
     room: float,
@@ -75,22 +77,16 @@ def claim(
 ) -> Call:
     return (
         "claim",
-        (*places, processing, lease, consumers),
+        (*keys.places, processing, lease, keys.consumers),
         (lease_ms, limit, room, consumer, *(() if held is None else (held,))),
     )
 
 
 def claim_limited(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
     processing: str,
     lease: str,
-    consumers: str,
-    flow: str,
-    slots: Sequence[str],
-    delayed: str,
-    index: str,
-    buckets: str,
     lease_ms: Argument,
     limit: float,
     room: float,
@@ -102,69 +98,64 @@ def claim_limited(
     return (
         "claim_limited",
         (
-            *places,
+            *keys.places,
             processing,
             lease,
-            consumers,
-            flow,
-            *slots,
-            delayed,
-            index,
-            buckets,
+            keys.consumers,
+            keys.flow,
+            *keys.slots,
+            keys.delayed,
+            keys.index,
+            keys.buckets,
             *(() if suspect_list is None else (suspect_list,)),
         ),
         (lease_ms, limit, room, consumer, int(reports), *(() if suspect is None else (suspect,))),
     )
 
 
-def discard(
-    *,
-    dead: str,
-    counters: str,
-    index: str,
-    bodies: str,
-    followed: str,
-    config: str,
-    counter: Argument,
-    letters: Iterable[Argument],
-) -> Call:
-    return "discard", (dead, counters, index, bodies, followed, config), (counter, *letters)
+def discard(keys: NamedKeys, *, counter: Argument, letters: Records) -> Call:
+    return (
+        "discard",
+        (keys.dead, keys.counters, keys.index, keys.bodies, keys.followed, keys.config),
+        (counter, *flat(letters)),
+    )
 
 
 def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> tuple[Argument, ...]:
     return (element, id, reference)
 
 
-def drop_counters(*, config: str, counters: str, counts: Iterable[Argument]) -> Call:
-    return "drop_counters", (config, counters), (*counts,)
+def drop_counters(keys: NamedKeys, *, counts: Records) -> Call:
+    return "drop_counters", (keys.config, keys.counters), (*flat(counts),)
+
+
+def drop_counters_count(*, name: Argument, value: Argument) -> tuple[Argument, ...]:
+    return (name, value)
 
 
 def due(*, delayed: Iterable[str], ahead: Argument) -> Call:
     return "due", (*delayed,), (ahead,)
 
 
-def end_change(*, config: str, field: Argument, token: Argument) -> Call:
-    return "end_change", (config,), (field, token)
+def end_change(keys: NamedKeys, *, field: Argument, token: Argument) -> Call:
+    return "end_change", (keys.config,), (field, token)
 
 
 def enqueue(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
-    producers: str,
     dedup_keys: Iterable[str],
     producer: Argument,
     sequence: float,
     plain_and_version: Argument,
     batches: Argument,
     elements: Iterable[Argument],
-    options: Iterable[Argument],
+    options: Records,
 ) -> Call:
     return (
         "enqueue",
-        (*places, delayed, index, producers, *dedup_keys),
-        (producer, sequence, plain_and_version, batches, *elements, *options),
+        (*keys.places, keys.delayed, keys.index, keys.producers, *dedup_keys),
+        (producer, sequence, plain_and_version, batches, *elements, *flat(options)),
     )
 
 
@@ -174,25 +165,23 @@ def enqueue_option(
     return (id, element, delay, window, digest)
 
 
-def exchange_policy(*, config: str, holders: str, version: Argument, known: float, fields: Iterable[Argument]) -> Call:
-    return "exchange_policy", (config, holders), (version, known, *fields)
+def exchange_policy(keys: NamedKeys, *, version: Argument, known: float, fields: Iterable[Argument]) -> Call:
+    return "exchange_policy", (keys.config, keys.holders), (version, known, *fields)
 
 
 def existing(*, names: Iterable[str]) -> Call:
     return "existing", (*names,), ()
 
 
-def find(*, zset: str, index: str, id: Argument, skip: float, shown: float, most_bytes: float) -> Call:
-    return "find", (zset, index), (id, skip, shown, most_bytes)
+def find(keys: NamedKeys, *, zset: str, id: Argument, skip: float, shown: float, most_bytes: float) -> Call:
+    return "find", (zset, keys.index), (id, skip, shown, most_bytes)
 
 
 def forget(
+    keys: NamedKeys,
     *,
-    consumers: str,
     processing: str,
     lease: str,
-    trying: str,
-    workers: str,
     consumer: Argument,
     leaving: bool,
     remembered: Argument,
@@ -200,63 +189,60 @@ def forget(
 ) -> Call:
     return (
         "forget",
-        (consumers, processing, lease, trying, workers, *(() if settled is None else (settled,))),
+        (keys.consumers, processing, lease, keys.trying, keys.workers, *(() if settled is None else (settled,))),
         (consumer, int(leaving), remembered),
     )
 
 
-def hasten(*, delayed: str, index: str, ids: Iterable[Argument]) -> Call:
-    return "hasten", (delayed, index), (*ids,)
+def hasten(keys: NamedKeys, *, ids: Iterable[Argument]) -> Call:
+    return "hasten", (keys.delayed, keys.index), (*ids,)
 
 
 def heartbeat(*, lease: str, lease_ms: Argument) -> Call:
     return "heartbeat", (lease,), (lease_ms,)
 
 
-def held_keys(*, active: str, config: str, cursor: Argument) -> Call:
-    return "held_keys", (active, config), (cursor,)
+def held_keys(keys: NamedKeys, *, cursor: Argument) -> Call:
+    return "held_keys", (keys.active, keys.config), (cursor,)
 
 
-def hold(*, config: str, flow: str, held_ms: Argument) -> Call:
-    return "hold", (config, flow), (held_ms,)
+def hold(keys: NamedKeys, *, held_ms: Argument) -> Call:
+    return "hold", (keys.config, keys.flow), (held_ms,)
 
 
-def hold_key(*, config: str, buckets: str, group: Argument, held_ms: Argument) -> Call:
-    return "hold_key", (config, buckets), (group, held_ms)
+def hold_key(keys: NamedKeys, *, group: Argument, held_ms: Argument) -> Call:
+    return "hold_key", (keys.config, keys.buckets), (group, held_ms)
 
 
 def instruct(
-    *, told: str, consumers: str, consumer: Argument, field: Argument, at: Argument, kept: Argument, anyway: bool
+    keys: NamedKeys, *, consumer: Argument, field: Argument, at: Argument, kept: Argument, anyway: bool
 ) -> Call:
-    return "instruct", (told, consumers), (consumer, field, at, kept, int(anyway))
+    return "instruct", (keys.told, keys.consumers), (consumer, field, at, kept, int(anyway))
 
 
-def lead(*, flow: str, consumer: Argument, wait_ms: Argument) -> Call:
-    return "lead", (flow,), (consumer, wait_ms)
+def lead(keys: NamedKeys, *, consumer: Argument, wait_ms: Argument) -> Call:
+    return "lead", (keys.flow,), (consumer, wait_ms)
 
 
-def mark_tried(*, trying: str, consumer: Argument, tag: Argument) -> Call:
-    return "mark_tried", (trying,), (consumer, tag)
+def mark_tried(keys: NamedKeys, *, consumer: Argument, tag: Argument) -> Call:
+    return "mark_tried", (keys.trying,), (consumer, tag)
 
 
-def newest(*, places: Sequence[str], processing: str, groups: Iterable[Argument]) -> Call:
-    return "newest", (*places, processing), (*groups,)
+def newest(keys: NamedKeys, *, processing: str, groups: Iterable[Argument]) -> Call:
+    return "newest", (*keys.places, processing), (*groups,)
 
 
-def promote(*, places: Sequence[str], delayed: str, index: str, limit: Argument) -> Call:
-    return "promote", (*places, delayed, index), (limit,)
+def promote(keys: NamedKeys, *, limit: Argument) -> Call:
+    return "promote", (*keys.places, keys.delayed, keys.index), (limit,)
 
 
-def purge(*, places: Sequence[str], delayed: str, index: str, limit: float) -> Call:
-    return "purge", (*places, delayed, index), (limit,)
+def purge(keys: NamedKeys, *, limit: float) -> Call:
+    return "purge", (*keys.places, keys.delayed, keys.index), (limit,)
 
 
 def push(
+    keys: NamedKeys,
     *,
-    messages: str,
-    counters: str,
-    config: str,
-    producers: str,
     producer: Argument,
     sequence: float,
     entry: Argument,
@@ -265,15 +251,15 @@ def push(
 ) -> Call:
     return (
         "push",
-        (messages, counters, config, producers, *(() if bodies is None else (bodies,))),
+        (keys.messages, keys.counters, keys.config, keys.producers, *(() if bodies is None else (bodies,))),
         (producer, sequence, entry, *elements),
     )
 
 
 def put_notes(
+    keys: NamedKeys,
     *,
     report: str,
-    told: str,
     brought: str,
     id: Argument,
     cancelled: Argument,
@@ -281,21 +267,15 @@ def put_notes(
     told_kept: Argument,
     fields: Iterable[Argument],
 ) -> Call:
-    return "put_notes", (report, told, brought), (id, cancelled, kept, told_kept, *fields)
+    return "put_notes", (report, keys.told, brought), (id, cancelled, kept, told_kept, *fields)
 
 
-def reclaim_when_full(
-    *,
-    places: Sequence[str],
-    processing: str,
-    lease: str,
-    dead: str,
-    index: str,
-    slots: Sequence[str],
-    deadline: Argument,
-    messages: Iterable[Argument],
-) -> Call:
-    return "reclaim_when_full", (*places, processing, lease, dead, index, *slots), (deadline, *messages)
+def reclaim_when_full(keys: NamedKeys, *, processing: str, lease: str, deadline: Argument, messages: Records) -> Call:
+    return (
+        "reclaim_when_full",
+        (*keys.places, processing, lease, keys.dead, keys.index, *keys.slots),
+        (deadline, *flat(messages)),
+    )
 
 
 def reclaim_when_full_message(
@@ -304,8 +284,8 @@ def reclaim_when_full_message(
     return (element, destination, counter, id, again)
 
 
-def redrive(*, places: Sequence[str], dead: str, index: str, letters: Iterable[Argument]) -> Call:
-    return "redrive", (*places, dead, index), (*letters,)
+def redrive(keys: NamedKeys, *, letters: Records) -> Call:
+    return "redrive", (*keys.places, keys.dead, keys.index), (*flat(letters),)
 
 
 def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: Argument) -> tuple[Argument, ...]:
@@ -313,31 +293,23 @@ def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: 
 
 
 def register(
-    *,
-    consumers: str,
-    lease: str,
-    trying: str,
-    workers: str,
-    consumer: Argument,
-    lease_ms: Argument,
-    marks: bool,
-    about: Argument | None = None,
+    keys: NamedKeys, *, lease: str, consumer: Argument, lease_ms: Argument, marks: bool, about: Argument | None = None
 ) -> Call:
     return (
         "register",
-        (consumers, lease, trying, workers),
+        (keys.consumers, lease, keys.trying, keys.workers),
         (consumer, lease_ms, int(marks), *(() if about is None else (about,))),
     )
 
 
-def release_lines(*, places: Sequence[str], version: float, groups: Iterable[Argument]) -> Call:
-    return "release_lines", (*places,), (version, *groups)
+def release_lines(keys: NamedKeys, *, version: float, groups: Iterable[Argument]) -> Call:
+    return "release_lines", (*keys.places,), (version, *groups)
 
 
 def replace_layout(
-    *, config: str, counters: str, before: Argument, after: Argument, alone: bool, counts: Iterable[Argument]
+    keys: NamedKeys, *, before: Argument, after: Argument, alone: bool, counts: Iterable[Argument]
 ) -> Call:
-    return "replace_layout", (config, counters), (before, after, int(alone), *counts)
+    return "replace_layout", (keys.config, keys.counters), (before, after, int(alone), *counts)
 
 
 def report(
@@ -354,27 +326,23 @@ def report(
     return "report", (lease, report, processing), (tag, kept, name, place, *fields)
 
 
-def send_home(*, places: Sequence[str], members: Iterable[Argument]) -> Call:
-    return "send_home", (*places,), (*members,)
+def send_home(keys: NamedKeys, *, members: Iterable[Argument]) -> Call:
+    return "send_home", (*keys.places,), (*members,)
 
 
-def serve(*, servers: str, config: str, owner: Argument, silent: float) -> Call:
-    return "serve", (servers, config), (owner, silent)
+def serve(keys: NamedKeys, *, owner: Argument, silent: float) -> Call:
+    return "serve", (keys.servers, keys.config), (owner, silent)
 
 
-def set_policy(*, config: str, version: Argument, fields: Iterable[Argument]) -> Call:
-    return "set_policy", (config,), (version, *fields)
+def set_policy(keys: NamedKeys, *, version: Argument, fields: Iterable[Argument]) -> Call:
+    return "set_policy", (keys.config,), (version, *fields)
 
 
 def settle(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
     processing: str,
     lease: str,
-    delayed: str,
-    dead: str,
-    index: str,
-    slots: Sequence[str],
     marks: Iterable[str],
     lease_ms: Argument,
     limit: float,
@@ -387,14 +355,14 @@ def settle(
     uncounted: Argument,
     results_ms: float,
     row_batches: Argument,
-    acks: Iterable[Argument],
-    moves: Iterable[Argument],
-    results: Iterable[Argument],
+    acks: Records,
+    moves: Records,
+    results: Records,
     outcomes: Sequence[str] = (),
 ) -> Call:
     return (
         "settle",
-        (*places, processing, lease, delayed, dead, index, *slots, *marks, *outcomes),
+        (*keys.places, processing, lease, keys.delayed, keys.dead, keys.index, *keys.slots, *marks, *outcomes),
         (
             lease_ms,
             limit,
@@ -407,9 +375,9 @@ def settle(
             uncounted,
             results_ms,
             row_batches,
-            *acks,
-            *moves,
-            *results,
+            *flat(acks),
+            *flat(moves),
+            *flat(results),
         ),
     )
 
@@ -437,50 +405,46 @@ def settle_result(*, result_id: Argument, result: Argument) -> tuple[Argument, .
     return (result_id, result)
 
 
-def starts(*, bodies: str, shown: float, references: Iterable[Argument]) -> Call:
-    return "starts", (bodies,), (shown, *references)
+def starts(keys: NamedKeys, *, shown: float, references: Iterable[Argument]) -> Call:
+    return "starts", (keys.bodies,), (shown, *references)
 
 
-def stats(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    dead: str,
-    prepared: str,
-    flow: str,
-    ticks: str,
-    consumers: str,
-    received: str,
-    parked: str,
-    lists: Iterable[str],
-) -> Call:
-    return "stats", (*places, delayed, dead, prepared, flow, ticks, consumers, received, parked, *lists), ()
+def stats(keys: NamedKeys, *, lists: Iterable[str]) -> Call:
+    return (
+        "stats",
+        (
+            *keys.places,
+            keys.delayed,
+            keys.dead,
+            keys.prepared,
+            keys.flow,
+            keys.ticks,
+            keys.consumers,
+            keys.received,
+            keys.parked,
+            *lists,
+        ),
+        (),
+    )
 
 
-def strays(*, waiting: str, active: str, group: Argument, most: float) -> Call:
-    return "strays", (waiting, active), (group, most)
+def strays(keys: NamedKeys, *, group: Argument, most: float) -> Call:
+    return "strays", (keys.waiting, keys.active), (group, most)
 
 
-def switch_breaker(*, config: str, flow: str, counters: str, open_for: float) -> Call:
-    return "switch_breaker", (config, flow, counters), (open_for,)
+def switch_breaker(keys: NamedKeys, *, open_for: float) -> Call:
+    return "switch_breaker", (keys.config, keys.flow, keys.counters), (open_for,)
 
 
-def take_in(*, config: str, homes: Argument, retired: Argument) -> Call:
-    return "take_in", (config,), (homes, retired)
+def take_in(keys: NamedKeys, *, homes: Argument, retired: Argument) -> Call:
+    return "take_in", (keys.config,), (homes, retired)
 
 
 def tally(
-    *,
-    config: str,
-    slots: Sequence[str],
-    lists: Iterable[str],
-    counter: Argument,
-    begins: bool,
-    ends: bool,
-    members: Iterable[Argument],
+    keys: NamedKeys, *, lists: Iterable[str], counter: Argument, begins: bool, ends: bool, members: Iterable[Argument]
 ) -> Call:
-    return "tally", (config, *slots, *lists), (counter, int(begins), int(ends), *members)
+    return "tally", (keys.config, *keys.slots, *lists), (counter, int(begins), int(ends), *members)
 
 
-def upcoming(*, messages: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:
-    return "upcoming", (messages,), (skip, limit, shown, most_bytes)
+def upcoming(*, list: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:
+    return "upcoming", (list,), (skip, limit, shown, most_bytes)

@@ -18,18 +18,7 @@ def stats(keys: QueueKeys, consumers: Collection[str]) -> Op[Stats]:
 
     They are exact if these are all of its consumers, and not more than MOST_CONSUMERS.
     """
-    call = signatures.stats(
-        places=keys.places,
-        delayed=keys.delayed,
-        dead=keys.dead,
-        prepared=keys.prepared,
-        flow=keys.flow,
-        ticks=keys.ticks,
-        consumers=keys.consumers,
-        received=keys.received,
-        parked=keys.parked,
-        lists=map(keys.processing, consumers),
-    )
+    call = signatures.stats(keys, lists=map(keys.processing, consumers))
     return scripted(call, partial(_read, keys, frozenset(consumers)))
 
 

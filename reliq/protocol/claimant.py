@@ -16,6 +16,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Claimed, Move, Op, Steps
 from reliq.protocol.limits import COUNTING, Limits, counted
 from reliq.protocol.oversized import takeable
+from reliq.runtime.pieces import pieces
 
 AT_ONCE: Final = 256  #: messages that one call claims, or acks in a row: Redis serves no other client meanwhile
 _LIMITED_AT_ONCE = 50  #: claimed where each is compared with the limits of the queue
@@ -93,7 +94,7 @@ class Claimant:
         `in_row`: the acks should be the oldest messages of its list. A message that Redis would not take back with its
         changes becomes a dead letter as it is.
         """
-        *first, (acks, moves) = pieces(acks, (yield from takeable(moves)), len if in_row else _not_in_row)
+        *first, (acks, moves) = settlements(acks, (yield from takeable(moves)), len if in_row else _not_in_row)
         codes = ""
         for piece in first:
             codes += (yield from self._settle(*piece, in_row, ()))[0].codes
@@ -118,7 +119,7 @@ def _not_in_row(acks: Sequence[bytes]) -> int:
     return 0
 
 
-def pieces(
+def settlements(
     acks: Sequence[bytes], moves: Sequence[Move], row_of: Callable[[Sequence[bytes]], int] = _not_in_row
 ) -> list[tuple[Sequence[bytes], Sequence[Move]]]:
     """Return what one call after another settles, acks first; one that settles nothing if there is nothing.
@@ -130,6 +131,6 @@ def pieces(
     if len(acks) <= acked and len(moves) <= _MOVED_AT_ONCE:
         return [(acks, moves)]
     return [
-        *((acks[start : start + acked], moves[:0]) for start in range(0, len(acks), acked)),
-        *((acks[:0], moves[at : at + _MOVED_AT_ONCE]) for at in range(0, len(moves), _MOVED_AT_ONCE)),
+        *((some, moves[:0]) for some in pieces(acks, acked)),
+        *((acks[:0], some) for some in pieces(moves, _MOVED_AT_ONCE)),
     ]

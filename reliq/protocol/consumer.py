@@ -17,7 +17,7 @@ from reliq.model.worker import Doing, encoded
 from reliq.ops import Move, Op, Settled, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
-from reliq.protocol.claimant import AT_ONCE, Claimant, pieces
+from reliq.protocol.claimant import AT_ONCE, Claimant, settlements
 from reliq.protocol.held import State, UnderWay
 from reliq.protocol.holder import HeldSteps
 from reliq.protocol.limits import Limits
@@ -156,7 +156,7 @@ class ConsumerSteps(HeldSteps):
         In a queue with limits the claim is a call of its own, after the settlement.
         """
         codes, every = "", len(acks) + len(moves)
-        *first, (acks, moves) = pieces(acks, moves, self._held.row_of)
+        *first, (acks, moves) = settlements(acks, moves, self._held.row_of)
         for some, others in first:
             codes += yield from self._settle_some(some, others, 0, ())
             if not self.alive:

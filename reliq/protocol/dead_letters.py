@@ -22,6 +22,7 @@ from reliq.protocol.listing import STEP, Part, check_headers, merged_page, read_
 from reliq.protocol.oversized import revivable
 from reliq.protocol.progress import Progress, unwatched
 from reliq.runtime.moment import earlier
+from reliq.runtime.pieces import pieces
 
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
@@ -178,7 +179,7 @@ class DeadLetterSteps:
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             if options.limit is not None:
                 letters = letters[: options.limit - result.matched]
-            for batch in (letters[place : place + at_once] for place in range(0, len(letters), at_once)):
+            for batch in pieces(letters, at_once):
                 result.matched += len(batch)
                 if not options.dry_run:
                     revivals = yield from revivable([self._revival(one, options.keep_failures) for one in batch])
@@ -204,8 +205,8 @@ class DeadLetterSteps:
         def act(letters: list[DeadLetter]) -> Steps[bool]:
             nonlocal removed
             gone = 0
-            for start in range(0, len(letters), _DISCARDED):
-                gone += yield ops.discard(self.keys, discarded(letters[start : start + _DISCARDED]), counter)
+            for some in pieces(letters, _DISCARDED):
+                gone += yield ops.discard(self.keys, discarded(some), counter)
             removed += gone
             if gone == len(letters):  # else one was redriven meanwhile, and goes on from its checkpoint
                 yield from self._forget_reports([one for one in letters if one.was_started])

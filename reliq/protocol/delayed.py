@@ -13,6 +13,7 @@ from reliq.protocol.acts import counted
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import Part, check_headers, merged_page, read_page, walk
 from reliq.protocol.progress import Progress, unwatched
+from reliq.runtime.pieces import pieces
 
 _RUN = "the run of delayed messages"
 _HASTENED = 100  #: messages in one call: about 1 ms for Redis
@@ -68,11 +69,8 @@ def delayed_of_queue(
     matches = None if wanted.empty else wanted.matches
 
     def read(keys: QueueKeys, limit: int, cursor: str | None, bodies: bool) -> Steps[Part[DelayedMessage]]:
-        return (
-            yield from read_page(
-                DelayedMessage, keys, keys.delayed, "up", ("-inf", "+inf"), limit, cursor, bodies, matches
-            )
-        )
+        always = ("-inf", "+inf")
+        return read_page(DelayedMessage, keys, keys.delayed, "up", always, limit, cursor, bodies, matches)
 
     messages, following = yield from merged_page(homes, read, "up", limit, cursor, bodies)
     return DelayedPage(messages, following)
@@ -86,8 +84,8 @@ def run_by_id(homes: QueueHomes, ids: Sequence[str]) -> Steps[int]:
     def run(keys: QueueKeys) -> Steps[int]:
         count = 0
         with counted(_RUN, keys, lambda: count):
-            for start in range(0, len(ids), _HASTENED):
-                count += yield ops.hasten(keys, ids[start : start + _HASTENED])
+            for some in pieces(ids, _HASTENED):
+                count += yield ops.hasten(keys, some)
         return count
 
     return sum((yield from homes.act(_RUN, run)))
@@ -107,8 +105,7 @@ def run_selected(
 
         def act(messages: list[DelayedMessage]) -> Steps[bool]:
             nonlocal count, total
-            for start in range(0, len(messages), _HASTENED):
-                part = messages[start : start + _HASTENED]
+            for part in pieces(messages, _HASTENED):
                 some = len(part) if dry_run else (yield ops.hasten(keys, [one.id for one in part]))
                 count, total = count + some, total + some
                 progress(total)
@@ -116,10 +113,8 @@ def run_selected(
 
         with counted(_RUN, keys, lambda: 0 if dry_run else count):
             later = (yield ops.server_time()) + 1
-            steps = walk(
-                DelayedMessage, keys, keys.delayed, (str(later), "+inf"), wanted.matches, act, not dry_run, shown=0
-            )
-            yield from steps
+            not_due = (str(later), "+inf")
+            yield from walk(DelayedMessage, keys, keys.delayed, not_due, wanted.matches, act, not dry_run, shown=0)
         return count
 
     return sum((yield from homes.act(_RUN, run)))

@@ -172,9 +172,10 @@ def walk(
 
     `removing`: `act` takes what it is given out of these scores. `shown`: bytes of the bodies that it needs.
     """
-    (start, latest), skip = scores, 0
+    edge, latest = scores
+    passed = 0  # messages with the score `edge` that were looked at and are still there
     while True:
-        browsed = yield ops.browse(zset, "up", start, latest, STEP, skip, shown)
+        browsed = yield ops.browse(zset, "up", edge, latest, STEP, passed, shown)
         found = [kind.read(keys.logical, glimpse) for glimpse in browsed.found]
         matching = [message for message in found if wanted(message)]
         if matching and not (yield from act(matching)):
@@ -184,7 +185,7 @@ def walk(
         gone = {message.element for message in matching} if removing else set()
         last = found[-1].score
         staying = sum(message.score == last and message.element not in gone for message in found)
-        start, skip = last, staying + (skip if last == start else 0)
+        edge, passed = last, staying + (passed if last == edge else 0)
 
 
 def read_letter(keys: QueueKeys, identity: str) -> Steps[DeadLetter | None]:

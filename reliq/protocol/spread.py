@@ -14,6 +14,7 @@ from reliq.protocol.batch import RawBatch, Route
 from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.home import AtLimit, Moved
 from reliq.protocol.homes import SETTLING, QueueHomes
+from reliq.runtime.pieces import pieces
 
 _PART = 1000  #: messages that a call sends to one partition at a time
 _SHARE = 100  #: messages; a call with fewer of them goes to one partition
@@ -208,7 +209,7 @@ class Spread:
         names = [one for one in self._partitions.open_ones() if one not in self._unreachable]
         count = max(1, min(len(names), -(-len(free) // _SHARE)))
         size = -(-len(free) // count)
-        parts = [free[start : start + size] for start in range(0, len(free), size)]
+        parts = [*pieces(free, size)]
         return [Offer(name, part, free=True) for name, part in zip(names, parts, strict=False)]
 
     def _fitting(self, free: Sequence[int]) -> Steps[list[Offer]]:

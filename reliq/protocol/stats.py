@@ -10,6 +10,7 @@ from reliq.model.partitions import Layout, read_layout
 from reliq.model.stats import Stats, whole
 from reliq.ops import Steps
 from reliq.runtime.looking import is_away, missing_now, unseen
+from reliq.runtime.pieces import pieces
 
 GROUP = 100  #: queues per round trip
 _LOOKS = 3  #: reads of a queue while its set of consumers changes
@@ -140,7 +141,7 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
     What very many consumers hold is counted apart, so that no call takes long.
     """
     every = [QueueKeys(name) for name in names]
-    groups = [every[start : start + GROUP] for start in range(0, len(every), GROUP)]
+    groups = [*pieces(every, GROUP)]
     readings: list[Stats] = []
     consumers: list[tuple[int, list[str]]] = []
     if groups:

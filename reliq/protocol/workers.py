@@ -13,6 +13,7 @@ from reliq.model.worker import Consuming, WorkerProcess
 from reliq.ops import Op, Steps, Together
 from reliq.protocol.seen import every_queue
 from reliq.runtime.looking import is_away, missing_now, unseen
+from reliq.runtime.pieces import pieces
 
 _GROUP = 100  #: queues that are read in a round trip
 _CONSUMERS = 1000  #: of a queue that are read
@@ -29,7 +30,7 @@ def every_worker() -> Steps[list[WorkerProcess]]:
 def consuming(queues: Sequence[str]) -> Steps[list[Consuming]]:
     """Read the consumers of these queues, by halves where some cannot be read."""
     found: list[Consuming] = []
-    groups = [queues[start : start + _GROUP] for start in range(0, len(queues), _GROUP)]
+    groups = [*pieces(queues, _GROUP)]
     while groups:
         some = groups.pop()
         try:

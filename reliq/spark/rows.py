@@ -1,6 +1,6 @@
 """Rows of a DataFrame as chunks: Arrow batches are checked and encoded on the executors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -326,7 +326,7 @@ class _Encoded:
         yield from encoding.chunks(frames, self.places is not None)
 
 
-def _error_of(check: Any, value: bytes, *what: Sequence[str]) -> str:
+def _error_of(check: Any, value: bytes, *what: str) -> str:
     """Return why the check refuses this value."""
     try:
         check(value.decode(errors="replace"), *what)

@@ -91,10 +91,11 @@ class StreamClaims:
     def resume(self, stream: str, batches: Sequence[int]) -> Steps[list["Piece"]]:
         """Renew the leases of batches that are to run; return what each still has."""
         found = []
-        for one in (yield from self._homes()):
+        for home in (yield from self._homes()):
+            queue = home.keys.queue
             for batch in batches:
-                lengths = yield from one.resume(stream, batch)
-                found += [Piece(one.keys.queue, batch, place, some) for place, some in enumerate(lengths) if some]
+                left = yield from home.resume(stream, batch)
+                found += [Piece(queue, batch, place, messages) for place, messages in enumerate(left) if messages]
         return found
 
     def ack(self, stream: str, up_to: int) -> Steps[int]:

@@ -13,11 +13,12 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.ops.topology import Node
+from reliq.runtime.pieces import pieces
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.notices import Notices
 from reliq.transport.store import Store
@@ -114,8 +115,8 @@ class Watch(threading.Thread):
                     del self._asked[key]
                     self._unasked.add(key)
             due, self._unasked = list(self._unasked), set()
-        for start in range(0, len(due), _TOGETHER):
-            self._ask(due[start : start + _TOGETHER])
+        for some in pieces(due, _TOGETHER):
+            self._ask(some)
         with self._lock:
             waits = (self._again_at(key, at) for key, at in self._asked.items())
             soonest = now if self._unasked else min(waits, default=now + SLOW_LOOK)
@@ -128,7 +129,7 @@ class Watch(threading.Thread):
         """Return when to ask about a key again: later where no loop waits, and only help for others depends on it."""
         return asked_at + (SLOW_LOOK if key in self._loops else _OTHERS_LOOK)
 
-    def _ask(self, keys: list[str]) -> None:
+    def _ask(self, keys: Sequence[str]) -> None:
         try:
             answers = self._connection.perform([ops.exists(key) for key in keys])
         except TryAgain:  # the slots of some have moved: these loops find out where

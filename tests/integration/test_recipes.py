@@ -52,7 +52,6 @@ ENDPOINT = '''"""The moods of queues."""
 from fastapi import Request
 from pydantic import BaseModel, Field
 
-from reliq_api.http.docs import failures
 from reliq_api.http.route import call_router, needs
 
 router = call_router("moods")
@@ -62,7 +61,7 @@ class Moods(BaseModel):
     moods: list[str] = Field(description="How the queues feel.")
 
 
-@router.get("/moods", summary="Moods", response_model=Moods, responses=failures(), openapi_extra=needs("metrics"))
+@router.get("/moods", summary="Moods", **needs("metrics"))
 async def list_moods(request: Request) -> Moods:
     """How the queues feel."""
     return Moods(moods=["fine"])

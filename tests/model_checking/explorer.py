@@ -183,7 +183,6 @@ class Explorer:
         self._standings: dict[tuple[int, tuple[Any, ...]], Standing] = {}
         self._effects: dict[Any, Effect] = {}
         self.states = 0
-        self.transitions = 0
 
     def explore(
         self, queues: Sequence[QueueKeys] = (KEYS,), messages: str = "a", most: int = 1_000_000, **faults: int
@@ -203,7 +202,6 @@ class Explorer:
             moved = False
             for label, after in self._next(state):
                 moved = moved or not label.startswith(("crash", "expire", "restart"))
-                self.transitions += 1
                 trail = (*path, label)
                 try:
                     self._check(state, after, self.events(state), self.events(after))

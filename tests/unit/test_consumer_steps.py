@@ -12,15 +12,7 @@ from reliq.model.keys import new_owner
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Sleep, command
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.transport.store import Store
 from tests.support.state import KEYS
-
-
-@pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
 
 
 class Fault:

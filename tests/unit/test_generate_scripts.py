@@ -16,6 +16,7 @@ from tools import generate_scripts
 LUA = generate_scripts.ROOT / generate_scripts.LUA
 SCRIPTS = scripts()
 KEYS = QueueKeys("q")
+OWN = generate_scripts.key_names(generate_scripts.ROOT)[0].keys()
 ASSIGNED = re.compile(r"^local ([\w, ]+) = (.+)$", re.MULTILINE)
 SCRIPT = """-- example: does nothing.
 --
@@ -71,12 +72,16 @@ def test_the_builder_puts_each_name_where_the_script_reads_it(script):
     feature, _, name = script.rpartition("/")
     module = import_module(f"reliq.features.{feature}.signatures" if feature else "reliq.ops.signatures")
     build = getattr(module, name)
-    groups = {"places": KEYS.places, "outcomes": KEYS.outcomes, "slots": KEYS.slots}
     given: dict[str, Any] = {}
     for name, parameter in inspect.signature(build).parameters.items():
-        rest = [f"{name} 1", f"{name} 2"] if "Iterable" in str(parameter.annotation) else name
-        given[name] = True if parameter.annotation is bool else groups.get(name, rest)
+        rest: Any = [f"{name} 1", f"{name} 2"] if "Iterable" in str(parameter.annotation) else name
+        if "tuple" in str(parameter.annotation):
+            rest = [(one,) for one in rest]
+        given[name] = (
+            True if parameter.annotation is bool else {"keys": KEYS, "outcomes": KEYS.outcomes}.get(name, rest)
+        )
     called, keys, arguments = build(**given)
+    given |= {name: key for name in OWN - {*given} if {*(key := getattr(KEYS, name))} <= {*keys} or key in keys}
     assert called == script
     for names, values in ASSIGNED.findall(block_of(script)):
         for name, value in zip(names.split(", "), values.split(", "), strict=True):
@@ -84,8 +89,8 @@ def test_the_builder_puts_each_name_where_the_script_reads_it(script):
             if read:
                 found = (keys if read[1] == "KEYS" else arguments)[int(read[2]) - 1]
                 assert found == (1 if given[name] is True else given[name])
-            elif name.lower() in given:  # where a group or the rest begins
-                first = given[name.lower()][0]
+            elif isinstance(some := given.get(name.lower()), list | tuple):  # where a group or the rest begins
+                first = some[0][0] if isinstance(some[0], tuple) else some[0]
                 assert first in (keys[int(value) - 1 :][:1] + arguments[int(value) - 1 :][:1])
 
 

@@ -88,6 +88,11 @@ class Access:
         """Whether the rights cover all queues, including future ones."""
         return self.key is None or "*" in self.key.queues
 
+    def check_all(self, what: str) -> None:
+        """Raise Problem unless the rights cover all queues, as `what` do."""
+        if not self.covers_all:
+            raise Problem("forbidden", f"{what} cover all queues: this needs a key for *")
+
 
 class Guard:
     """Checks requests against the keys in Redis."""

@@ -5,7 +5,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -63,15 +63,18 @@ def matches(pattern: str, name: str) -> bool:
     return True
 
 
-def create(
-    name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None, rate: float
-) -> Steps[str]:
-    """Create a key; return its text, `id.secret`, which cannot be shown again."""
+def checked_lifetime(
+    name: str, scopes: Sequence[str], queues: Sequence[str], expires: Duration | None, known: Collection[str]
+) -> float | None:
+    """Return for how many seconds a new key is valid; None: for ever. Raises InvalidSetting for what it cannot have.
+
+    `known`: the scopes that there are.
+    """
     if _NAME.fullmatch(name) is None:
         raise InvalidSetting(f"the name of a key is {name!r}: use 1 to 80 printable ASCII characters")
     for scope in scopes:
-        if scope not in SCOPES:
-            raise InvalidSetting(f"scope is {scope!r}: it is one of {', '.join(SCOPES)}")
+        if scope not in known:
+            raise InvalidSetting(f"scope is {scope!r}: it is one of {', '.join(known)}")
     for pattern in queues:
         if len(pattern) > _PATTERN_LENGTH:
             raise InvalidSetting(
@@ -81,9 +84,16 @@ def create(
             raise InvalidSetting(f"queue pattern {pattern!r}: use a queue's name, in which * stands for any text")
     if not scopes or not queues:
         raise InvalidSetting("a key needs at least one scope and one queue pattern")
+    return None if expires is None else seconds(expires, "expires", shortest=1.0, longest=100 * 366 * 86_400.0)
+
+
+def create(
+    name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None, rate: float
+) -> Steps[str]:
+    """Create a key; return its text, `id.secret`, which cannot be shown again."""
+    lifetime = checked_lifetime(name, scopes, queues, expires, SCOPES)
     if not 0 <= rate <= 1e6:
         raise InvalidSetting(f"rate is {rate!r}: give requests a second, up to 1,000,000; 0 = not limited")
-    lifetime = None if expires is None else seconds(expires, "expires", shortest=1.0, longest=100 * 366 * 86_400.0)
     identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     now = yield ops.server_time()
     key = ApiKey(

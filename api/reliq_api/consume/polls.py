@@ -49,6 +49,7 @@ class Poll:
 
     @property
     def left(self) -> float:
+        """Seconds for which the client still waits."""
         return self.until - time.monotonic()
 
     @property

@@ -10,9 +10,10 @@ from reliq.contract import values
 from reliq.errors import InvalidSetting
 from reliq.model.outgoing import NewMessage, too_large
 from reliq.runtime.tracing import is_traceparent
+from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.entries import Described, check_names, read_entry, read_headers
-from reliq_api.http.docs import header
+from reliq_api.http.docs import EVENT, body_of, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
 from reliq_api.http.strict_json import read_json
@@ -26,6 +27,15 @@ DURABILITY = header(
     "Answer when it is in memory, on the server's disk (fsync) or on that many replicas; default: that of the queue.",
     pattern=r"^(memory|fsync|replicas=([1-9][0-9]?|100))$",
 )
+
+TRACEPARENT = header("traceparent", "Kept as a header of the message, with `tracestate`.")
+#: The request body of a call that takes one message.
+ONE_MESSAGE = body_of({JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None})
+#: Error codes of every call that enqueues.
+SEND_FAILS = (
+    "queue_full", "memory_pressure", "overloaded", "body_too_large", "unsupported_media_type", "outcome_unknown",
+    "durability_unavailable",
+)  # fmt: skip
 
 _TRACESTATE_LARGEST = 512
 _AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON

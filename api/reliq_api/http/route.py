@@ -1,7 +1,7 @@
 """The steps before every call: header limits, the key, then a body read within its limit."""
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from reliq.errors import ReliqError
 from reliq.runtime.looking import looking
 from reliq_api.access.auth import Scope
+from reliq_api.http.docs import failures
 from reliq_api.http.problems import of_request, status_of
 from reliq_api.http.requests import BoundedRequest
 
@@ -91,18 +92,27 @@ def call_router(tag: str, route: type[Call] = Call) -> APIRouter:
     return APIRouter(prefix="/v1", tags=[tag], route_class=route)
 
 
-def needs(scope: Scope, *others: Scope, limited: bool = True, **more: Any) -> dict[str, Any]:
-    """Return the `openapi_extra` of a call: the scopes it needs, all of them, and what FastAPI cannot derive.
+def needs(
+    scope: Scope,
+    *others: Scope,
+    fails: Sequence[str] = (),
+    answers: dict[int | str, Any] | None = None,
+    limited: bool = True,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return what a call declares beside its model: the scopes it needs, all of them, and what OpenAPI shows.
 
-    `limited`: whether the call counts for the rate of a key. Calls that reduce the load do not.
+    `fails`: its error codes, beside those of every call. `answers`: other answers, by status. `limited`: whether the
+    call counts for the rate of a key; calls that reduce the load do not. `more`: what FastAPI cannot derive.
     """
     if others:
         more["x-other-scopes"] = list(others)
     if not limited:
         more["x-rate-limited"] = False
-    return {"x-scope": scope, "security": [{"key": []}], **more}
+    extra = {"x-scope": scope, "security": [{"key": []}], **more}
+    return {"responses": {**(answers or {}), **failures(*fails)}, "openapi_extra": extra}
 
 
-def keyless() -> dict[str, Any]:
-    """Return the `openapi_extra` of a call for which the secret in its path is enough."""
-    return {"x-keyless": True, "security": []}
+def keyless(fails: Sequence[str]) -> dict[str, Any]:
+    """Return what a call declares for which the secret in its path is enough."""
+    return {"responses": failures(*fails), "openapi_extra": {"x-keyless": True, "security": []}}

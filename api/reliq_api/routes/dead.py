@@ -8,24 +8,17 @@ from pydantic import Field
 
 from reliq_api import schemas
 from reliq_api.enqueue.bodies import encode, shown
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import MAX_CURSOR, existing
 
 router = call_router("dead letters")
 
-_CHANGE = failures("invalid_name", "invalid_json", "body_too_large")
+_CHANGE = ("invalid_name", "invalid_json", "body_too_large")
 _NOT_FILTERS = {"limit", "dry_run", "keep_failures", "all"}
 
 
-@router.get(
-    "/queues/{queue}/dead",
-    summary="Dead letters, latest first",
-    response_model=schemas.DeadLetterPage,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("operate"),
-)
+@router.get("/queues/{queue}/dead", summary="Dead letters, latest first", **needs("operate", fails=("invalid_name",)))
 async def list_dead(
     queue: schemas.QueueName,
     request: Request,
@@ -47,8 +40,7 @@ async def list_dead(
     "/queues/{queue}/dead/{id}",
     summary="One dead letter, with its body and its errors",
     response_model=schemas.DeadLetterDetails,
-    responses=failures("invalid_name", "dead_letter_not_found"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name", "dead_letter_not_found")),
 )
 async def show_dead(
     queue: schemas.QueueName, id: Annotated[str, Field(min_length=1, max_length=128)], request: Request
@@ -62,11 +54,7 @@ async def show_dead(
 
 
 @router.post(
-    "/queues/{queue}/dead/redrive",
-    summary="Put dead letters back into the queue",
-    response_model=schemas.RedriveResult,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
+    "/queues/{queue}/dead/redrive", summary="Put dead letters back into the queue", **needs("operate", fails=_CHANGE)
 )
 async def redrive(queue: schemas.QueueName, wanted: schemas.RedriveRequest, request: Request) -> schemas.RedriveResult:
     """Oldest dead letters first. Repeat the call for more than `limit`. At any instant each is either dead or back."""
@@ -77,13 +65,7 @@ async def redrive(queue: schemas.QueueName, wanted: schemas.RedriveRequest, requ
     return schemas.RedriveResult(**asdict(result))
 
 
-@router.post(
-    "/queues/{queue}/dead/purge",
-    summary="Remove dead letters for good",
-    response_model=schemas.Purged,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
-)
+@router.post("/queues/{queue}/dead/purge", summary="Remove dead letters for good", **needs("operate", fails=_CHANGE))
 async def purge_dead(queue: schemas.QueueName, wanted: schemas.DeadPurgeRequest, request: Request) -> schemas.Purged:
     found = await existing(request, queue)
     return schemas.Purged(removed=await found.dead.purge(all=wanted.all, **_filters(wanted)))

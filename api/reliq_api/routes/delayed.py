@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field
 
 from reliq.contract import values
 from reliq_api import schemas
-from reliq_api.http.docs import failures
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import MAX_CURSOR, existing
 
@@ -54,9 +53,7 @@ class RunResult(BaseModel):
 @router.get(
     "/queues/{queue}/delayed",
     summary="Delayed messages, due soonest first",
-    response_model=DelayedPage,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name",)),
 )
 async def list_delayed(
     queue: schemas.QueueName,
@@ -75,9 +72,7 @@ async def list_delayed(
 @router.post(
     "/queues/{queue}/delayed/run",
     summary="Run delayed messages now, retries too",
-    response_model=RunResult,
-    responses=failures("invalid_name", "invalid_json", "body_too_large"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name", "invalid_json", "body_too_large")),
 )
 async def run_delayed(queue: schemas.QueueName, wanted: RunRequest, request: Request) -> RunResult:
     """Make them due: they are ready at once. Their failures still count."""

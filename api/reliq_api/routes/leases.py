@@ -13,7 +13,6 @@ from reliq_api.consume.homes import holder
 from reliq_api.consume.leases import Outcome
 from reliq_api.consume.polls import Poll
 from reliq_api.enqueue.bodies import encode, leased
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest
 from reliq_api.http.route import call_router, needs
@@ -27,8 +26,7 @@ router = call_router("leases")
     "/queues/{queue}/leases",
     summary="Take messages",
     response_model=schemas.LeaseGiven,
-    responses=failures("invalid_json", "body_too_large", "outcome_unknown"),
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=("invalid_json", "body_too_large", "outcome_unknown")),
 )
 async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: BoundedRequest) -> Response:
     """Lease up to `limit` messages (and 8 MiB), oldest first; an empty list if none arrived within `wait` seconds.
@@ -79,8 +77,7 @@ def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
     "/queues/{queue}/leases/{lease}/settle",
     summary="Settle messages",
     response_model=schemas.SettleResult,
-    responses=failures("invalid_name", "invalid_json", "body_too_large"),
-    openapi_extra=needs("consume", limited=False),
+    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large"), limited=False),
 )
 async def settle(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.SettleRequest, request: Request
@@ -115,9 +112,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
 @router.post(
     "/queues/{queue}/leases/{lease}/extend",
     summary="Extend a lease",
-    response_model=schemas.Extended,
-    responses=failures("invalid_name", "invalid_json", "body_too_large", "lease_lost"),
-    openapi_extra=needs("consume", limited=False),
+    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "lease_lost"), limited=False),
 )
 async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
@@ -132,9 +127,7 @@ async def extend(
 @router.post(
     "/queues/{queue}/leases/{lease}/progress",
     summary="Report the progress of a message",
-    response_model=schemas.ProgressStored,
-    responses=failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost"),
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")),
 )
 async def report(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ProgressRequest, request: Request

@@ -7,18 +7,22 @@ from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.batch import STREAM_LARGEST, Batch, read_batch
 from reliq_api.enqueue.bodies import conflict, encode
 from reliq_api.enqueue.idempotency import Answer, OnlyOnce, fingerprint, key_of
-from reliq_api.enqueue.inbound import DURABILITY, JSON, read_body, read_head, read_message
-from reliq_api.http.docs import EVENT, body_of, failures, header
+from reliq_api.enqueue.inbound import (
+    DURABILITY,
+    JSON,
+    ONE_MESSAGE,
+    SEND_FAILS,
+    TRACEPARENT,
+    read_body,
+    read_head,
+    read_message,
+)
+from reliq_api.http.docs import EVENT, body_of, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 
 router = call_router("messages", RawCall)
-
-_PRODUCER_ERRORS = (
-    "queue_full", "memory_pressure", "overloaded", "body_too_large", "unsupported_media_type", "outcome_unknown",
-    "durability_unavailable",
-)  # fmt: skip
 
 
 @router.post(
@@ -26,12 +30,10 @@ _PRODUCER_ERRORS = (
     summary="Enqueue one message",
     status_code=201,
     response_model=schemas.Enqueued,
-    responses={
-        200: {"model": schemas.Enqueued, "description": "A duplicate of an earlier message"},
-        **failures(*_PRODUCER_ERRORS, "request_in_progress", "idempotency_mismatch"),
-    },
-    openapi_extra=needs(
+    **needs(
         "enqueue",
+        fails=(*SEND_FAILS, "request_in_progress", "idempotency_mismatch"),
+        answers={200: {"model": schemas.Enqueued, "description": "A duplicate of an earlier message"}},
         parameters=[
             header(
                 "Idempotency-Key",
@@ -41,9 +43,9 @@ _PRODUCER_ERRORS = (
                 pattern="^[!#-~]+$",
             ),
             DURABILITY,
-            header("traceparent", "Kept as a header of the message, with `tracestate`."),
+            TRACEPARENT,
         ],
-        requestBody=body_of({JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None}),
+        requestBody=ONE_MESSAGE,
     ),
 )
 async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response:
@@ -78,9 +80,9 @@ async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response
     "/queues/{queue}/messages/batch",
     summary="Enqueue many messages",
     response_model=schemas.BatchEnqueued,
-    responses=failures(*_PRODUCER_ERRORS, "batch_too_large", "batch_incomplete"),
-    openapi_extra=needs(
+    **needs(
         "enqueue",
+        fails=(*SEND_FAILS, "batch_too_large", "batch_incomplete"),
         parameters=[DURABILITY],
         requestBody=body_of(
             {

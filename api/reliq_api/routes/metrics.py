@@ -4,8 +4,6 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from reliq_api.http.docs import failures
-from reliq_api.http.problems import Problem
 from reliq_api.http.route import Call, needs
 
 router = APIRouter(tags=["health"], route_class=Call)
@@ -15,14 +13,11 @@ router = APIRouter(tags=["health"], route_class=Call)
     "/metrics",
     summary="Metrics for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **failures()},
-    openapi_extra=needs("metrics"),
+    **needs("metrics", answers={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}),
 )
 async def metrics(request: Request) -> Response:
     """Metrics of all queues; needs a key for `*`."""
-    key = request.state.access.key
-    if key is not None and "*" not in key.queues:
-        raise Problem("forbidden", "metrics cover all queues: this needs a key for *")
+    request.state.access.check_all("metrics")
     exporter = request.app.state.exporter
     content, kind = await asyncio.to_thread(exporter.render, request.headers.get("accept", ""))
     return Response(content, media_type=None, headers={"content-type": kind})

@@ -12,7 +12,6 @@ from reliq.protocol.seen import QUEUES, or_unseen
 from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import unseen
 from reliq_api import schemas
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.schemas.queues import PartitionProgress
@@ -21,16 +20,10 @@ router = call_router("queues")
 
 MAX_CURSOR = 16_384  #: characters of a page's `next`, which has a part for each partition
 
-_CHANGE = failures("invalid_name", "invalid_json", "body_too_large")
+_CHANGE = ("invalid_name", "invalid_json", "body_too_large")
 
 
-@router.get(
-    "/queues",
-    summary="All queues",
-    response_model=schemas.QueueList,
-    responses=failures(),
-    openapi_extra=needs("metrics"),
-)
+@router.get("/queues", summary="All queues", **needs("metrics"))
 async def list_queues(request: Request) -> schemas.QueueList:
     """The queues to which the key has rights."""
     reliq: aio.Reliq = request.app.state.reliq
@@ -53,13 +46,7 @@ async def existing(request: Request, queue: str) -> aio.Queue:
     return reliq.queue(queue, of_broadcast=True)
 
 
-@router.get(
-    "/queues/{queue}",
-    summary="One queue, with its policy",
-    response_model=schemas.QueueDetails,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("metrics"),
-)
+@router.get("/queues/{queue}", summary="One queue, with its policy", **needs("metrics", fails=("invalid_name",)))
 async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetails:
     found = await existing(request, queue)
     stats, config = await found.stats(), None
@@ -74,9 +61,7 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
 @router.get(
     "/queues/{queue}/partitions",
     summary="How a queue is spread over its partitions",
-    response_model=PartitionProgress,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("metrics"),
+    **needs("metrics", fails=("invalid_name",)),
 )
 async def partitions(queue: schemas.QueueName, request: Request) -> PartitionProgress:
     """The numbers of each partition, and how far a change of their number is. Most queues have one."""
@@ -85,11 +70,7 @@ async def partitions(queue: schemas.QueueName, request: Request) -> PartitionPro
 
 
 @router.patch(
-    "/queues/{queue}",
-    summary="Change a queue's policy",
-    response_model=schemas.QueueConfig,
-    responses={**_CHANGE, **failures("change_under_way")},
-    openapi_extra=needs("operate"),
+    "/queues/{queue}", summary="Change a queue's policy", **needs("operate", fails=(*_CHANGE, "change_under_way"))
 )
 async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:
     """The policy is stored in Redis, so all producers, workers and monitors follow it. The queue may be new.
@@ -101,37 +82,21 @@ async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, re
     return _config(await reliq.queue(queue).configure(**given))
 
 
-@router.post(
-    "/queues/{queue}/pause",
-    summary="Pause a queue",
-    response_model=schemas.Paused,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
-)
+@router.post("/queues/{queue}/pause", summary="Pause a queue", **needs("operate", fails=_CHANGE))
 async def pause(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     """Sends go on and running messages are finished, but no message is started."""
     await (await existing(request, queue)).pause()
     return schemas.Paused(queue=queue, paused=True)
 
 
-@router.post(
-    "/queues/{queue}/resume",
-    summary="End a pause",
-    response_model=schemas.Paused,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
-)
+@router.post("/queues/{queue}/resume", summary="End a pause", **needs("operate", fails=_CHANGE))
 async def resume(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     await (await existing(request, queue)).resume()
     return schemas.Paused(queue=queue, paused=False)
 
 
 @router.put(
-    "/queues/{queue}/breaker",
-    summary="Open or close a queue's circuit breaker",
-    response_model=schemas.Breaker,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
+    "/queues/{queue}/breaker", summary="Open or close a queue's circuit breaker", **needs("operate", fails=_CHANGE)
 )
 async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, request: Request) -> schemas.Breaker:
     """Open: no worker gets a message for `seconds`, then one message is tried. Closed: workers get messages again."""
@@ -143,13 +108,7 @@ async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, requ
     return schemas.Breaker(queue=queue, breaker=wanted.state)
 
 
-@router.post(
-    "/queues/{queue}/purge",
-    summary="Remove what is ready and delayed",
-    response_model=schemas.Purged,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
-)
+@router.post("/queues/{queue}/purge", summary="Remove what is ready and delayed", **needs("operate", fails=_CHANGE))
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
     """Deletes messages. `confirm` must repeat the queue's name."""
     if wanted.confirm != queue:

@@ -10,7 +10,6 @@ from reliq.model.worker import NO_WORKER
 from reliq.protocol.workers import consuming, find_worker, grouped, instruct
 from reliq_api import schemas
 from reliq_api.access.auth import Access
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 
@@ -19,13 +18,7 @@ router = call_router("workers")
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["c0123456789abcdef0123"])]
 
 
-@router.get(
-    "/workers",
-    summary="The processes that consume",
-    response_model=schemas.WorkerList,
-    responses=failures(),
-    openapi_extra=needs("metrics"),
-)
+@router.get("/workers", summary="The processes that consume", **needs("metrics"))
 async def list_workers(request: Request) -> schemas.WorkerList:
     """Those of the queues to which the key has rights. `running` only of queues that it may operate."""
     reliq: aio.Reliq = request.app.state.reliq
@@ -41,9 +34,7 @@ async def list_workers(request: Request) -> schemas.WorkerList:
 @router.post(
     "/workers/{id}/{instruction}",
     summary="Pause, resume or stop a worker",
-    response_model=schemas.Instructed,
-    responses=failures("worker_not_found"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("worker_not_found",)),
 )
 async def instruct_worker(id: Id, instruction: Instruction, request: Request) -> schemas.Instructed:
     """It does so with its next heartbeat, within a third of its lease. Needs rights on all of its queues.

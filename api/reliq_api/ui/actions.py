@@ -2,69 +2,59 @@
 
 import math
 from functools import partial
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Any
 
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
-from reliq.aio.queue import Queue
 from reliq.errors import InvalidSetting
 from reliq.protocol.dead_letters import RedriveOptions
 from reliq_api.ui import policy
 from reliq_api.ui.access import Operated, Viewer
 from reliq_api.ui.dead_pages import Running
-from reliq_api.ui.guard import Page, form, wrong_name
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page, wrong_name
+from reliq_api.ui.render import page, redirect
 from reliq_api.ui.search import Search
 
 router = APIRouter(route_class=Page, prefix="/queues/{name}")
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
-
-
-def _back(request: Request, queue: Queue, path: str = "") -> Response:
-    base = request.scope.get("root_path", "").rstrip("/")
-    return RedirectResponse(f"{base}/queues/{quote(queue.name, safe='')}{path}", status_code=303)
 
 
 @router.post("/pause")
 async def pause(request: Request, queue: Operated) -> Response:
     await queue.pause()
-    return _back(request, queue, "?notice=paused")
+    return redirect(request, "queues", queue.name, notice="paused")
 
 
 @router.post("/breaker/open")
 async def open_breaker(request: Request, queue: Operated) -> Response:
     await queue.open_breaker()
-    return _back(request, queue, "?notice=breaker-open")
+    return redirect(request, "queues", queue.name, notice="breaker-open")
 
 
 @router.post("/breaker/close")
 async def close_breaker(request: Request, queue: Operated) -> Response:
     await queue.close_breaker()
-    return _back(request, queue, "?notice=breaker-closed")
+    return redirect(request, "queues", queue.name, notice="breaker-closed")
 
 
 @router.post("/resume")
 async def resume(request: Request, queue: Operated) -> Response:
     await queue.resume()
-    return _back(request, queue, "?notice=resumed")
+    return redirect(request, "queues", queue.name, notice="resumed")
 
 
 @router.post("/policy")
 async def set_policy(request: Request, queue: Operated, fields: Form) -> Response:
     if changes := policy.changes(fields, await queue.config()):
         await queue.configure(**changes)
-    return _back(request, queue, "?notice=configured")
+    return redirect(request, "queues", queue.name, notice="configured")
 
 
 @router.post("/purge")
 async def purge(request: Request, queue: Operated, fields: Form) -> Response:
     if (given := wrong_name(queue.name, fields)) is not None:
         return page(request, "purge.html", status=400, queue=queue.name, stats=await queue.stats(), given=given)
-    return _back(request, queue, f"?notice=purged&count={await queue.purge()}")
+    return redirect(request, "queues", queue.name, notice="purged", count=await queue.purge())
 
 
 @router.post("/dead/purge")
@@ -75,7 +65,7 @@ async def purge_dead(request: Request, queue: Operated, fields: Form) -> Respons
         dead = (await queue.stats()).dead
         return page(request, "dead_purge.html", status=400, queue=queue.name, search=search, dead=dead, given=given)
     removed = await queue.dead.purge(all=not filters, **filters)
-    return _back(request, queue, f"/dead?notice=deleted&count={removed}")
+    return redirect(request, "queues", queue.name, "dead", notice="deleted", count=removed)
 
 
 @router.post("/dead/redrive")
@@ -96,7 +86,7 @@ async def redrive(request: Request, queue: Operated, who: Viewer, redrives: Runn
     most = min(one for one in (limit, counted, total) if one is not None)
     supervise = partial(request.app.state.guard.supervise, who, "operate", queue.name)
     started = redrives.start(queue, int(most), search, options, supervise)
-    return _back(request, queue, f"/dead/redrives/{started.id}")
+    return redirect(request, "queues", queue.name, "dead", "redrives", started.id)
 
 
 def _number(given: dict[str, str], name: str) -> float | None:
@@ -124,4 +114,4 @@ async def stop_redrive(request: Request, queue: Operated, redrives: Running, ide
     if found is None:
         raise HTTPException(404, "This redrive is not known here, so it does not run here.")
     found.stop()
-    return _back(request, queue, f"/dead/redrives/{found.id}")
+    return redirect(request, "queues", queue.name, "dead", "redrives", found.id)

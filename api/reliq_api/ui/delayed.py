@@ -1,23 +1,20 @@
 """The page of the delayed messages of a queue: what waits for its time or a retry, and runs now or never."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from typing import Any
+from urllib.parse import urlencode
 
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq_api.ui.access import Operated
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page
+from reliq_api.ui.render import page, redirect
 from reliq_api.ui.search import Fields, header_of, query_of
 
 LISTED = 25  #: messages on one page
 
 router = APIRouter(route_class=Page, prefix="/queues/{name}/delayed")
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,4 @@ async def run(request: Request, queue: Operated, fields: Form) -> Response:
 
 
 def back(request: Request, queue: str, wanted: Wanted, notice: str, count: int) -> Response:
-    base = request.scope.get("root_path", "").rstrip("/")
-    query = wanted.query(notice=notice, count=str(count))
-    return RedirectResponse(f"{base}/queues/{quote(queue, safe='')}/delayed{query}", status_code=303)
+    return redirect(request, "queues", queue, "delayed", **dict(wanted.fields()), notice=notice, count=count)

@@ -6,10 +6,10 @@ line, for the day on which an escape is missing: no script, style or request tha
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -93,3 +93,6 @@ async def form(request: Request) -> list[tuple[str, str]]:
         raise HTTPException(400, "The form cannot be read.") from None
     finally:
         bounded.release()
+
+
+Form = Annotated[list[tuple[str, str]], Depends(form)]

@@ -1,11 +1,9 @@
 """The pages about single messages: send, edit a dead one."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from typing import Any
 
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.aio.queue import Queue
@@ -16,23 +14,13 @@ from reliq.model.dead_letter import DeadLetter
 from reliq.protocol.edited import redrive_edited, why_not_editable
 from reliq_api.ui.access import Sendable, homes_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page
+from reliq_api.ui.render import page, redirect
 
 router = APIRouter(route_class=Page)
 
-Form = Annotated[list[tuple[str, str]], Depends(form)]
-
 #: The options that are fields of their own; headers have an area for lines.
 OPTIONS = tuple(one for one in options_of(FORM) if not isinstance(one.kind, kinds.Headers))
-
-
-def address(request: Request, queue: str, identity: str, **more: str) -> str:
-    return f"{queue_address(request, queue)}/message?{urlencode({'id': identity, **more})}"
-
-
-def queue_address(request: Request, queue: str) -> str:
-    return f"{request.scope.get('root_path', '').rstrip('/')}/queues/{quote(queue, safe='')}"
 
 
 # --- send ---
@@ -60,7 +48,7 @@ async def send(request: Request, queue: Sendable, fields: Form) -> Response:
     except (InvalidMessage, InvalidSetting) as error:
         return _send_page(request, queue, given, {_field_of(str(error)): str(error)})
     request.state.form = [*fields, ("sent", sent)]
-    return RedirectResponse(address(request, queue.name, sent, notice="sent"), status_code=303)
+    return redirect(request, "queues", queue.name, "message", id=sent, notice="sent")
 
 
 def _field_of(fault: str) -> str:
@@ -143,7 +131,7 @@ async def edit(request: Request, queue: Sendable, fields: Form) -> Response:
     if not moved:
         raise HTTPException(409, "Nothing was changed: the message is not a dead letter any more.")
     request.state.form = [*fields, ("changed", _changes(letter, edited, headers))]
-    return RedirectResponse(address(request, queue.name, letter.id, notice="edited"), status_code=303)
+    return redirect(request, "queues", queue.name, "message", id=letter.id, notice="edited")
 
 
 def _changes(letter: DeadLetter, body: bytes, headers: str) -> str:

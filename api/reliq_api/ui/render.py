@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -154,9 +154,22 @@ NOTICES = {
 }
 
 
+def redirect(request: Request, *path: str, **query: object) -> RedirectResponse:
+    """Answer 303, so that a reload of the page repeats nothing. `path`: the names in the address of the page."""
+    names = "".join(f"/{quote(name, safe='')}" for name in path)
+    asked = f"?{urlencode(query)}" if query else ""
+    return RedirectResponse(f"{_base(request)}{names}{asked}", status_code=303)
+
+
+def _base(request: Request) -> str:
+    """Return the path of the service behind a proxy that removes a prefix."""
+    base: str = request.scope.get("root_path", "").rstrip("/")
+    return base
+
+
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a page; `base` is the path of the service behind a proxy that removes a prefix."""
-    base = request.scope.get("root_path", "").rstrip("/")
+    """Render a page."""
+    base = _base(request)
     text = _environment.get_template(template).render(
         base=base,
         assets=f"{base}/assets/{VERSION}",

@@ -1,9 +1,8 @@
 """The pages about workers: the processes that consume."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.model.instruction import Instruction
@@ -11,8 +10,8 @@ from reliq.model.worker import NO_WORKER, WorkerProcess
 from reliq.protocol.workers import consuming, find_worker, grouped, instruct
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page
+from reliq_api.ui.render import page, redirect
 
 SECTION = {"workers": "Workers"}
 NOTICES = {
@@ -23,8 +22,6 @@ NOTICES = {
 router = APIRouter(route_class=Page, prefix="/workers")
 
 SHOWN = 500
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 
 @router.get("")
@@ -58,8 +55,7 @@ async def tell(request: Request, who: Viewer, worker: str, instruction: Instruct
         raise HTTPException(404, f"{one.id} is not a worker; {NO_WORKER}.")
     if not await reliq_of(request).store.run(instruct(one, instruction)):
         raise HTTPException(404, "This worker has ended.")
-    base = request.scope.get("root_path", "").rstrip("/")
-    return RedirectResponse(f"{base}/workers/{one.id}?notice=told-{instruction.value}", status_code=303)
+    return redirect(request, "workers", one.id, notice=f"told-{instruction.value}")
 
 
 async def _existing(request: Request, who: Access, identity: str) -> WorkerProcess:

@@ -37,7 +37,6 @@ CREATE TABLE runs (id TEXT, pid INT, at REAL);
 class Faults:
     """The faults of the workers and their recovery."""
 
-    killed_held: int = 0
     paused_held: int = 0
     returned: float | None = None  #: seconds from the kill until the messages of the killed worker were ready again
     recovery: float | None = None  #: seconds from the kill until a message of the killed worker ran elsewhere
@@ -143,7 +142,6 @@ class _Demo:
         victim.kill()
         killed_at = time.time()
         held = self._held(victim)
-        self._faults.killed_held = len(held)
         self._say(f"killed one worker (kill -9) while it held {len(held)} messages")
         self._start_worker()
         # At once: when the messages of the killed one are back, the other may have handled all the rest.

@@ -6,8 +6,6 @@ from fastapi import Path, Query, Request
 
 from reliq import aio
 from reliq.features.batches import schemas
-from reliq_api.access.auth import Access
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 
@@ -16,26 +14,14 @@ router = call_router("batches")
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{12}$", examples=["3q2_7wAAq83v"])]
 
 
-@router.get(
-    "/batches",
-    summary="The batches that have not ended, oldest first",
-    response_model=schemas.BatchList,
-    responses=failures(),
-    openapi_extra=needs("metrics"),
-)
+@router.get("/batches", summary="The batches that have not ended, oldest first", **needs("metrics"))
 async def list_batches(request: Request, wanted: Annotated[schemas.BatchQuery, Query()]) -> schemas.BatchList:
     """Needs a key for `*`: a batch may have messages in any queue."""
     found = await _application(request).batches(limit=wanted.limit)
     return schemas.BatchList(batches=[schemas.Batch(**one.summary()) for one in found])
 
 
-@router.get(
-    "/batches/{id}",
-    summary="How far a batch is",
-    response_model=schemas.Batch,
-    responses=failures("batch_not_found"),
-    openapi_extra=needs("metrics"),
-)
+@router.get("/batches/{id}", summary="How far a batch is", **needs("metrics", fails=("batch_not_found",)))
 async def show_batch(id: Id, request: Request) -> schemas.Batch:
     """Needs a key for `*`."""
     found = await _application(request).batch_progress(id)
@@ -45,8 +31,6 @@ async def show_batch(id: Id, request: Request) -> schemas.Batch:
 
 
 def _application(request: Request) -> aio.Reliq:
-    access: Access = request.state.access
-    if not access.covers_all:
-        raise Problem("forbidden", "batches cover all queues: this needs a key for *")
+    request.state.access.check_all("batches")
     application: aio.Reliq = request.app.state.reliq
     return application

@@ -56,7 +56,7 @@ def batch_end(batch: str, parent: str, counts: Counts) -> Op[bool]:
 
 
 def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
-    return scripted(signatures.batch_forget(config=keys.config, followed=keys.followed, batch=batch), bool)
+    return scripted(signatures.batch_forget(keys, batch=batch), bool)
 
 
 def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call
 
 
@@ -22,8 +23,8 @@ def batch_end(
     return "batches/batch_end", (batch, open, *(() if parent is None else (parent,))), (id, handled, dead, cancelled)
 
 
-def batch_forget(*, config: str, followed: str, batch: Argument) -> Call:
-    return "batches/batch_forget", (config, followed), (batch,)
+def batch_forget(keys: NamedKeys, *, batch: Argument) -> Call:
+    return "batches/batch_forget", (keys.config, keys.followed), (batch,)
 
 
 def batch_open(*, batch: str, open: str, id: Argument, fields: Iterable[Argument], parent: str | None = None) -> Call:

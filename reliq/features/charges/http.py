@@ -5,7 +5,6 @@ from fastapi import Request
 from reliq.features.charges import schemas
 from reliq.features.charges.steps import charge_leased
 from reliq_api.consume.homes import holder
-from reliq_api.http.docs import failures
 from reliq_api.http.route import call_router, needs
 from reliq_api.schemas.base import Lease, QueueName
 
@@ -15,9 +14,7 @@ router = call_router("charges")
 @router.post(
     "/queues/{queue}/leases/{lease}/charge",
     summary="Say what a run of a message has cost",
-    response_model=schemas.Charged,
-    responses=failures("invalid_name", "invalid_json", "body_too_large", "lease_lost"),
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "lease_lost")),
 )
 async def charge(queue: QueueName, lease: Lease, wanted: schemas.ChargeRequest, request: Request) -> schemas.Charged:
     """In place of the `cost` of the message; a repeated request changes nothing. 409 if the lease does not hold it."""

@@ -11,7 +11,7 @@ KEPT = 86_400.0  #: seconds for which it is known what a run was charged, after 
 def charge(keys: QueueKeys, message: Message, actual: int) -> Op[int]:
     """Replace what this run of a message has taken of the limits by `actual`."""
     call = signatures.charge(
-        config=keys.config, flow=keys.flow, buckets=keys.buckets, charged=keys.charged(message.tag.replace(" ", ":")),
-        reserved=message.cost, actual=actual, group=message.group, kept_ms=milliseconds(KEPT),
+        keys, charged=keys.charged(message.tag.replace(" ", ":")), reserved=message.cost, actual=actual,
+        group=message.group, kept_ms=milliseconds(KEPT),
     )  # fmt: skip
     return scripted(call)

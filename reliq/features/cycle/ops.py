@@ -33,14 +33,7 @@ def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", se
 
     With a producer's sequence, a repeated or late call does not bring back removed members.
     """
-    call = signatures.cycle_add(
-        places=keys.places,
-        delayed=keys.delayed,
-        producers=keys.producers,
-        producer=producer,
-        sequence=sequence,
-        members=[part for one in members for part in _member(one)],
-    )
+    call = signatures.cycle_add(keys, producer=producer, sequence=sequence, members=map(_member, members))
     return scripted(call, lambda reply: Entered(reply[0].decode(), reply[1], [readable(one) for one in reply[2:]]))
 
 
@@ -49,5 +42,5 @@ def _member(one: Member) -> tuple[Argument, ...]:
 
 
 def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
-    call = signatures.cycle_remove(places=keys.places, delayed=keys.delayed, index=keys.index, groups=groups)
+    call = signatures.cycle_remove(keys, groups=groups)
     return scripted(call)

@@ -1,25 +1,18 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def cycle_add(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    producers: str,
-    producer: Argument,
-    sequence: float,
-    members: Iterable[Argument],
-) -> Call:
-    return "cycle/cycle_add", (*places, delayed, producers), (producer, sequence, *members)
+def cycle_add(keys: NamedKeys, *, producer: Argument, sequence: float, members: Records) -> Call:
+    return "cycle/cycle_add", (*keys.places, keys.delayed, keys.producers), (producer, sequence, *flat(members))
 
 
 def cycle_add_member(*, member: Argument, key_group: Argument, id: Argument, element: Argument) -> tuple[Argument, ...]:
     return (member, key_group, id, element)
 
 
-def cycle_remove(*, places: Sequence[str], delayed: str, index: str, groups: Iterable[Argument]) -> Call:
-    return "cycle/cycle_remove", (*places, delayed, index), (*groups,)
+def cycle_remove(keys: NamedKeys, *, groups: Iterable[Argument]) -> Call:
+    return "cycle/cycle_remove", (*keys.places, keys.delayed, keys.index), (*groups,)

@@ -13,6 +13,7 @@ from reliq.model.outgoing import NewMessage, check_key
 from reliq.ops import Steps
 from reliq.protocol.announcing import announced
 from reliq.protocol.producer import ProducerPool
+from reliq.runtime.pieces import pieces
 
 
 class CycleSteps:
@@ -28,8 +29,8 @@ class CycleSteps:
         new = 0
         entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
         yield from announced(self._keys.queue)
-        for start in range(0, len(entrants), values.MAX_BATCH):
-            answer = yield from self._add(entrants[start : start + values.MAX_BATCH])
+        for some in pieces(entrants, values.MAX_BATCH):
+            answer = yield from self._add(some)
             if answer.status == "full":
                 length, most, unit = answer.rest
                 raise QueueFull(f"queue {self._keys.queue!r} holds {length} of at most {most} {unit}; {new} entered")
@@ -52,8 +53,8 @@ class CycleSteps:
         """Remove members; return how many of them were in the cycle."""
         removed = 0
         groups = [group_of(member) for member in _checked(members)]
-        for start in range(0, len(groups), values.MAX_BATCH):
-            removed += sum((yield own.cycle_remove(self._keys, groups[start : start + values.MAX_BATCH])))
+        for some in pieces(groups, values.MAX_BATCH):
+            removed += sum((yield own.cycle_remove(self._keys, some)))
         return removed
 
     def members(self) -> Steps[list[str]]:

@@ -20,7 +20,7 @@ from reliq_api.access.auth import Access
 from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode
 from reliq_api.enqueue.inbound import JSON, Form, Head, read_message
-from reliq_api.http.docs import body_of, failures
+from reliq_api.http.docs import body_of
 from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
@@ -30,6 +30,11 @@ LARGEST = 8 * 1024 * 1024  #: bytes of a flow
 
 sending = call_router("flows", RawCall)
 looking = call_router("flows")
+
+_SEND_FAILS = (
+    "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large", "outcome_unknown",
+    "lease_lost",
+)  # fmt: skip
 
 Id = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", examples=["9f86d081884c7d65"])]
 
@@ -67,12 +72,8 @@ _decode = msgspec.json.Decoder(Members).decode
     summary="Send a flow",
     status_code=201,
     response_model=schemas.SentFlow,
-    responses=failures(
-        "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large",
-        "outcome_unknown", "lease_lost",
-    ),
-    openapi_extra=needs("enqueue", requestBody=body_of({JSON: schemas.new_flow()})),
-)  # fmt: skip
+    **needs("enqueue", fails=_SEND_FAILS, requestBody=body_of({JSON: schemas.new_flow()})),
+)
 async def send_flow(request: BoundedRequest) -> Response:
     """Messages of which some wait until others are handled, up to 8 MiB. All are sent or, with an error, none.
 
@@ -130,13 +131,7 @@ def _named(place: int) -> Iterator[None]:
         raise problem from None
 
 
-@looking.get(
-    "/flows",
-    summary="The flows that have not ended, oldest first",
-    response_model=schemas.FlowList,
-    responses=failures(),
-    openapi_extra=needs("metrics"),
-)
+@looking.get("/flows", summary="The flows that have not ended, oldest first", **needs("metrics"))
 async def list_flows(request: Request, wanted: Annotated[schemas.FlowQuery, Query()]) -> schemas.FlowList:
     """Needs a key for `*`: a flow may have messages in any queue."""
     found = await _application(request).flows(limit=wanted.limit)
@@ -147,8 +142,7 @@ async def list_flows(request: Request, wanted: Annotated[schemas.FlowQuery, Quer
     "/flows/{id}",
     summary="The messages of a flow, and how far they are",
     response_model=schemas.FlowGraph,
-    responses=failures("flow_not_found"),
-    openapi_extra=needs("metrics"),
+    **needs("metrics", fails=("flow_not_found",)),
 )
 async def show_flow(id: Id, request: Request) -> Response:
     """Needs a key for `*`."""
@@ -162,8 +156,7 @@ async def show_flow(id: Id, request: Request) -> Response:
     "/flows/{id}",
     summary="Cancel the messages of a flow that have not ended",
     status_code=204,
-    responses=failures("flow_not_found"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("flow_not_found",)),
 )
 async def cancel_flow(id: Id, request: Request) -> Response:
     """Needs a key for `*`. 404: it is not open."""
@@ -177,9 +170,7 @@ def _not_found(flow: str) -> Problem:
 
 
 def _application(request: Request) -> Any:
-    access: Access = request.state.access
-    if not access.covers_all:
-        raise Problem("forbidden", "flows cover all queues: this needs a key for *")
+    request.state.access.check_all("flows")
     application: aio.Reliq = request.app.state.reliq
     return application
 

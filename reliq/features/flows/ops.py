@@ -124,9 +124,7 @@ def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = Fa
 
     `joined`: the message whose handler has opened the flow knows how it ended.
     """
-    some: list[Argument] = []
-    for number, outcome in ended:
-        some += signatures.flow_ended_ended(number=number, outcome=outcome)
+    some = (signatures.flow_ended_ended(number=number, outcome=outcome) for number, outcome in ended)
     call = signatures.flow_ended(
         graph=flow_record(flow), every=FLOWS, id=flow, kept=milliseconds(KEPT), joined=joined, ended=some
     )
@@ -177,12 +175,12 @@ def flow_forget(flow: str) -> list[Op[Any]]:
 
 def flow_hold(hold: Hold, opened: str) -> Op[str]:
     """Let those behind a message wait for a flow that its handler opens; answers "ok" or "lost"."""
-    return scripted(signatures.flow_hold(followed=hold.keys.followed, opened=opened, **hold.named), as_text)
+    return scripted(signatures.flow_hold(hold.keys, opened=opened, **hold.named), as_text)
 
 
 def flow_opened(keys: QueueKeys, identity: str, opened: str, outcome: str) -> Op[bool]:
     """Tell a message what has become of a flow that its handler has opened."""
-    return scripted(signatures.flow_opened(places=keys.places, id=identity, opened=opened, outcome=outcome), bool)
+    return scripted(signatures.flow_opened(keys, id=identity, opened=opened, outcome=outcome), bool)
 
 
 def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str, int, OnFailure]]) -> Op[list[str]]:
@@ -190,13 +188,8 @@ def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str
 
     `step`: higher in each call that sends the flow, so that one which arrives late notes nothing.
     """
-    some: list[Argument] = []
-    for identity, count, rule in waiting:
-        some += signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0])
-    call = signatures.flow_wait(
-        followed=keys.followed, config=keys.config, counters=keys.counters, flows=keys.flows,
-        producers=keys.producers, flow=flow, step=step, waiting=some,
-    )  # fmt: skip
+    some = (signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0]) for identity, count, rule in waiting)
+    call = signatures.flow_wait(keys, flow=flow, step=step, waiting=some)
     return scripted(call, _texts)
 
 
@@ -208,15 +201,13 @@ def flow_note(
     `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another partition, a key that
     exists once it has entered.
     """
-    some: list[Argument] = []
-    for one in members:
-        behind = "".join(other.text for other in one.behind)
-        some += signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
-    call = signatures.flow_note(
-        followed=keys.followed, config=keys.config, flows=keys.flows, producers=keys.producers, brought=brought,
-        flow=flow, step=step, members=some,
-    )  # fmt: skip
+    call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=map(_member, members))
     return scripted(call, _texts)
+
+
+def _member(one: Noted) -> tuple[Argument, ...]:
+    behind = "".join(other.text for other in one.behind)
+    return signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
 
 
 def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:
@@ -230,27 +221,20 @@ def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:
 
 def flow_tell(keys: QueueKeys, told: Iterable[tuple[str, int, str]]) -> Op[dict[str, bytes]]:
     """Tell messages, by id and place, what has become of one before them; answers those that are to be dead letters."""
-    some: list[Argument] = []
-    for identity, place, outcome in told:
-        some += signatures.flow_tell_told(id=identity, place=place, outcome=outcome)
-    call = signatures.flow_tell(places=keys.places, delayed=keys.delayed, index=keys.index, told=some)
+    some = (signatures.flow_tell_told(id=identity, place=place, outcome=outcome) for identity, place, outcome in told)
+    call = signatures.flow_tell(keys, told=some)
     return scripted(call, lambda reply: {one.decode(): raw for one, raw in zip(reply[::2], reply[1::2], strict=True)})
 
 
 def flow_bury(keys: QueueKeys, identity: str, element: bytes, again: bytes, counter: str) -> Op[bool]:
     """Make a message a dead letter that still waits."""
-    call = signatures.flow_bury(
-        places=keys.places, delayed=keys.delayed, dead=keys.dead, index=keys.index, id=identity, element=element,
-        again=again, counter=counter,
-    )  # fmt: skip
+    call = signatures.flow_bury(keys, id=identity, element=element, again=again, counter=counter)
     return scripted(call, bool)
 
 
 def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, step: int = 0, forever: bool = False) -> Op[int]:
     """Give up those of the messages of a flow that wait. `step`: as for `flow_wait`, by the producer of the flow."""
-    call = signatures.flow_drop(
-        places=keys.places, producers=keys.producers, flow=flow, step=step, forever=forever, ids=ids
-    )
+    call = signatures.flow_drop(keys, flow=flow, step=step, forever=forever, ids=ids)
     return scripted(call)
 
 
@@ -259,12 +243,12 @@ def flow_news(keys: QueueKeys, limit: int) -> Op[News]:
         up_to, any_flows, *texts = reply
         return News(up_to, any_flows > 0, [_happened(part) for text in texts if text for part in text.split(b"\v")])
 
-    return scripted(signatures.flow_news(followed=keys.followed, config=keys.config, limit=limit), read)
+    return scripted(signatures.flow_news(keys, limit=limit), read)
 
 
 def flow_told(keys: QueueKeys, up_to: int) -> Op[int]:
     """Forget the news up to a number."""
-    call = signatures.flow_told(followed=keys.followed, config=keys.config, flows=keys.flows, up_to=up_to)
+    call = signatures.flow_told(keys, up_to=up_to)
     return scripted(call)
 
 

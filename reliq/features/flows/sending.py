@@ -20,6 +20,7 @@ from reliq.protocol.home import Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
+from reliq.runtime.pieces import pieces
 
 _TRIES = 200  #: how often a message is offered, while the number of partitions changes
 _LINES = 20_000  #: messages that wait for those that one call notes
@@ -139,8 +140,7 @@ class Sending:
             refused: list[int] = []
             for name, some in self._by_home(numbers).items():
                 home = homes.named(name)
-                for start in range(0, len(some), AT_ONCE):
-                    part = some[start : start + AT_ONCE]
+                for part in pieces(some, AT_ONCE):
                     if before is not None:
                         yield from before(home.keys, part)
                     messages = [self._plan.messages[number] for number in part]

@@ -1,22 +1,13 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def flow_bury(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    dead: str,
-    index: str,
-    id: Argument,
-    element: Argument,
-    again: Argument,
-    counter: Argument,
-) -> Call:
-    return "flows/flow_bury", (*places, delayed, dead, index), (id, element, again, counter)
+def flow_bury(keys: NamedKeys, *, id: Argument, element: Argument, again: Argument, counter: Argument) -> Call:
+    return "flows/flow_bury", (*keys.places, keys.delayed, keys.dead, keys.index), (id, element, again, counter)
 
 
 def flow_change(
@@ -25,14 +16,12 @@ def flow_change(
     return "flows/flow_change", (graph, every), (id, before, state, kept, int(dropped))
 
 
-def flow_drop(
-    *, places: Sequence[str], producers: str, flow: Argument, step: float, forever: bool, ids: Iterable[Argument]
-) -> Call:
-    return "flows/flow_drop", (*places, producers), (flow, step, int(forever), *ids)
+def flow_drop(keys: NamedKeys, *, flow: Argument, step: float, forever: bool, ids: Iterable[Argument]) -> Call:
+    return "flows/flow_drop", (*keys.places, keys.producers), (flow, step, int(forever), *ids)
 
 
-def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Iterable[Argument]) -> Call:
-    return "flows/flow_ended", (graph, every), (id, kept, int(joined), *ended)
+def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Records) -> Call:
+    return "flows/flow_ended", (graph, every), (id, kept, int(joined), *flat(ended))
 
 
 def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, ...]:
@@ -40,30 +29,20 @@ def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, 
 
 
 def flow_hold(
-    *, followed: str, lease: str, processing: str, id: Argument, name: Argument, position: Argument, opened: Argument
+    keys: NamedKeys, *, lease: str, processing: str, id: Argument, name: Argument, position: Argument, opened: Argument
 ) -> Call:
-    return "flows/flow_hold", (followed, lease, processing), (id, name, position, opened)
+    return "flows/flow_hold", (keys.followed, lease, processing), (id, name, position, opened)
 
 
-def flow_news(*, followed: str, config: str, limit: float) -> Call:
-    return "flows/flow_news", (followed, config), (limit,)
+def flow_news(keys: NamedKeys, *, limit: float) -> Call:
+    return "flows/flow_news", (keys.followed, keys.config), (limit,)
 
 
-def flow_note(
-    *,
-    followed: str,
-    config: str,
-    flows: str,
-    producers: str,
-    flow: Argument,
-    step: float,
-    members: Iterable[Argument],
-    brought: str | None = None,
-) -> Call:
+def flow_note(keys: NamedKeys, *, flow: Argument, step: float, members: Records, brought: str | None = None) -> Call:
     return (
         "flows/flow_note",
-        (followed, config, flows, producers, *(() if brought is None else (brought,))),
-        (flow, step, *members),
+        (keys.followed, keys.config, keys.flows, keys.producers, *(() if brought is None else (brought,))),
+        (flow, step, *flat(members)),
     )
 
 
@@ -85,34 +64,28 @@ def flow_open(
     return "flows/flow_open", (graph, every, *(() if outer is None else (outer,))), (id, size, by, number, *fields)
 
 
-def flow_opened(*, places: Sequence[str], id: Argument, opened: Argument, outcome: Argument) -> Call:
-    return "flows/flow_opened", (*places,), (id, opened, outcome)
+def flow_opened(keys: NamedKeys, *, id: Argument, opened: Argument, outcome: Argument) -> Call:
+    return "flows/flow_opened", (*keys.places,), (id, opened, outcome)
 
 
-def flow_tell(*, places: Sequence[str], delayed: str, index: str, told: Iterable[Argument]) -> Call:
-    return "flows/flow_tell", (*places, delayed, index), (*told,)
+def flow_tell(keys: NamedKeys, *, told: Records) -> Call:
+    return "flows/flow_tell", (*keys.places, keys.delayed, keys.index), (*flat(told),)
 
 
 def flow_tell_told(*, id: Argument, place: Argument, outcome: Argument) -> tuple[Argument, ...]:
     return (id, place, outcome)
 
 
-def flow_told(*, followed: str, config: str, flows: str, up_to: float) -> Call:
-    return "flows/flow_told", (followed, config, flows), (up_to,)
+def flow_told(keys: NamedKeys, *, up_to: float) -> Call:
+    return "flows/flow_told", (keys.followed, keys.config, keys.flows), (up_to,)
 
 
-def flow_wait(
-    *,
-    followed: str,
-    config: str,
-    counters: str,
-    flows: str,
-    producers: str,
-    flow: Argument,
-    step: float,
-    waiting: Iterable[Argument],
-) -> Call:
-    return "flows/flow_wait", (followed, config, counters, flows, producers), (flow, step, *waiting)
+def flow_wait(keys: NamedKeys, *, flow: Argument, step: float, waiting: Records) -> Call:
+    return (
+        "flows/flow_wait",
+        (keys.followed, keys.config, keys.counters, keys.flows, keys.producers),
+        (flow, step, *flat(waiting)),
+    )
 
 
 def flow_wait_waiting(*, id: Argument, count: Argument, rule: Argument) -> tuple[Argument, ...]:

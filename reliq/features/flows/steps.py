@@ -20,6 +20,7 @@ from reliq.protocol.act import Act
 from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.holding import of_handler
+from reliq.runtime.pieces import pieces
 
 AT_ONCE = 120  #: members that one call is about
 _STORED_NOT = (DEAD, CANCELLED)
@@ -60,8 +61,7 @@ def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False, step: Calla
     dropped = 0
     for queue, ids in by_queue.items():
         for keys in (yield from homes_of(queue)):
-            for start in range(0, len(ids), AT_ONCE):
-                some = ids[start : start + AT_ONCE]
+            for some in pieces(ids, AT_ONCE):
                 dropped += yield own.flow_drop(keys, flow, some, step=step(), forever=forever)
     return dropped
 
@@ -114,15 +114,15 @@ def _results(message: Message, kind: Any) -> Steps[list[Any]]:
         raise ReliqError(f"flow {headers[FLOW]} of message {message.id} has ended long ago: its members are forgotten")
     before = decode_node(own_node).after
     nodes: list[Node] = []
-    for start in range(0, len(before), AT_ONCE):
-        some = yield own.flow_members(headers[FLOW], before[start : start + AT_ONCE])
+    for numbers in pieces(before, AT_ONCE):
+        some = yield own.flow_members(headers[FLOW], numbers)
         nodes += [decode_node(one) for one in some if one is not None]
     found: dict[tuple[str, str], bytes] = {}
     for queue in dict.fromkeys(node.queue for node in nodes):
         ids = [node.id for node in nodes if node.queue == queue]
         for keys in (yield from homes_of(queue)):
-            for start in range(0, len(ids), AT_ONCE):
-                yield from _stored(keys, queue, ids[start : start + AT_ONCE], found)
+            for part in pieces(ids, AT_ONCE):
+                yield from _stored(keys, queue, part, found)
     stored = [found.get((node.queue, node.id)) for node in nodes]
     if kind is not None and None in stored:
         yield from _check_missing(headers[FLOW], before, nodes, stored)
@@ -135,8 +135,7 @@ def _check_missing(
 ) -> Steps[None]:
     """Raise InvalidBody if a message was handled whose result is not kept."""
     missing = [place for place, one in enumerate(stored) if one is None]
-    for start in range(0, len(missing), AT_ONCE):
-        part = missing[start : start + AT_ONCE]
+    for part in pieces(missing, AT_ONCE):
         outcomes = yield own.flow_outcomes(flow, [numbers[place] for place in part])
         for place, outcome in zip(part, outcomes, strict=True):
             if outcome in (None, ACKED):  # a failure is noted before those behind it are told

@@ -14,6 +14,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
+from reliq.runtime.pieces import pieces
 
 _TEXTS = 100  #: that one call reads
 _REASON = "predecessor"
@@ -53,21 +54,20 @@ def _note_ends(happened: Iterable[Happened]) -> Steps[None]:
     for one in happened:
         ended.setdefault(one.flow, []).append((one.number, one.outcome))
     for flow, some in ended.items():
-        for start in range(0, len(some), AT_ONCE):
-            part = some[start : start + AT_ONCE]
+        for part in pieces(some, AT_ONCE):
             left = yield own.flow_ended(flow, part)
             if left.parent and (left.outcome != "open" or any(outcome == REVIVED for _, outcome in part)):
                 yield from join(flow, left)
 
 
 def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
-    for start in range(0, len(told), AT_ONCE):
-        failed: Mapping[str, bytes] = yield own.flow_tell(keys, told[start : start + AT_ONCE])
+    for some in pieces(told, AT_ONCE):
+        failed: Mapping[str, bytes] = yield own.flow_tell(keys, some)
         for identity, element in failed.items():
-            again = element
+            letter = element  # as it is, if nobody can read it
             with suppress(Undecodable):
-                again = Message.decode(keys.queue, element).buried(_REASON)
-            yield own.flow_bury(keys, identity, element, again, Counter.dead(_REASON))
+                letter = Message.decode(keys.queue, element).buried(_REASON)
+            yield own.flow_bury(keys, identity, element, letter, Counter.dead(_REASON))
 
 
 # --- flows whose producer or whose members are gone ---
@@ -160,7 +160,7 @@ def _remind(look: _Look) -> Steps[None]:
 
 def _look(look: _Look, queue: str, keys: QueueKeys) -> Steps[None]:
     ids = [node.id for node in look.nodes if node.queue == queue]
-    for start in range(0, len(ids), AT_ONCE):
-        look.noted |= {(queue, one.id): one for one in (yield own.flow_noted(keys, ids[start : start + AT_ONCE]))}
+    for some in pieces(ids, AT_ONCE):
+        look.noted |= {(queue, one.id): one for one in (yield own.flow_noted(keys, some))}
     news = yield own.flow_news(keys, 1)
     look.quiet = look.quiet and not news.happened

@@ -10,7 +10,6 @@ from reliq.features.output.steps import Reading, emit_leased
 from reliq.features.output.waiting import Streams
 from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode
-from reliq_api.http.docs import failures
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
 from reliq_api.schemas.base import Lease, MessageId, QueueName
@@ -23,9 +22,7 @@ EVENTS = "text/event-stream"
 @router.post(
     "/queues/{queue}/leases/{lease}/emit",
     summary="Append a chunk to the output of a message",
-    response_model=schemas.Emitted,
-    responses=failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost"),
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")),
 )
 async def emit(queue: QueueName, lease: Lease, wanted: schemas.EmitRequest, request: Request) -> schemas.Emitted:
     """Appended while the lease is valid and holds the message; else 409."""
@@ -38,11 +35,11 @@ async def emit(queue: QueueName, lease: Lease, wanted: schemas.EmitRequest, requ
     "/queues/{queue}/messages/{id}/output",
     summary="What the handler of a message emits",
     response_model=schemas.Output,
-    responses={
-        200: {"content": {EVENTS: {"schema": {"type": "string"}}}, "description": "Chunks"},
-        **failures("invalid_name", "invalid_message", "overloaded"),
-    },
-    openapi_extra=needs("operate"),
+    **needs(
+        "operate",
+        fails=("invalid_name", "invalid_message", "overloaded"),
+        answers={200: {"content": {EVENTS: {"schema": {"type": "string"}}}, "description": "Chunks"}},
+    ),
 )
 async def output(
     queue: QueueName,

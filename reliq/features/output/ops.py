@@ -9,7 +9,7 @@ from reliq.features.output.model import MAX_CHUNKS, MAX_OUTPUT_BYTES, Chunk
 from reliq.model.keys import QueueKeys
 from reliq.ops.held import Hold
 from reliq.ops.partitions import Coming
-from reliq.ops.request import Argument, Op, as_text, milliseconds, scripted
+from reliq.ops.request import Op, as_text, milliseconds, scripted
 
 
 class Emitted(NamedTuple):
@@ -38,17 +38,15 @@ def emit(hold: Hold, token: str, chunk: bytes) -> Op[str]:
     """Append a chunk; answers "ok", "lost" or "full". `token`: of the call, so that it may be repeated."""
     keys, message = hold.keys, hold.message
     call = signatures.emit(
-        followed=keys.followed, config=keys.config, output=keys.output(message.id), outputs=keys.outputs,
-        nonce=hold.nonce, token=token, chunk=chunk, most=MAX_CHUNKS, most_bytes=MAX_OUTPUT_BYTES, **hold.named,
+        keys, output=keys.output(message.id), nonce=hold.nonce, token=token, chunk=chunk, most=MAX_CHUNKS,
+        most_bytes=MAX_OUTPUT_BYTES, **hold.named,
     )  # fmt: skip
     return scripted(call, as_text)
 
 
 def emitted(keys: QueueKeys, identity: str, after: str, limit: int) -> Op[Emitted]:
     """Read up to `limit` chunks that come after one; empty: from the first one on."""
-    call = signatures.emitted(
-        followed=keys.followed, output=keys.output(identity), id=identity, after=after, limit=limit
-    )
+    call = signatures.emitted(keys, output=keys.output(identity), id=identity, after=after, limit=limit)
     return scripted(call, Emitted.read)
 
 
@@ -78,13 +76,12 @@ def put_output(keys: QueueKeys, one: Coming, first: str, emitted: Emitted) -> Op
 
     `first`: the id of the first chunk of all; empty if there are none any more.
     """
-    chunks: list[Argument] = []
-    for entry, fields in emitted.entries:
-        chunks += signatures.put_output_chunk(chunk_id=entry, run=fields[1], chunk=fields[3])
+    chunks = (
+        signatures.put_output_chunk(chunk_id=entry, run=fields[1], chunk=fields[3]) for entry, fields in emitted.entries
+    )
     call = signatures.put_output(
-        followed=keys.followed, config=keys.config, output=keys.output(one.id), outputs=keys.outputs, brought=one.mark,
-        id=one.id, head=emitted.head, first=first, chunks=chunks,
-    )  # fmt: skip
+        keys, output=keys.output(one.id), brought=one.mark, id=one.id, head=emitted.head, first=first, chunks=chunks
+    )
     return scripted(call)
 
 
@@ -94,10 +91,10 @@ def gone_outputs(keys: QueueKeys, limit: int) -> Op[tuple[int, list[str]]]:
     def read(reply: list[bytes]) -> tuple[int, list[str]]:
         return int(reply[0]), [one.decode() for one in reply[1:]]
 
-    return scripted(signatures.gone_outputs(followed=keys.followed, outputs=keys.outputs, limit=limit), read)
+    return scripted(signatures.gone_outputs(keys, limit=limit), read)
 
 
 def drop_outputs(keys: QueueKeys, up_to: int, ids: Sequence[str]) -> Op[int]:
     """Delete the outputs that were found."""
     streams = [keys.output(one) for one in ids]
-    return scripted(signatures.drop_outputs(followed=keys.followed, streams=streams, up_to=up_to, ids=ids))
+    return scripted(signatures.drop_outputs(keys, streams=streams, up_to=up_to, ids=ids))

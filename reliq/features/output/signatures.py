@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def drop_outputs(*, followed: str, streams: Iterable[str], up_to: float, ids: Iterable[Argument]) -> Call:
-    return "output/drop_outputs", (followed, *streams), (up_to, *ids)
+def drop_outputs(keys: NamedKeys, *, streams: Iterable[str], up_to: float, ids: Iterable[Argument]) -> Call:
+    return "output/drop_outputs", (keys.followed, *streams), (up_to, *ids)
 
 
 def emit(
+    keys: NamedKeys,
     *,
-    followed: str,
-    config: str,
     output: str,
-    outputs: str,
     lease: str,
     processing: str,
     id: Argument,
@@ -28,32 +27,27 @@ def emit(
 ) -> Call:
     return (
         "output/emit",
-        (followed, config, output, outputs, lease, processing),
+        (keys.followed, keys.config, output, keys.outputs, lease, processing),
         (id, name, position, nonce, token, chunk, most, most_bytes),
     )
 
 
-def emitted(*, followed: str, output: str, id: Argument, after: Argument, limit: Argument) -> Call:
-    return "output/emitted", (followed, output), (id, after, limit)
+def emitted(keys: NamedKeys, *, output: str, id: Argument, after: Argument, limit: Argument) -> Call:
+    return "output/emitted", (keys.followed, output), (id, after, limit)
 
 
-def gone_outputs(*, followed: str, outputs: str, limit: float) -> Call:
-    return "output/gone_outputs", (followed, outputs), (limit,)
+def gone_outputs(keys: NamedKeys, *, limit: float) -> Call:
+    return "output/gone_outputs", (keys.followed, keys.outputs), (limit,)
 
 
 def put_output(
-    *,
-    followed: str,
-    config: str,
-    output: str,
-    outputs: str,
-    brought: str,
-    id: Argument,
-    head: Argument,
-    first: Argument,
-    chunks: Iterable[Argument],
+    keys: NamedKeys, *, output: str, brought: str, id: Argument, head: Argument, first: Argument, chunks: Records
 ) -> Call:
-    return "output/put_output", (followed, config, output, outputs, brought), (id, head, first, *chunks)
+    return (
+        "output/put_output",
+        (keys.followed, keys.config, output, keys.outputs, brought),
+        (id, head, first, *flat(chunks)),
+    )
 
 
 def put_output_chunk(*, chunk_id: Argument, run: Argument, chunk: Argument) -> tuple[Argument, ...]:

@@ -40,10 +40,7 @@ def prepare(
     keys: QueueKeys, entry: Entry, check_after: float, checks: int, producer: str, sequence: int
 ) -> Op[Accepted]:
     call = signatures.prepare(
-        places=keys.places,
-        delayed=keys.delayed,
-        producers=keys.producers,
-        prepared=keys.prepared,
+        keys,
         record=keys.prepared_record(entry.id),
         producer=producer,
         sequence=sequence,
@@ -69,12 +66,7 @@ def decide(
     dedup: str = "",
 ) -> Op[Decided]:
     call = signatures.decide(
-        places=keys.places,
-        delayed=keys.delayed,
-        index=keys.index,
-        producers=keys.producers,
-        prepared=keys.prepared,
-        questions=keys.questions,
+        keys,
         record=keys.prepared_record(identity),
         dedup=dedup or None,
         producer=producer,
@@ -89,15 +81,7 @@ def decide(
 def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[str]:
     """End the wait of a prepared message: make it the dead letter `letter` or, if that is empty, put a question."""
     call = signatures.ask(
-        prepared=keys.prepared,
-        questions=keys.questions,
-        record=keys.prepared_record(identity),
-        dead=keys.dead,
-        index=keys.index,
-        counters=keys.counters,
-        id=identity,
-        letter=letter,
-        remembered=milliseconds(remembered),
+        keys, record=keys.prepared_record(identity), id=identity, letter=letter, remembered=milliseconds(remembered)
     )
     return scripted(call, as_text)
 

@@ -1,33 +1,20 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Sequence
-
+from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call
 
 
-def ask(
-    *,
-    prepared: str,
-    questions: str,
-    record: str,
-    dead: str,
-    index: str,
-    counters: str,
-    id: Argument,
-    letter: Argument,
-    remembered: Argument,
-) -> Call:
-    return "prepared/ask", (prepared, questions, record, dead, index, counters), (id, letter, remembered)
+def ask(keys: NamedKeys, *, record: str, id: Argument, letter: Argument, remembered: Argument) -> Call:
+    return (
+        "prepared/ask",
+        (keys.prepared, keys.questions, record, keys.dead, keys.index, keys.counters),
+        (id, letter, remembered),
+    )
 
 
 def decide(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
-    producers: str,
-    prepared: str,
-    questions: str,
     record: str,
     producer: Argument,
     sequence: float,
@@ -38,17 +25,23 @@ def decide(
 ) -> Call:
     return (
         "prepared/decide",
-        (*places, delayed, index, producers, prepared, questions, record, *(() if dedup is None else (dedup,))),
+        (
+            *keys.places,
+            keys.delayed,
+            keys.index,
+            keys.producers,
+            keys.prepared,
+            keys.questions,
+            record,
+            *(() if dedup is None else (dedup,)),
+        ),
         (producer, sequence, id, decision, remembered),
     )
 
 
 def prepare(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
-    delayed: str,
-    producers: str,
-    prepared: str,
     record: str,
     producer: Argument,
     sequence: float,
@@ -63,6 +56,6 @@ def prepare(
 ) -> Call:
     return (
         "prepared/prepare",
-        (*places, delayed, producers, prepared, record),
+        (*keys.places, keys.delayed, keys.producers, keys.prepared, record),
         (producer, sequence, id, element, delay, every, most, dedup, window, digest),
     )

@@ -47,43 +47,27 @@ def receive(
         for one in flights
     )
     call = signatures.receive(
-        places=keys.places,
+        keys,
         processing=keys.processing(consumer),
-        received=keys.received,
-        receipts=keys.receipts,
-        early=keys.early,
-        slots=keys.slots,
-        flow=keys.flow,
-        buckets=keys.buckets,
         attempt=None if attempt is None else keys.attempt_of(dedup_digest(attempt)),
         visible=milliseconds(visible),
         kept=milliseconds(kept),
         consumer=consumer,
-        moves=[part for move in moves for part in move],
+        moves=moves,
     )
     return scripted(call, lambda reply: (reply[0].decode(), reply[1]))
 
 
 def receive_again(keys: QueueKeys, attempt: str, visible: float) -> Op[list[bytes]]:
     """Return the elements of an earlier receive, oldest first; none if they are not all in flight any more."""
-    call = signatures.receive_again(
-        received=keys.received,
-        receipts=keys.receipts,
-        attempt=keys.attempt_of(dedup_digest(attempt)),
-        visible=milliseconds(visible),
-    )
+    call = signatures.receive_again(keys, attempt=keys.attempt_of(dedup_digest(attempt)), visible=milliseconds(visible))
     return scripted(call)
 
 
 def keep_received(keys: QueueKeys, attempt: str, visible: float, first: int, limit: int) -> Op[tuple[int, list[bytes]]]:
     """Keep messages of an attempt in flight; answers how many entries of its list it saw, and the names in flight."""
     call = signatures.keep_received(
-        received=keys.received,
-        receipts=keys.receipts,
-        attempt=keys.attempt_of(dedup_digest(attempt)),
-        visible=milliseconds(visible),
-        first=first,
-        limit=limit,
+        keys, attempt=keys.attempt_of(dedup_digest(attempt)), visible=milliseconds(visible), first=first, limit=limit
     )
     return scripted(call, tuple)
 
@@ -116,9 +100,7 @@ def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int, list[bytes]]]:
 
     These are some of those with a visible message before the ones in flight.
     """
-    call = signatures.return_due(
-        places=keys.places, received=keys.received, receipts=keys.receipts, early=keys.early, limit=limit
-    )
+    call = signatures.return_due(keys, limit=limit)
     return scripted(call, tuple)
 
 
@@ -127,47 +109,29 @@ def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float, str]],
 
     A message is told by its name and, third, the group of its key.
     """
-    parts = (
+    changed = (
         signatures.set_visibility_change(name=name, visible=milliseconds(visible), key_group=group)
         for name, visible, group in changes
     )
-    call = signatures.set_visibility(
-        places=keys.places,
-        received=keys.received,
-        receipts=keys.receipts,
-        early=keys.early,
-        late=late,
-        changes=[part for one in parts for part in one],
-    )
+    call = signatures.set_visibility(keys, late=late, changes=changed)
     return scripted(call, as_text)
 
 
 def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Op[str]:
     """Delete messages by their names and the groups of their keys; answers a letter for each."""
-    parts = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
-    call = signatures.delete_received(
-        places=keys.places,
-        received=keys.received,
-        receipts=keys.receipts,
-        early=keys.early,
-        late=late,
-        handles=[part for one in parts for part in one],
-    )
+    named = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
+    call = signatures.delete_received(keys, late=late, handles=named)
     return scripted(call, as_text)
 
 
 def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
-    call = signatures.purge_received(
-        places=keys.places, received=keys.received, receipts=keys.receipts, early=keys.early, limit=limit, ids=()
-    )
+    call = signatures.purge_received(keys, limit=limit, ids=())
     return scripted(call)
 
 
 def cancel_received(keys: QueueKeys, identity: str) -> Op[int]:
     """Cancel a message in flight; answers 1 if it was there."""
-    call = signatures.purge_received(
-        places=keys.places, received=keys.received, receipts=keys.receipts, early=keys.early, limit=1, ids=[identity]
-    )
+    call = signatures.purge_received(keys, limit=1, ids=[identity])
     return scripted(call)
 
 

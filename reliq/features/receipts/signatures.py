@@ -1,60 +1,55 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def delete_received(
-    *, places: Sequence[str], received: str, receipts: str, early: str, late: bool, handles: Iterable[Argument]
-) -> Call:
-    return "receipts/delete_received", (*places, received, receipts, early), (int(late), *handles)
+def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
+    return (
+        "receipts/delete_received",
+        (*keys.places, keys.received, keys.receipts, keys.early),
+        (int(late), *flat(handles)),
+    )
 
 
 def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argument, ...]:
     return (name, key_group)
 
 
-def keep_received(*, received: str, receipts: str, attempt: str, visible: float, first: float, limit: float) -> Call:
-    return "receipts/keep_received", (received, receipts, attempt), (visible, first, limit)
+def keep_received(keys: NamedKeys, *, attempt: str, visible: float, first: float, limit: float) -> Call:
+    return "receipts/keep_received", (keys.received, keys.receipts, attempt), (visible, first, limit)
 
 
-def purge_received(
-    *, places: Sequence[str], received: str, receipts: str, early: str, limit: float, ids: Iterable[Argument]
-) -> Call:
-    return "receipts/purge_received", (*places, received, receipts, early), (limit, *ids)
+def purge_received(keys: NamedKeys, *, limit: float, ids: Iterable[Argument]) -> Call:
+    return "receipts/purge_received", (*keys.places, keys.received, keys.receipts, keys.early), (limit, *ids)
 
 
 def receive(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
     processing: str,
-    received: str,
-    receipts: str,
-    early: str,
-    slots: Sequence[str],
-    flow: str,
-    buckets: str,
     visible: float,
     kept: float,
     consumer: Argument,
-    moves: Iterable[Argument],
+    moves: Records,
     attempt: str | None = None,
 ) -> Call:
     return (
         "receipts/receive",
         (
-            *places,
+            *keys.places,
             processing,
-            received,
-            receipts,
-            early,
-            *slots,
-            flow,
-            buckets,
+            keys.received,
+            keys.receipts,
+            keys.early,
+            *keys.slots,
+            keys.flow,
+            keys.buckets,
             *(() if attempt is None else (attempt,)),
         ),
-        (visible, kept, consumer, *moves),
+        (visible, kept, consumer, *flat(moves)),
     )
 
 
@@ -64,18 +59,20 @@ def receive_move(
     return (former, again, name, line, mark)
 
 
-def receive_again(*, received: str, receipts: str, attempt: str, visible: float) -> Call:
-    return "receipts/receive_again", (received, receipts, attempt), (visible,)
+def receive_again(keys: NamedKeys, *, attempt: str, visible: float) -> Call:
+    return "receipts/receive_again", (keys.received, keys.receipts, attempt), (visible,)
 
 
-def return_due(*, places: Sequence[str], received: str, receipts: str, early: str, limit: Argument) -> Call:
-    return "receipts/return_due", (*places, received, receipts, early), (limit,)
+def return_due(keys: NamedKeys, *, limit: Argument) -> Call:
+    return "receipts/return_due", (*keys.places, keys.received, keys.receipts, keys.early), (limit,)
 
 
-def set_visibility(
-    *, places: Sequence[str], received: str, receipts: str, early: str, late: bool, changes: Iterable[Argument]
-) -> Call:
-    return "receipts/set_visibility", (*places, received, receipts, early), (int(late), *changes)
+def set_visibility(keys: NamedKeys, *, late: bool, changes: Records) -> Call:
+    return (
+        "receipts/set_visibility",
+        (*keys.places, keys.received, keys.receipts, keys.early),
+        (int(late), *flat(changes)),
+    )
 
 
 def set_visibility_change(*, name: Argument, visible: Argument, key_group: Argument) -> tuple[Argument, ...]:

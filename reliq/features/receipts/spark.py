@@ -20,6 +20,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.ops.browse import GROUP_AND_TURN
+from reliq.runtime.pieces import pieces
 
 _LONGEST = 1000  #: messages that one takes with it
 # So that a call keeps Redis for 1 to 2 ms: the medians for 10,000 messages of 10, or of 1,000 keys.
@@ -131,8 +132,8 @@ class Runs:
     def _end(self, end: Callable[[Sequence[bytes]], ops.Op[str]]) -> Steps[int]:
         ended = 0
         for names in (yield from self._kept()):
-            for first in range(0, len(names), _ENDS):
-                codes = yield end(names[first : first + _ENDS])
+            for some in pieces(names, _ENDS):
+                codes = yield end(some)
                 ended += codes.count(DONE)
         yield own.forget_attempt(self._keys, self._attempt)
         return ended

@@ -11,7 +11,6 @@ from reliq.features.results import schemas
 from reliq.features.results.waiting import Results
 from reliq.model.result import read_result, result_json
 from reliq_api.enqueue.bodies import encode
-from reliq_api.http.docs import failures
 from reliq_api.http.requests import BoundedRequest
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
@@ -28,8 +27,7 @@ Id = Annotated[str, Field(min_length=1, max_length=128)]
     "/queues/{queue}/messages/{id}/result",
     summary="What the handler of a message returned",
     response_model=schemas.Result,
-    responses=failures("invalid_name", "no_result", "handler_failed"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name", "no_result", "handler_failed")),
 )
 async def result(
     queue: QueueName,

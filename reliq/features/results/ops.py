@@ -19,7 +19,7 @@ class Returned:
 
 def result(keys: QueueKeys, identity: str, wait: float = 0.0) -> Op[Returned]:
     """Read the result of a message; `wait`: note that the caller waits so many seconds for it."""
-    call = signatures.result(outcomes=keys.outcomes, id=identity, wait=milliseconds(wait))
+    call = signatures.result(keys, id=identity, wait=milliseconds(wait))
     return scripted(call, lambda reply: Returned(*reply))
 
 

@@ -13,25 +13,18 @@ from reliq.features.schedules.steps import Schedule
 from reliq.model.outgoing import encode_body
 from reliq_api.access.auth import Access
 from reliq_api.enqueue.entries import decode_base64, lost_kind
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.schemas.base import QueueName
 
 router = call_router("schedules")
 
-_READ = failures("invalid_name", "schedule_not_found")
-_CHANGE = failures("invalid_name", "invalid_json", "body_too_large", "schedule_not_found")
+_READ = ("invalid_name", "schedule_not_found")
+_CHANGE = ("invalid_name", "invalid_json", "body_too_large", "schedule_not_found")
 _OPTIONS = ("tz", "start", "end", "jitter", "catch_up", "catch_up_limit")
 
 
-@router.get(
-    "/schedules",
-    summary="All schedules",
-    response_model=schemas.ScheduleList,
-    responses=failures(),
-    openapi_extra=needs("metrics"),
-)
+@router.get("/schedules", summary="All schedules", **needs("metrics"))
 async def list_schedules(request: Request) -> schemas.ScheduleList:
     """The schedules of the queues to which the key has rights."""
     reliq: aio.Reliq = request.app.state.reliq
@@ -43,9 +36,7 @@ async def list_schedules(request: Request) -> schemas.ScheduleList:
 @router.get(
     "/queues/{queue}/schedules/{name}",
     summary="One schedule, with its next ten ticks and the fate of its latest run",
-    response_model=schemas.ScheduleDetails,
-    responses=_READ,
-    openapi_extra=needs("metrics"),
+    **needs("metrics", fails=_READ),
 )
 async def show_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleDetails:
     return await _details(request, await existing(request, queue, name))
@@ -54,9 +45,7 @@ async def show_schedule(queue: QueueName, name: schemas.ScheduleName, request: R
 @router.put(
     "/queues/{queue}/schedules/{name}",
     summary="Add or change a schedule",
-    response_model=schemas.ScheduleDetails,
-    responses=failures("invalid_name", "invalid_json", "invalid_message", "body_too_large"),
-    openapi_extra=needs("operate", "enqueue"),
+    **needs("operate", "enqueue", fails=("invalid_name", "invalid_json", "invalid_message", "body_too_large")),
 )
 async def put_schedule(
     queue: QueueName, name: schemas.ScheduleName, wanted: schemas.ScheduleRequest, request: Request
@@ -73,26 +62,14 @@ async def put_schedule(
     return await _details(request, await reliq.schedules.add(name, wanted.when, queue, body, **options))
 
 
-@router.delete(
-    "/queues/{queue}/schedules/{name}",
-    summary="Remove a schedule",
-    response_model=schemas.ScheduleRemoved,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
-)
+@router.delete("/queues/{queue}/schedules/{name}", summary="Remove a schedule", **needs("operate", fails=_CHANGE))
 async def remove_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRemoved:
     """Its messages stay."""
     await existing(request, queue, name)
     return schemas.ScheduleRemoved(removed=await request.app.state.reliq.schedules.remove(name))
 
 
-@router.post(
-    "/queues/{queue}/schedules/{name}/pause",
-    summary="Pause a schedule",
-    response_model=schemas.Schedule,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
-)
+@router.post("/queues/{queue}/schedules/{name}/pause", summary="Pause a schedule", **needs("operate", fails=_CHANGE))
 async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """Nothing is sent until it is resumed."""
     await existing(request, queue, name)
@@ -101,11 +78,7 @@ async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: 
 
 
 @router.post(
-    "/queues/{queue}/schedules/{name}/resume",
-    summary="End a pause of a schedule",
-    response_model=schemas.Schedule,
-    responses=_CHANGE,
-    openapi_extra=needs("operate"),
+    "/queues/{queue}/schedules/{name}/resume", summary="End a pause of a schedule", **needs("operate", fails=_CHANGE)
 )
 async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """The next tick is the first one from now on."""
@@ -117,9 +90,7 @@ async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request:
 @router.post(
     "/queues/{queue}/schedules/{name}/run",
     summary="Send the message of a schedule now",
-    response_model=schemas.ScheduleRun,
-    responses={**_CHANGE, **failures("queue_full", "outcome_unknown")},
-    openapi_extra=needs("operate", "enqueue"),
+    **needs("operate", "enqueue", fails=(*_CHANGE, "queue_full", "outcome_unknown")),
 )
 async def run_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRun:
     """Beside its ticks."""
@@ -128,11 +99,7 @@ async def run_schedule(queue: QueueName, name: schemas.ScheduleName, request: Re
 
 
 @router.get(
-    "/queues/{queue}/schedules/{name}/preview",
-    summary="The next ticks of a schedule",
-    response_model=schemas.ScheduleTicks,
-    responses=_READ,
-    openapi_extra=needs("metrics"),
+    "/queues/{queue}/schedules/{name}/preview", summary="The next ticks of a schedule", **needs("metrics", fails=_READ)
 )
 async def preview_schedule(
     queue: QueueName,

@@ -48,9 +48,7 @@ class Fire:
             run=encode(self.run),
             missed=b"%d" % self.run.missed,
             count=b"%d" % len(self.messages),
-            messages=[
-                part for element, body in self.messages for part in signatures.fire_message(element=element, body=body)
-            ],
+            messages=(signatures.fire_message(element=element, body=body) for element, body in self.messages),
         )
         parts = cast("tuple[bytes, ...]", schedule)
         return Packed(len(parts), (b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]),))
@@ -63,14 +61,7 @@ def fire(keys: QueueKeys, fires: Sequence[Fire]) -> Op[tuple[int, list[Firing]]]
     """
     every = [one.packed for one in fires]
     packed = Packed(sum(one.count for one in every), (b"".join([piece for one in every for piece in one.pieces]),))
-    call = signatures.fire(
-        places=keys.places,
-        delayed=keys.delayed,
-        ticks=keys.ticks,
-        states=keys.schedule_states,
-        runs=keys.runs,
-        schedules=[packed],
-    )
+    call = signatures.fire(keys, schedules=[(packed,)])
     return scripted(call, lambda reply: (reply[0], [Firing(code) for code in reply[1:]]))
 
 
@@ -86,12 +77,7 @@ class Written:
 
 def schedule_put(keys: QueueKeys, schedules: Sequence[Written]) -> Op[list[int]]:
     """Write schedules; the reply is for each whether its state was the expected one."""
-    call = signatures.schedule_put(
-        schedules=keys.schedules,
-        states=keys.schedule_states,
-        ticks=keys.ticks,
-        changes=[part for one in schedules for part in _change(one)],
-    )
+    call = signatures.schedule_put(keys, changes=map(_change, schedules))
     return scripted(call)
 
 
@@ -107,9 +93,7 @@ def _change(one: Written) -> tuple[Argument, ...]:
 
 def schedule_remove(keys: QueueKeys, names: Sequence[str]) -> Op[int]:
     """Delete schedules of a queue; the reply is how many there were."""
-    call = signatures.schedule_remove(
-        schedules=keys.schedules, states=keys.schedule_states, ticks=keys.ticks, runs=keys.runs, names=names
-    )
+    call = signatures.schedule_remove(keys, names=names)
     return scripted(call)
 
 
@@ -174,15 +158,7 @@ FATES = ("ready", "processing", "delayed", "dead", "gone", "unknown")
 
 def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], most: int) -> Op[list[str]]:
     """Read where messages are, one of FATES for each id; of each list, the `most` newest messages are read."""
-    call = signatures.fates(
-        places=keys.places,
-        delayed=keys.delayed,
-        dead=keys.dead,
-        index=keys.index,
-        lists=map(keys.processing, consumers),
-        most=most,
-        ids=identities,
-    )
+    call = signatures.fates(keys, lists=map(keys.processing, consumers), most=most, ids=identities)
     return scripted(call, lambda reply: [one.decode() for one in reply])
 
 

@@ -1,27 +1,21 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reliq.ops.request import Argument, Call
-
-
-def fates(
-    *,
-    places: Sequence[str],
-    delayed: str,
-    dead: str,
-    index: str,
-    lists: Iterable[str],
-    most: float,
-    ids: Iterable[Argument],
-) -> Call:
-    return "schedules/fates", (*places, delayed, dead, index, *lists), (most, *ids)
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def fire(
-    *, places: Sequence[str], delayed: str, ticks: str, states: str, runs: str, schedules: Iterable[Argument]
-) -> Call:
-    return "schedules/fire", (*places, delayed, ticks, states, runs), (*schedules,)
+def fates(keys: NamedKeys, *, lists: Iterable[str], most: float, ids: Iterable[Argument]) -> Call:
+    return "schedules/fates", (*keys.places, keys.delayed, keys.dead, keys.index, *lists), (most, *ids)
+
+
+def fire(keys: NamedKeys, *, schedules: Records) -> Call:
+    return (
+        "schedules/fire",
+        (*keys.places, keys.delayed, keys.ticks, keys.schedule_states, keys.runs),
+        (*flat(schedules),),
+    )
 
 
 def fire_schedule(
@@ -34,17 +28,17 @@ def fire_schedule(
     run: Argument,
     missed: Argument,
     count: Argument,
-    messages: Iterable[Argument],
+    messages: Records,
 ) -> tuple[Argument, ...]:
-    return (name, expected, state, next_due, due, run, missed, count, *messages)
+    return (name, expected, state, next_due, due, run, missed, count, *flat(messages))
 
 
 def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
     return (element, body)
 
 
-def schedule_put(*, schedules: str, states: str, ticks: str, changes: Iterable[Argument]) -> Call:
-    return "schedules/schedule_put", (schedules, states, ticks), (*changes,)
+def schedule_put(keys: NamedKeys, *, changes: Records) -> Call:
+    return "schedules/schedule_put", (keys.schedules, keys.schedule_states, keys.ticks), (*flat(changes),)
 
 
 def schedule_put_change(
@@ -53,8 +47,8 @@ def schedule_put_change(
     return (name, expected, definition, state, due)
 
 
-def schedule_remove(*, schedules: str, states: str, ticks: str, runs: str, names: Iterable[Argument]) -> Call:
-    return "schedules/schedule_remove", (schedules, states, ticks, runs), (*names,)
+def schedule_remove(keys: NamedKeys, *, names: Iterable[Argument]) -> Call:
+    return "schedules/schedule_remove", (keys.schedules, keys.schedule_states, keys.ticks, keys.runs), (*names,)
 
 
 def ticks(

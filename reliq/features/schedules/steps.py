@@ -26,6 +26,7 @@ from reliq.model.upgrades import VERSION_HEADER
 from reliq.ops import Steps
 from reliq.protocol.notes import Notes
 from reliq.protocol.queue import QueueSteps
+from reliq.runtime.pieces import pieces
 
 _TRIES = 20  #: of a change, while monitors send ticks of the same schedule
 _PAGE = 500  #: schedules in one call
@@ -145,8 +146,7 @@ class ScheduleSteps:
         A schedule with the same definition keeps its next tick, even if that is overdue.
         """
         changed = set[str]()
-        for start in range(0, len(definitions), _PAGE):
-            page = definitions[start : start + _PAGE]
+        for page in pieces(definitions, _PAGE):
             for _ in range(_TRIES):
                 changed |= {*(yield from self._put(page))}
                 if not (page := (yield from _gone(page))):
@@ -223,8 +223,7 @@ class ScheduleSteps:
         found: list[Schedule] = []
         unreadable: dict[str, str] = {}
         for keys, names in _by_queue({name: of for name, of in index.items() if queue in (None, of)}):
-            for start in range(0, len(names), _PAGE):
-                page = names[start : start + _PAGE]
+            for page in pieces(names, _PAGE):
                 raw = yield [*own.stored_schedules(keys, page), own.latest_runs(keys, page)]
                 for name, definition, state, run in zip(page, *raw, strict=True):
                     try:

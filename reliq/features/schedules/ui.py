@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import quote, urlencode
 
 from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
 from reliq.features.schedules.steps import Schedule
 from reliq_api.ui.access import Viewer, reliq_of
-from reliq_api.ui.guard import Page, form, wrong_name
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page, wrong_name
+from reliq_api.ui.render import page, redirect
 
 router = APIRouter(route_class=Page, prefix="/schedules")
 
@@ -24,8 +22,6 @@ NOTICES = {
     "schedule-run": "Its message is sent, beside its ticks.",
     "schedule-removed": "The schedule is removed. What it has sent stays.",
 }
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 SHOWN = 200  #: schedules on the page
 TICKS = 10
@@ -105,19 +101,19 @@ async def _page(request: Request, found: Schedule, who: Viewer, given: str | Non
 @router.post("/{name}/pause")
 async def pause(request: Request, found: Operated) -> Response:
     await reliq_of(request).schedules.pause(found.name)
-    return _back(request, "schedule-paused", found)
+    return redirect(request, "schedules", found.name, notice="schedule-paused")
 
 
 @router.post("/{name}/resume")
 async def resume(request: Request, found: Operated) -> Response:
     await reliq_of(request).schedules.resume(found.name)
-    return _back(request, "schedule-resumed", found)
+    return redirect(request, "schedules", found.name, notice="schedule-resumed")
 
 
 @router.post("/{name}/run")
 async def run(request: Request, found: Sendable) -> Response:
     await reliq_of(request).schedules.run(found.name)
-    return _back(request, "schedule-run", found)
+    return redirect(request, "schedules", found.name, notice="schedule-run")
 
 
 @router.post("/{name}/remove")
@@ -125,10 +121,4 @@ async def remove(request: Request, found: Operated, who: Viewer, fields: Form) -
     if (given := wrong_name(found.name, fields)) is not None:
         return await _page(request, found, who, given)
     await reliq_of(request).schedules.remove(found.name)
-    return _back(request, "schedule-removed")
-
-
-def _back(request: Request, notice: str, found: Schedule | None = None) -> Response:
-    base = request.scope.get("root_path", "").rstrip("/")
-    path = "" if found is None else f"/{quote(found.name, safe='')}"
-    return RedirectResponse(f"{base}/schedules{path}?{urlencode({'notice': notice})}", status_code=303)
+    return redirect(request, "schedules", notice="schedule-removed")

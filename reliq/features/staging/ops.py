@@ -78,13 +78,13 @@ def stage_admit(home: JobKeys, job: str, run: str, limit: float, size: int, rate
     Repeated after a lost reply, it notes them twice: the writer waits longer.
     """
     call = signatures.stage_admit(
-        job=home.job(job), jobs=home.jobs, name=job, run=run, limit_ms=milliseconds(limit), bytes=size, rate=rate
+        home, job=home.job(job), name=job, run=run, limit_ms=milliseconds(limit), bytes=size, rate=rate
     )
     return scripted(call)
 
 
 def stage_open(home: JobKeys, job: str, run: str, limit: float) -> Op[str]:
-    call = signatures.stage_open(job=home.job(job), jobs=home.jobs, name=job, run=run, limit_ms=milliseconds(limit))
+    call = signatures.stage_open(home, job=home.job(job), name=job, run=run, limit_ms=milliseconds(limit))
     return scripted(call, as_text)
 
 
@@ -132,11 +132,11 @@ def stage(
     """
     key, bodies_key = staged.key(job), staged.keys.bodies
     call = signatures.stage(
+        home,
         job=home.job(job),
-        jobs=home.jobs,
         parts=home.parts(job),
         staged=key,
-        bodies=bodies_key,
+        stored_bodies=bodies_key,
         name=job,
         run=run,
         limit_ms=milliseconds(limit),
@@ -156,18 +156,18 @@ def stage(
 
 def stage_bodies(staged: Staged, references: Sequence[bytes]) -> Op[int]:
     """Begin a Transaction that stores bodies, and note which of them it stores; the reply is how many."""
-    return scripted_within(signatures.stage_bodies(bodies=staged.keys.bodies, references=references))
+    return scripted_within(signatures.stage_bodies(staged.keys, references=references))
 
 
 def unstage(job: str, staged: Staged, chunks: int) -> Op[int]:
     """Delete up to `chunks` chunks of a part, with the bodies of their messages; the reply is how many are left."""
-    return scripted(signatures.unstage(staged=staged.key(job), bodies=staged.keys.bodies, chunks=chunks))
+    return scripted(signatures.unstage(staged.keys, staged=staged.key(job), chunks=chunks))
 
 
 def stage_enlist(home: JobKeys, job: str, run: str, limit: float, staged: Staged, messages: int = 0) -> Op[str]:
     call = signatures.stage_enlist(
+        home,
         job=home.job(job),
-        jobs=home.jobs,
         parts=home.parts(job),
         name=job,
         run=run,
@@ -200,16 +200,15 @@ def stage_drop(job: str, staged: Staged) -> Op[int]:
 
 
 def stage_abort(home: JobKeys, job: str, run: str, overdue: bool = False) -> Op[bool]:
-    call = signatures.stage_abort(job=home.job(job), jobs=home.jobs, name=job, run=run, overdue=overdue)
+    call = signatures.stage_abort(home, job=home.job(job), name=job, run=run, overdue=overdue)
     return scripted(call, bool)
 
 
 def stage_clear(home: JobKeys, job: str, run: str, remembered: float, parts: Sequence[Staged]) -> Op[int]:
     call = signatures.stage_clear(
+        home,
         job=home.job(job),
-        jobs=home.jobs,
         parts=home.parts(job),
-        ended=home.ended,
         lists=[staged.key(job) for staged in parts if not staged.apart(home)],
         name=job,
         run=run,
@@ -236,9 +235,9 @@ def commit(
     `about`: a `Summary`, encoded, for the list of ended jobs.
     """
     call = signatures.commit(
+        home,
         job=home.job(job),
-        jobs=home.jobs,
-        epochs=home.versions if versions else home.epochs,
+        latest=home.versions if versions else home.epochs,
         name=job,
         run=run,
         manifest=manifest,
@@ -291,12 +290,5 @@ def commit_roll(job: str, staged: Staged, dedup: Sequence[str] = ()) -> Op[tuple
     another chunk, nothing was done.
     """
     keys = staged.keys
-    call = signatures.commit_roll(
-        staged=staged.key(job),
-        places=keys.places,
-        delayed=keys.delayed,
-        dead=keys.dead,
-        index=keys.index,
-        dedup_keys=map(keys.dedup_of, dedup),
-    )
+    call = signatures.commit_roll(keys, staged=staged.key(job), dedup_keys=map(keys.dedup_of, dedup))
     return scripted(call, tuple)

@@ -6,6 +6,7 @@ from reliq import ops
 from reliq.errors import QueueFull
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq.runtime.pieces import pieces
 
 _KEYS_PER_TRIP = 200
 
@@ -30,8 +31,7 @@ def check_room(job: str, queue: str, messages: int, staged: Sequence[str]) -> St
 def _memory(names: Sequence[str]) -> Steps[int]:
     """Return the bytes that Redis uses for these keys: exact for short ones, else estimated as in `send`."""
     used = 0
-    for start in range(0, len(names), _KEYS_PER_TRIP):
-        page = names[start : start + _KEYS_PER_TRIP]
+    for page in pieces(names, _KEYS_PER_TRIP):
         found = yield [ops.bytes_used(name, samples=100) for name in page]
         used += sum(size or 0 for size in found)
     return used

@@ -1,15 +1,16 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from reliq.contract.key_names import JobKeys, NamedKeys
 from reliq.ops.request import Argument, Call
 
 
 def commit(
+    keys: JobKeys,
     *,
     job: str,
-    jobs: str,
-    epochs: str,
+    latest: str,
     name: Argument,
     run: Argument,
     manifest: Argument,
@@ -19,22 +20,20 @@ def commit(
     messages: Argument,
     about: Argument,
 ) -> Call:
-    return "staging/commit", (job, jobs, epochs), (name, run, manifest, remembered, stream, epoch, messages, about)
+    return "staging/commit", (job, keys.jobs, latest), (name, run, manifest, remembered, stream, epoch, messages, about)
 
 
-def commit_roll(
-    *, staged: str, places: Sequence[str], delayed: str, dead: str, index: str, dedup_keys: Iterable[str]
-) -> Call:
-    return "staging/commit_roll", (staged, *places, delayed, dead, index, *dedup_keys), ()
+def commit_roll(keys: NamedKeys, *, staged: str, dedup_keys: Iterable[str]) -> Call:
+    return "staging/commit_roll", (staged, *keys.places, keys.delayed, keys.dead, keys.index, *dedup_keys), ()
 
 
 def stage(
+    keys: JobKeys,
     *,
     job: str,
-    jobs: str,
     parts: str,
     staged: str,
-    bodies: str,
+    stored_bodies: str,
     name: Argument,
     run: Argument,
     limit_ms: Argument,
@@ -46,48 +45,47 @@ def stage(
 ) -> Call:
     return (
         "staging/stage",
-        (job, jobs, parts, staged, bodies),
+        (job, keys.jobs, parts, staged, stored_bodies),
         (name, run, limit_ms, part, before, chunks, messages, *references),
     )
 
 
-def stage_abort(*, job: str, jobs: str, name: Argument, run: Argument, overdue: bool) -> Call:
-    return "staging/stage_abort", (job, jobs), (name, run, int(overdue))
+def stage_abort(keys: JobKeys, *, job: str, name: Argument, run: Argument, overdue: bool) -> Call:
+    return "staging/stage_abort", (job, keys.jobs), (name, run, int(overdue))
 
 
 def stage_admit(
-    *, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument, bytes: float, rate: float
+    keys: JobKeys, *, job: str, name: Argument, run: Argument, limit_ms: Argument, bytes: float, rate: float
 ) -> Call:
-    return "staging/stage_admit", (job, jobs), (name, run, limit_ms, bytes, rate)
+    return "staging/stage_admit", (job, keys.jobs), (name, run, limit_ms, bytes, rate)
 
 
 def stage_apart(*, staged: str, before: float, chunks: float, live_ms: Argument) -> Call:
     return "staging/stage_apart", (staged,), (before, chunks, live_ms)
 
 
-def stage_bodies(*, bodies: str, references: Iterable[Argument]) -> Call:
-    return "staging/stage_bodies", (bodies,), (*references,)
+def stage_bodies(keys: NamedKeys, *, references: Iterable[Argument]) -> Call:
+    return "staging/stage_bodies", (keys.bodies,), (*references,)
 
 
 def stage_clear(
+    keys: JobKeys,
     *,
     job: str,
-    jobs: str,
     parts: str,
-    ended: str,
     lists: Iterable[str],
     name: Argument,
     run: Argument,
     remembered: Argument,
     names: Iterable[Argument],
 ) -> Call:
-    return "staging/stage_clear", (job, jobs, parts, ended, *lists), (name, run, remembered, *names)
+    return "staging/stage_clear", (job, keys.jobs, parts, keys.ended, *lists), (name, run, remembered, *names)
 
 
 def stage_enlist(
+    keys: JobKeys,
     *,
     job: str,
-    jobs: str,
     parts: str,
     name: Argument,
     run: Argument,
@@ -95,12 +93,12 @@ def stage_enlist(
     part: Argument,
     messages: Argument,
 ) -> Call:
-    return "staging/stage_enlist", (job, jobs, parts), (name, run, limit_ms, part, messages)
+    return "staging/stage_enlist", (job, keys.jobs, parts), (name, run, limit_ms, part, messages)
 
 
-def stage_open(*, job: str, jobs: str, name: Argument, run: Argument, limit_ms: Argument) -> Call:
-    return "staging/stage_open", (job, jobs), (name, run, limit_ms)
+def stage_open(keys: JobKeys, *, job: str, name: Argument, run: Argument, limit_ms: Argument) -> Call:
+    return "staging/stage_open", (job, keys.jobs), (name, run, limit_ms)
 
 
-def unstage(*, staged: str, bodies: str, chunks: Argument) -> Call:
-    return "staging/unstage", (staged, bodies), (chunks,)
+def unstage(keys: NamedKeys, *, staged: str, chunks: Argument) -> Call:
+    return "staging/unstage", (staged, keys.bodies), (chunks,)

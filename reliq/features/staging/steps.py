@@ -29,6 +29,7 @@ from reliq.ops import JobState, Steps, Transaction
 from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of, references_of
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import given_up
+from reliq.runtime.pieces import pieces
 
 ORPHANED = 7 * 86_400.0  #: seconds beyond the time limit after which a part unknown to its job expires
 REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and repeated commits
@@ -194,7 +195,7 @@ def commit(
 def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
     if (yield ops.job_record(job.home, job.name)).committed:
         return  # repeats a commit with a lost reply
-    for page in _pages(parts):
+    for page in pieces(parts, _PARTS_PER_TRIP):
         # From here on no part expires by itself: it is in the job's record.
         apart = [part.staged for part in page if part.staged.apart(job.home)]
         lengths = yield [
@@ -249,7 +250,7 @@ def _note(job: Job, messages: int) -> Steps[None]:
             yield own.count_rolled(job.home, job.name, messages)
 
 
-def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwatched) -> Steps[int]:
+def roll_forward(job: Job, at_most: int | None = None) -> Steps[int]:
     """Move the committed messages into their queues in up to `at_most` steps, and end the job after the last one.
 
     Return how many messages moved: 0 if the job is not committed, or over.
@@ -257,17 +258,17 @@ def roll_forward(job: Job, at_most: int | None = None, progress: Progress = unwa
     manifest = yield own.job_manifest(job.home, job.name)
     if manifest is None:
         return 0
-    moved, over = yield from _roll_some(job, _decode_manifest(manifest), at_most, progress)
+    moved, over = yield from _roll_some(job, _decode_manifest(manifest), at_most)
     yield from _note(job, moved)
     if over:
         yield from _clear(job)
     return moved
 
 
-def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: Progress) -> Steps[tuple[int, bool]]:
+def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None) -> Steps[tuple[int, bool]]:
     """Move parts in up to `at_most` steps; return how many messages moved, and whether the parts are empty now."""
     moved = steps = 0
-    for page in _pages(parts):
+    for page in pieces(parts, _PARTS_PER_TRIP):
         lengths = yield [own.staged_chunks(job.name, part.staged) for part in page]
         for part, length in zip(page, lengths, strict=True):
             for _ in range(length):
@@ -277,7 +278,6 @@ def _roll_some(job: Job, parts: Sequence[Part], at_most: int | None, progress: P
                 if messages is None:
                     break  # others roll it forward too
                 moved, steps = moved + messages, steps + 1
-                progress(moved)
     return moved, True
 
 
@@ -385,10 +385,6 @@ def finish_due(home: JobKeys, due: Iterable[bytes], at_most: int | None = None) 
 def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
     """Return the op that reads the jobs that are decided but not over, or open beyond their time limit."""
     return own.jobs_due(home, now, _JOBS_PER_TRIP)
-
-
-def _pages(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
-    return (parts[start : start + _PARTS_PER_TRIP] for start in range(0, len(parts), _PARTS_PER_TRIP))
 
 
 def _closed(job: Job, answer: str) -> JobClosed:

@@ -1,10 +1,6 @@
 """The page about staged jobs of Spark: what is open, committed or being removed, and the button that aborts."""
 
-from typing import Annotated
-from urllib.parse import urlencode
-
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
@@ -13,8 +9,8 @@ from reliq.model.keys import check_name
 from reliq.protocol.seen import every_queue
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page
+from reliq_api.ui.render import page, redirect
 
 router = APIRouter(route_class=Page, prefix="/jobs")
 
@@ -26,8 +22,6 @@ NOTICES = {
     "aborted": "The job is aborted. Its staged messages are deleted.",
     "decided_before": "The job was decided before: nothing has changed.",
 }
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 
 @router.get("")
@@ -52,9 +46,7 @@ async def abort(request: Request, who: Viewer, fields: Form) -> Response:
         aborted = await reliq_of(request).store.run(abort_job(check_name(queue) if queue else "", name))
     except InvalidName as error:
         raise HTTPException(400, str(error)) from None
-    base = request.scope.get("root_path", "").rstrip("/")
-    notice = urlencode({"notice": "aborted" if aborted else "decided_before"})
-    return RedirectResponse(f"{base}/jobs?{notice}", status_code=303)
+    return redirect(request, "jobs", notice="aborted" if aborted else "decided_before")
 
 
 def _may_abort(who: Access, queue: str) -> bool:

@@ -12,7 +12,6 @@ from reliq.features.steps.signals import SignalSteps
 from reliq.model.result import read_result
 from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, keyless, needs
 from reliq_api.routes.queues import existing
@@ -20,18 +19,15 @@ from reliq_api.schemas.base import Lease, MessageId, QueueName
 
 router = call_router("durable")
 
-_OF_LEASE = failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")
-_OF_SIGNAL = failures(
-    "invalid_name", "invalid_json", "body_too_large", "invalid_message", "signal_refused", "outcome_unknown"
-)
+_OF_LEASE = ("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")
+_OF_SIGNAL = ("invalid_name", "invalid_json", "body_too_large", "invalid_message", "signal_refused", "outcome_unknown")
 
 
 @router.get(
     "/queues/{queue}/leases/{lease}/steps",
     summary="What earlier runs of a message have recorded",
     response_model=schemas.StepList,
-    responses=failures("invalid_name", "lease_lost"),
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=("invalid_name", "lease_lost")),
 )
 async def recorded(queue: QueueName, lease: Lease, id: Annotated[MessageId, Query()], request: Request) -> Response:
     """In the order in which they were recorded. Bytes as base64."""
@@ -47,8 +43,7 @@ async def recorded(queue: QueueName, lease: Lease, id: Annotated[MessageId, Quer
     "/queues/{queue}/leases/{lease}/step",
     summary="Store the result of a step",
     response_model=schemas.StepStored,
-    responses=_OF_LEASE,
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=_OF_LEASE),
 )
 async def step(queue: QueueName, lease: Lease, wanted: schemas.StepRequest, request: Request) -> Response:
     """Stored while the lease is valid and holds the message; else 409. The first result of a name stays."""
@@ -57,13 +52,7 @@ async def step(queue: QueueName, lease: Lease, wanted: schemas.StepRequest, requ
     return _json({"id": wanted.id, "name": wanted.name, "result": _plain(stored), "before": before})
 
 
-@router.post(
-    "/queues/{queue}/leases/{lease}/sleep",
-    summary="Let a message sleep",
-    response_model=schemas.Slept,
-    responses=_OF_LEASE,
-    openapi_extra=needs("consume"),
-)
+@router.post("/queues/{queue}/leases/{lease}/sleep", summary="Let a message sleep", **needs("consume", fails=_OF_LEASE))
 async def sleep(queue: QueueName, lease: Lease, wanted: schemas.SleepRequest, request: Request) -> schemas.Slept:
     """`sleeping`: the message has left the lease, and comes back later. `over`: it has slept, so go on.
 
@@ -78,8 +67,7 @@ async def sleep(queue: QueueName, lease: Lease, wanted: schemas.SleepRequest, re
     "/queues/{queue}/leases/{lease}/wait",
     summary="Let a message wait for a signal",
     response_model=schemas.Waited,
-    responses=_OF_LEASE,
-    openapi_extra=needs("consume"),
+    **needs("consume", fails=_OF_LEASE),
 )
 async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, request: Request) -> Response:
     """`waiting`: the message has left the lease, and comes back with the signal. `given`: it is there, so go on.
@@ -92,11 +80,7 @@ async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, requ
 
 
 @router.post(
-    "/queues/{queue}/messages/{id}/signals",
-    summary="Give a signal to a message",
-    response_model=schemas.Signalled,
-    responses=_OF_SIGNAL,
-    openapi_extra=needs("enqueue"),
+    "/queues/{queue}/messages/{id}/signals", summary="Give a signal to a message", **needs("enqueue", fails=_OF_SIGNAL)
 )
 async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, request: Request) -> schemas.Signalled:
     """One that comes early is kept, up to a day. The first one counts. 409: the message has ended, or waits no more."""
@@ -105,11 +89,7 @@ async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, r
 
 
 @router.post(
-    "/queues/{queue}/signals/{token}",
-    summary="Give the signal of a one-time link",
-    response_model=schemas.Signalled,
-    responses=_OF_SIGNAL,
-    openapi_extra=keyless(),
+    "/queues/{queue}/signals/{token}", summary="Give the signal of a one-time link", **keyless(fails=_OF_SIGNAL)
 )
 async def give_by_link(
     queue: QueueName, token: str, wanted: schemas.LinkRequest, request: Request
@@ -129,8 +109,7 @@ async def _given(request: Request, steps: Any) -> schemas.Signalled:
     "/queues/{queue}/parked",
     summary="Messages that wait for a signal",
     response_model=schemas.ParkedList,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name",)),
 )
 async def parked(queue: QueueName, request: Request, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
     """Without their bodies."""

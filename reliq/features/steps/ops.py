@@ -55,20 +55,14 @@ def record(hold: Hold, number: int, entry: bytes) -> Op[str]:
     """Store an entry of a record; answers "ok", "lost" or "other"."""
     keys = hold.keys
     call = signatures.record(
-        followed=keys.followed,
-        config=keys.config,
-        nonce=hold.nonce,
-        number=number,
-        entry=entry,
-        sent=hold.message.enqueued_at,
-        **hold.named,
+        keys, nonce=hold.nonce, number=number, entry=entry, sent=hold.message.enqueued_at, **hold.named
     )
     return scripted(call, as_text)
 
 
 def recorded(keys: QueueKeys, identity: str) -> Op[Recorded]:
     """Read the record of a message; an empty one if there is none."""
-    return scripted(signatures.recorded(followed=keys.followed, id=identity), Recorded.read)
+    return scripted(signatures.recorded(keys, id=identity), Recorded.read)
 
 
 def leave_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
@@ -76,13 +70,13 @@ def leave_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
 
     From then on a signal is given to the new home, too.
     """
-    call = signatures.leave_record(followed=keys.followed, waits=keys.waits, id=identity, kept=milliseconds(REMEMBERED))
+    call = signatures.leave_record(keys, id=identity, kept=milliseconds(REMEMBERED))
     return scripted(call, partial(_whole, identity))
 
 
 def whole_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
     """Read a record in the same form."""
-    return scripted(signatures.recorded(followed=keys.followed, id=identity), partial(_whole, identity))
+    return scripted(signatures.recorded(keys, id=identity), partial(_whole, identity))
 
 
 def _whole(identity: str, reply: list[bytes]) -> list[bytes]:
@@ -113,9 +107,8 @@ def has_records(keys: QueueKeys) -> Op[bool]:
 def put_record(keys: QueueKeys, one: Coming, head: bytes, fields: Sequence[bytes]) -> Op[int]:
     """Store fields of such a record, up to 2,000 with their values, before the message enters its new home."""
     call = signatures.put_record(
-        followed=keys.followed, config=keys.config, waits=keys.waits, brought=one.mark, id=one.id, head=head,
-        kept=milliseconds(REMEMBERED), fields=fields,
-    )  # fmt: skip
+        keys, brought=one.mark, id=one.id, head=head, kept=milliseconds(REMEMBERED), fields=fields
+    )
     return scripted(call)
 
 
@@ -143,9 +136,8 @@ def early_records(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list
 def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Parting, counter: str) -> Op[str]:
     """Store an entry and delay the message; answers as `record`, or "cancelled"."""
     call = signatures.sleep(
-        places=hold.keys.places, delayed=hold.keys.delayed, index=hold.keys.index, told=hold.keys.told,
-        slots=hold.keys.slots, nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds),
-        again=parting.again, counter=counter, frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
+        hold.keys, nonce=hold.nonce, number=number, entry=entry, delay=milliseconds(seconds), again=parting.again,
+        counter=counter, frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
     )  # fmt: skip
     return scripted(call, as_text)
 
@@ -154,10 +146,8 @@ def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op
     """Park a message; answers "ok", "lost", "other", "cancelled", or "given" with the stored signal."""
     keys = hold.keys
     call = signatures.park(
-        places=keys.places, parked=keys.parked, waits=keys.waits, told=keys.told, slots=keys.slots, signal=signal,
-        again=parting.again,
-        timeout="" if timeout is None else milliseconds(timeout), frees=parting.frees_key, uncounted=hold.uncounted,
-        sent=hold.message.enqueued_at, **hold.named,
+        keys, signal=signal, again=parting.again, timeout="" if timeout is None else milliseconds(timeout),
+        frees=parting.frees_key, uncounted=hold.uncounted, sent=hold.message.enqueued_at, **hold.named,
     )  # fmt: skip
     return scripted(call, lambda reply: (reply[0].decode(), reply[1] if len(reply) > 1 else None))
 
@@ -165,9 +155,8 @@ def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op
 def signal(keys: QueueKeys, identity: str, name: str, stored: bytes, early: float | None) -> Op[str]:
     """Give a signal; `early`: seconds for which it is kept for an unknown message."""
     call = signatures.signal(
-        places=keys.places, parked=keys.parked, waits=keys.waits, id=identity, signal=name, value=stored,
-        early="" if early is None else milliseconds(early),
-    )  # fmt: skip
+        keys, id=identity, signal=name, value=stored, early="" if early is None else milliseconds(early)
+    )
     return scripted(call, as_text, repeatable=False)
 
 
@@ -186,16 +175,16 @@ def signals_of(keys: QueueKeys, identity: str) -> Op[dict[str, bytes]]:
         names = reply[0].decode().split("\n")[1:] if reply else []
         return dict(zip(names, reply[len(reply) - len(names) :], strict=True))
 
-    return scripted(signatures.recorded(followed=keys.followed, id=identity), read)
+    return scripted(signatures.recorded(keys, id=identity), read)
 
 
 def unpark_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     """End the waits whose time is over; answers how many messages are ready, and how many entries were looked at."""
-    return scripted(signatures.unpark_due(places=keys.places, parked=keys.parked, waits=keys.waits, limit=limit), tuple)
+    return scripted(signatures.unpark_due(keys, limit=limit), tuple)
 
 
 def remove_parked(keys: QueueKeys, counter: str, ids: Sequence[str]) -> Op[int]:
-    call = signatures.remove_parked(places=keys.places, parked=keys.parked, waits=keys.waits, counter=counter, ids=ids)
+    call = signatures.remove_parked(keys, counter=counter, ids=ids)
     return scripted(call)
 
 

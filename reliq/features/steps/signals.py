@@ -17,6 +17,7 @@ from reliq.model.result import read_result
 from reliq.model.token import read_token
 from reliq.ops import Steps
 from reliq.protocol.homes import QueueHomes
+from reliq.runtime.pieces import pieces
 
 EARLY = 86_400.0  #: seconds for which a signal is kept for a message of which nothing is known
 _PAGE = 500  #: queues that one call asks
@@ -98,8 +99,7 @@ def give_anywhere(homes_of: Callable[[str], QueueHomes], identity: str, name: st
     check_id(identity)
     check_step_name(name, "signal")
     names = sorted((yield ops.queue_names()))
-    for start in range(0, len(names), _PAGE):
-        some = names[start : start + _PAGE]
+    for some in pieces(names, _PAGE):
         known = yield [op for one in some for op in own.is_known(QueueKeys(one), identity)]
         for queue, parked, recorded in zip(some, known[::2], known[1::2], strict=True):
             if parked or recorded:

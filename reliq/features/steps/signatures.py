@@ -1,23 +1,20 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call
 
 
-def leave_record(*, followed: str, waits: str, id: Argument, kept: float) -> Call:
-    return "steps/leave_record", (followed, waits), (id, kept)
+def leave_record(keys: NamedKeys, *, id: Argument, kept: float) -> Call:
+    return "steps/leave_record", (keys.followed, keys.waits), (id, kept)
 
 
 def park(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
-    parked: str,
-    waits: str,
-    told: str,
     lease: str,
     processing: str,
-    slots: Sequence[str],
     id: Argument,
     name: Argument,
     position: Argument,
@@ -30,29 +27,20 @@ def park(
 ) -> Call:
     return (
         "steps/park",
-        (*places, parked, waits, told, lease, processing, *slots),
+        (*keys.places, keys.parked, keys.waits, keys.told, lease, processing, *keys.slots),
         (id, name, position, sent, signal, timeout, again, int(frees), int(uncounted)),
     )
 
 
 def put_record(
-    *,
-    followed: str,
-    config: str,
-    waits: str,
-    brought: str,
-    id: Argument,
-    head: Argument,
-    kept: float,
-    fields: Iterable[Argument],
+    keys: NamedKeys, *, brought: str, id: Argument, head: Argument, kept: float, fields: Iterable[Argument]
 ) -> Call:
-    return "steps/put_record", (followed, config, waits, brought), (id, head, kept, *fields)
+    return "steps/put_record", (keys.followed, keys.config, keys.waits, brought), (id, head, kept, *fields)
 
 
 def record(
+    keys: NamedKeys,
     *,
-    followed: str,
-    config: str,
     lease: str,
     processing: str,
     id: Argument,
@@ -63,34 +51,30 @@ def record(
     number: float,
     entry: Argument,
 ) -> Call:
-    return "steps/record", (followed, config, lease, processing), (id, name, position, sent, nonce, number, entry)
+    return (
+        "steps/record",
+        (keys.followed, keys.config, lease, processing),
+        (id, name, position, sent, nonce, number, entry),
+    )
 
 
-def recorded(*, followed: str, id: Argument) -> Call:
-    return "steps/recorded", (followed,), (id,)
+def recorded(keys: NamedKeys, *, id: Argument) -> Call:
+    return "steps/recorded", (keys.followed,), (id,)
 
 
-def remove_parked(
-    *, places: Sequence[str], parked: str, waits: str, counter: Argument, ids: Iterable[Argument]
-) -> Call:
-    return "steps/remove_parked", (*places, parked, waits), (counter, *ids)
+def remove_parked(keys: NamedKeys, *, counter: Argument, ids: Iterable[Argument]) -> Call:
+    return "steps/remove_parked", (*keys.places, keys.parked, keys.waits), (counter, *ids)
 
 
-def signal(
-    *, places: Sequence[str], parked: str, waits: str, id: Argument, signal: Argument, value: Argument, early: Argument
-) -> Call:
-    return "steps/signal", (*places, parked, waits), (id, signal, value, early)
+def signal(keys: NamedKeys, *, id: Argument, signal: Argument, value: Argument, early: Argument) -> Call:
+    return "steps/signal", (*keys.places, keys.parked, keys.waits), (id, signal, value, early)
 
 
 def sleep(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
-    told: str,
     lease: str,
     processing: str,
-    slots: Sequence[str],
     id: Argument,
     name: Argument,
     position: Argument,
@@ -106,10 +90,10 @@ def sleep(
 ) -> Call:
     return (
         "steps/sleep",
-        (*places, delayed, index, told, lease, processing, *slots),
+        (*keys.places, keys.delayed, keys.index, keys.told, lease, processing, *keys.slots),
         (id, name, position, sent, nonce, number, entry, delay, again, counter, int(frees), int(uncounted)),
     )
 
 
-def unpark_due(*, places: Sequence[str], parked: str, waits: str, limit: float) -> Call:
-    return "steps/unpark_due", (*places, parked, waits), (limit,)
+def unpark_due(keys: NamedKeys, *, limit: float) -> Call:
+    return "steps/unpark_due", (*keys.places, keys.parked, keys.waits), (limit,)

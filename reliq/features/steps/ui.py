@@ -1,22 +1,15 @@
 """The page about messages that wait for a signal: a form for each gives it."""
 
-from typing import Annotated
-from urllib.parse import urlencode
-
-from fastapi import Depends, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidMessage, InvalidName, SignalRefused
 from reliq.features.steps.model import json_or_text
 from reliq_api.ui.access import Operated, Sendable
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.messages import queue_address
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page
+from reliq_api.ui.render import page, redirect
 
 router = APIRouter(route_class=Page, prefix="/queues/{name}/parked")
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 NOTICES = {
     "signal-given": "The signal is given.",
@@ -45,6 +38,4 @@ async def give(request: Request, queue: Sendable, fields: Form) -> Response:
         notice = "signal-given" if taken else "signal-before"
     except (SignalRefused, InvalidName, InvalidMessage):
         notice = "signal-refused"
-    return RedirectResponse(
-        f"{queue_address(request, queue.name)}/parked?{urlencode({'notice': notice})}", status_code=303
-    )
+    return redirect(request, "queues", queue.name, "parked", notice=notice)

@@ -12,15 +12,21 @@ from reliq.features.topics.routing import check_routing_key
 from reliq.features.topics.steps import read_routes
 from reliq.model.outgoing import NewMessage
 from reliq_api.access.auth import Access
-from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.bodies import encode
-from reliq_api.enqueue.inbound import DURABILITY, JSON, read_body, read_head, read_message
-from reliq_api.http.docs import EVENT, body_of, failures, header
+from reliq_api.enqueue.inbound import (
+    DURABILITY,
+    JSON,
+    ONE_MESSAGE,
+    SEND_FAILS,
+    TRACEPARENT,
+    read_body,
+    read_head,
+    read_message,
+)
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 from reliq_api.schemas.base import QueueName
-from reliq_api.schemas.messages import NewMessage as NewBody
 
 publishing = call_router("topics", RawCall)
 bindings = call_router("topics")
@@ -43,7 +49,7 @@ class Publishing(TopicCalls):
 
 
 _KEY = re.compile(schemas.KEY)
-_CHANGE = failures("invalid_name")
+_NAME = ("invalid_name",)
 
 
 @publishing.post(
@@ -51,15 +57,10 @@ _CHANGE = failures("invalid_name")
     summary="Publish a message",
     status_code=201,
     response_model=schemas.Published,
-    responses={
-        200: {"model": schemas.Published, "description": "No bound queue matches: the message was dropped"},
-        **failures(
-            "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large",
-            "unsupported_media_type", "unroutable", "outcome_unknown", "durability_unavailable",
-        ),
-    },
-    openapi_extra=needs(
+    **needs(
         "enqueue",
+        fails=("invalid_name", "invalid_json", "unroutable", *SEND_FAILS),
+        answers={200: {"model": schemas.Published, "description": "No bound queue matches: the message was dropped"}},
         parameters=[
             {
                 "name": "mandatory",
@@ -69,13 +70,11 @@ _CHANGE = failures("invalid_name")
                 "schema": {"type": "boolean", "default": False},
             },
             DURABILITY,
-            header("traceparent", "Kept as a header of the message, with `tracestate`."),
+            TRACEPARENT,
         ],
-        requestBody=body_of(
-            {JSON: NewBody, cloudevents.EVENT: EVENT, "application/octet-stream": None}
-        ),
+        requestBody=ONE_MESSAGE,
     ),
-)  # fmt: skip
+)
 async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> Response:
     """A copy for every queue with a pattern that matches, in one atomic step: all of them or none.
 
@@ -104,13 +103,7 @@ def _flag(request: Request, name: str) -> bool:
     return values[0] == "true"
 
 
-@bindings.get(
-    "/topics",
-    summary="All bindings",
-    response_model=schemas.TopicList,
-    responses=failures(),
-    openapi_extra=needs("metrics"),
-)
+@bindings.get("/topics", summary="All bindings", **needs("metrics"))
 async def list_bindings(request: Request) -> schemas.TopicList:
     """The bindings of the queues to which the key has rights."""
     reliq: aio.Reliq = request.app.state.reliq
@@ -131,13 +124,7 @@ def _shown(access: Access, queue: str | None) -> str | None:
     return queue if queue is not None and access.may_see(queue) else None
 
 
-@bindings.get(
-    "/topics/{routing_key}",
-    summary="Queues that would get a message",
-    response_model=schemas.TopicMatch,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("metrics"),
-)
+@bindings.get("/topics/{routing_key}", summary="Queues that would get a message", **needs("metrics", fails=_NAME))
 async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.TopicMatch:
     """Nothing is sent."""
     check_routing_key(routing_key)
@@ -155,9 +142,7 @@ async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.To
 @bindings.put(
     "/queues/{queue}/bindings/{pattern}",
     summary="Bind a queue to a pattern",
-    response_model=schemas.BindingChanged,
-    responses=_CHANGE,
-    openapi_extra=needs("topics"),
+    **needs("topics", fails=_NAME),
 )
 async def bind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue then gets messages published with a matching key. `#` in an address is written %23."""
@@ -165,13 +150,7 @@ async def bind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> 
     return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
 
 
-@bindings.delete(
-    "/queues/{queue}/bindings/{pattern}",
-    summary="End a binding",
-    response_model=schemas.BindingChanged,
-    responses=_CHANGE,
-    openapi_extra=needs("topics"),
-)
+@bindings.delete("/queues/{queue}/bindings/{pattern}", summary="End a binding", **needs("topics", fails=_NAME))
 async def unbind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue keeps its messages. Other processes notice within half a second."""
     changed = await request.app.state.reliq.unsubscribe(queue, pattern)

@@ -47,12 +47,8 @@ def publish(
     waits there for its key, of which the former home still has messages.
     """
     call = signatures.publish(
-        producers=every[0].producers,
-        queues=[
-            key
-            for keys in every
-            for key in signatures.publish_queue(places=keys.places, delayed=keys.delayed, index=keys.index)
-        ],
+        every[0],
+        queues=map(signatures.publish_queue, every),
         producer=producer,
         sequence=sequence,
         id=identity,

@@ -1,8 +1,9 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from reliq.ops.request import Argument, Call
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, flat
 
 
 def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
@@ -10,9 +11,9 @@ def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
 
 
 def publish(
+    keys: NamedKeys,
     *,
-    producers: str,
-    queues: Iterable[str],
+    queues: Iterable[tuple[str, ...]],
     producer: Argument,
     sequence: float,
     id: Argument,
@@ -20,8 +21,8 @@ def publish(
     delay: float,
     homes: Iterable[Argument],
 ) -> Call:
-    return "topics/publish", (producers, *queues), (producer, sequence, id, element, delay, *homes)
+    return "topics/publish", (keys.producers, *flat(queues)), (producer, sequence, id, element, delay, *homes)
 
 
-def publish_queue(*, places: Sequence[str], delayed: str, index: str) -> tuple[str, ...]:
-    return (*places, delayed, index)
+def publish_queue(keys: NamedKeys) -> tuple[str, ...]:
+    return (*keys.places, keys.delayed, keys.index)

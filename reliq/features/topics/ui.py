@@ -1,10 +1,6 @@
 """The page about topics: the bindings, and the queues that would get a message."""
 
-from typing import Annotated
-from urllib.parse import urlencode
-
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.errors import ReliqError
@@ -14,14 +10,12 @@ from reliq.model.keys import check_name
 from reliq_api.access.auth import Access
 from reliq_api.http.problems import of_error
 from reliq_api.ui.access import Viewer, reliq_of
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.render import page
+from reliq_api.ui.guard import Form, Page
+from reliq_api.ui.render import page, redirect
 
 router = APIRouter(route_class=Page, prefix="/topics")
 
 SECTION = {"topics": "Topics"}
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 
 @router.get("")
@@ -53,14 +47,14 @@ async def _reached(request: Request, who: Access, key: str) -> list[str]:
 async def bind(request: Request, who: Viewer, fields: Form) -> Response:
     queue, pattern = _binding(who, fields)
     changed = await reliq_of(request).subscribe(queue, pattern)
-    return _back(request, "bound" if changed else "bound_before")
+    return redirect(request, "topics", notice="bound" if changed else "bound_before")
 
 
 @router.post("/unbind")
 async def unbind(request: Request, who: Viewer, fields: Form) -> Response:
     queue, pattern = _binding(who, fields)
     changed = await reliq_of(request).unsubscribe(queue, pattern)
-    return _back(request, "unbound" if changed else "unbound_before")
+    return redirect(request, "topics", notice="unbound" if changed else "unbound_before")
 
 
 def _binding(who: Access, fields: list[tuple[str, str]]) -> tuple[str, str]:
@@ -76,8 +70,3 @@ def _binding(who: Access, fields: list[tuple[str, str]]) -> tuple[str, str]:
     if not who.may_bind(queue):
         raise HTTPException(403, "This needs a key with the scope topics for this queue.")
     return queue, pattern
-
-
-def _back(request: Request, notice: str) -> Response:
-    base = request.scope.get("root_path", "").rstrip("/")
-    return RedirectResponse(f"{base}/topics?{urlencode({'notice': notice})}", status_code=303)

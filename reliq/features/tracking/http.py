@@ -10,7 +10,6 @@ from reliq.features.tracking import schemas
 from reliq.features.tracking.model import Cancellation
 from reliq.features.tracking.text_search import MOST
 from reliq_api.enqueue.bodies import encode
-from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
@@ -29,8 +28,7 @@ _STATUS = {Cancellation.CANCELLED: 200, Cancellation.TOLD: 202}
     "/queues/{queue}/messages/{id}",
     summary="Where a message is, and why",
     response_model=schemas.Found,
-    responses=failures("invalid_name", "message_not_found"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name", "message_not_found")),
 )
 async def find(queue: QueueName, id: Id, request: Request) -> Response:
     """Without its body. Delayed and dead messages are found at once, ready ones in about a second per million."""
@@ -44,11 +42,16 @@ async def find(queue: QueueName, id: Id, request: Request) -> Response:
     "/queues/{queue}/messages/{id}",
     summary="Cancel a message",
     response_model=schemas.Cancelled,
-    responses={
-        202: {"model": schemas.Cancelled, "description": "A consumer holds it, and learns it with its next heartbeat"},
-        **failures("invalid_name", "message_not_found", "message_done", "outcome_unknown"),
-    },
-    openapi_extra=needs("operate"),
+    **needs(
+        "operate",
+        fails=("invalid_name", "message_not_found", "message_done", "outcome_unknown"),
+        answers={
+            202: {
+                "model": schemas.Cancelled,
+                "description": "A consumer holds it, and learns it with its next heartbeat",
+            }
+        },
+    ),
 )
 async def cancel(queue: QueueName, id: Id, request: Request) -> Response:
     """200: it is removed and never runs. 202: its consumer learns it with its next heartbeat. Safe to repeat."""
@@ -65,8 +68,7 @@ async def cancel(queue: QueueName, id: Id, request: Request) -> Response:
     "/queues/{queue}/search",
     summary="The messages that contain a text",
     response_model=schemas.Hits,
-    responses=failures("invalid_name"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name",)),
 )
 async def search(
     queue: QueueName,
@@ -92,9 +94,7 @@ def _unknown(queue: str) -> Problem:
 @router.post(
     "/queues/{queue}/cancel",
     summary="Cancel messages by key or headers",
-    response_model=schemas.CancelledMany,
-    responses=failures("invalid_name", "invalid_json", "body_too_large", "invalid_message", "outcome_unknown"),
-    openapi_extra=needs("operate"),
+    **needs("operate", fails=("invalid_name", "invalid_json", "body_too_large", "invalid_message", "outcome_unknown")),
 )
 async def cancel_many(queue: QueueName, wanted: schemas.CancelRequest, request: Request) -> schemas.CancelledMany:
     """Those that are sent or put back while it runs may be missed: repeat it until it answers 0."""

@@ -5,7 +5,13 @@ from enum import StrEnum
 from typing import Any
 
 from reliq.model.found import Place, Progress
-from reliq.model.listed_message import ListedMessage
+from reliq.model.listed_message import ListedMessage, summarized
+
+#: What is shown of a message that is found.
+_OF_MESSAGE = (
+    "enqueued_at", "failures", "deliveries", "redelivered", "headers", "routing_key", "key", "limit_key", "priority",
+    "size",
+)  # fmt: skip
 
 
 class Cancellation(StrEnum):
@@ -92,25 +98,7 @@ class Found:
             "due_at": self.due_at,
             "died_at": self.died_at,
             "reason": self.reason,
-            "message": None if self.message is None else _summary(self.message),
+            "message": None if self.message is None else summarized(self.message, *_OF_MESSAGE),
             "progress": None if self.progress is None else self.progress.summary(),
             "history": [asdict(event) for event in self.history],
         }
-
-
-def _summary(message: ListedMessage) -> dict[str, Any]:
-    last = message.last_error
-    return {
-        "enqueued_at": message.enqueued_at,
-        "failures": message.failures,
-        "deliveries": message.deliveries,
-        "redelivered": message.redelivered,
-        "headers": message.headers,
-        "routing_key": message.routing_key,
-        "key": message.key,
-        "limit_key": message.limit_key,
-        "priority": message.priority,
-        "size": message.size,
-        "error_class": last.error_class if last else "",
-        "error": last.text if last else "",
-    }

@@ -27,7 +27,7 @@ class Wanted:
     kind: str
     text: Argument
     fits: Callable[[ListedMessage], bool]  #: as the script judges
-    headers: tuple[Argument, ...] = ()
+    headers: tuple[tuple[Argument, ...], ...] = ()
 
     @classmethod
     def with_id(cls, identity: str) -> "Wanted":
@@ -40,11 +40,11 @@ class Wanted:
 
     @classmethod
     def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":
-        parts: list[Argument] = []
+        parts: list[tuple[Argument, ...]] = []
         for name, value in headers.items():
             # The pair as producers in Python write it; the script decodes the headers of an element that has it.
             pair = msgspec.msgpack.encode(name) + msgspec.msgpack.encode(value)
-            parts += signatures.sweep_header(name=name, value=value, pair=pair)
+            parts.append(signatures.sweep_header(name=name, value=value, pair=pair))
         return cls("headers", len(headers), lambda message: headers.items() <= message.headers.items(), tuple(parts))
 
 
@@ -68,9 +68,7 @@ class Swept:
 def sweep(keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, removals: int = 0) -> Op[Swept]:
     """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages."""
     call = signatures.sweep(
-        places=keys.places,
-        delayed=keys.delayed,
-        index=keys.index,
+        keys,
         key=place,
         start=start,
         most=SWEEP,
@@ -112,7 +110,7 @@ def tracks(keys: QueueKeys) -> Op[bool]:
 
 def forget_tracked(keys: QueueKeys, cursor: int = 0) -> Op[int]:
     """Delete a part of the index of a queue that tracks its messages no more; the reply: where to go on, 0 = end."""
-    call = signatures.forget_tracked(config=keys.config, followed=keys.followed, cursor=cursor, limit=SWEEP)
+    call = signatures.forget_tracked(keys, cursor=cursor, limit=SWEEP)
     return scripted(call)
 
 
@@ -127,7 +125,7 @@ def count_tracked(keys: QueueKeys) -> list[Op[Any]]:
 
 def biography(keys: QueueKeys, identity: str, start: bytes) -> Op[tuple[bytes, list[Event]]]:
     """Read the transitions of a message from a part of the history; the reply begins with where the next part does."""
-    call = signatures.biography(history=keys.history, id=identity, start=start, most=SWEEP)
+    call = signatures.biography(keys, id=identity, start=start, most=SWEEP)
     return scripted(call, _read_biography)
 
 
@@ -139,5 +137,5 @@ def _read_biography(reply: list[bytes]) -> tuple[bytes, list[Event]]:
 def tell(keys: QueueKeys, consumer: str, identity: str) -> Op[bool]:
     """Note that a message was cancelled, if this consumer holds it."""
     processing = keys.processing(consumer)
-    call = signatures.tell(told=keys.told, processing=processing, id=identity, kept=milliseconds(_TOLD))
+    call = signatures.tell(keys, processing=processing, id=identity, kept=milliseconds(_TOLD))
     return scripted(call, bool)

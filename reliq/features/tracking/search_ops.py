@@ -32,7 +32,7 @@ class Seen:
 def search(keys: QueueKeys, place: str, start: int, text: bytes, most: int, shown: int) -> Op[Seen]:
     """Look for a text in up to `most` entries of a list or sorted set, from the newest on, after the first `start`."""
     call = signatures.search(
-        bodies=keys.bodies,
+        keys,
         key=place,
         start=start,
         most=min(most, SEARCH),

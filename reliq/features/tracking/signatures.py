@@ -1,21 +1,20 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
-from collections.abc import Iterable, Sequence
-
-from reliq.ops.request import Argument, Call
-
-
-def biography(*, history: str, id: Argument, start: Argument, most: float) -> Call:
-    return "tracking/biography", (history,), (id, start, most)
+from reliq.contract.key_names import NamedKeys
+from reliq.ops.request import Argument, Call, Records, flat
 
 
-def forget_tracked(*, config: str, followed: str, cursor: Argument, limit: Argument) -> Call:
-    return "tracking/forget_tracked", (config, followed), (cursor, limit)
+def biography(keys: NamedKeys, *, id: Argument, start: Argument, most: float) -> Call:
+    return "tracking/biography", (keys.history,), (id, start, most)
+
+
+def forget_tracked(keys: NamedKeys, *, cursor: Argument, limit: Argument) -> Call:
+    return "tracking/forget_tracked", (keys.config, keys.followed), (cursor, limit)
 
 
 def search(
+    keys: NamedKeys,
     *,
-    bodies: str,
     key: str,
     start: float,
     most: float,
@@ -29,16 +28,14 @@ def search(
 ) -> Call:
     return (
         "tracking/search",
-        (bodies, key),
+        (keys.bodies, key),
         (start, most, most_bytes, before, text, shown, largest, around, int(sorted)),
     )
 
 
 def sweep(
+    keys: NamedKeys,
     *,
-    places: Sequence[str],
-    delayed: str,
-    index: str,
     key: str,
     start: Argument,
     most: float,
@@ -46,14 +43,18 @@ def sweep(
     removals: float,
     kind: Argument,
     wanted: Argument,
-    headers: Iterable[Argument],
+    headers: Records,
 ) -> Call:
-    return "tracking/sweep", (*places, delayed, index, key), (start, most, most_bytes, removals, kind, wanted, *headers)
+    return (
+        "tracking/sweep",
+        (*keys.places, keys.delayed, keys.index, key),
+        (start, most, most_bytes, removals, kind, wanted, *flat(headers)),
+    )
 
 
 def sweep_header(*, name: Argument, value: Argument, pair: Argument) -> tuple[Argument, ...]:
     return (name, value, pair)
 
 
-def tell(*, told: str, processing: str, id: Argument, kept: Argument) -> Call:
-    return "tracking/tell", (told, processing), (id, kept)
+def tell(keys: NamedKeys, *, processing: str, id: Argument, kept: Argument) -> Call:
+    return "tracking/tell", (keys.told, processing), (id, kept)

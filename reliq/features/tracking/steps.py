@@ -31,6 +31,7 @@ from reliq.protocol.hidden import Hidden
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import read_by_id, read_letter
 from reliq.protocol.progress import Progress, unwatched
+from reliq.runtime.pieces import pieces
 
 _CANCELLATION = "the cancellation"
 _PASSES = 2  #: looks through the whole queue for one message, which may move during the first
@@ -280,8 +281,8 @@ class Search:
         """Return the matching messages in processing, each with its consumer."""
         consumers = yield ops.members(self.keys.consumers)
         matches: list[tuple[str, Match]] = []
-        for first in range(0, len(consumers), _CONSUMERS):
-            unread: dict[str, bytes | int] = dict.fromkeys(consumers[first : first + _CONSUMERS], 0)
+        for some in pieces(consumers, _CONSUMERS):
+            unread: dict[str, bytes | int] = dict.fromkeys(some, 0)
             while unread:
                 replies = yield [
                     own.sweep(self.keys, self.keys.processing(consumer), start, wanted)

@@ -1,10 +1,6 @@
 """The pages about where a message is: find, look at, cancel."""
 
-from typing import Annotated
-from urllib.parse import urlencode
-
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq import ops
@@ -21,14 +17,11 @@ from reliq.protocol.homes import QueueHomes
 from reliq.runtime.looking import unseen
 from reliq_api.ui.access import Operated, Viewer, homes_of, reliq_of
 from reliq_api.ui.delayed import Wanted, back
-from reliq_api.ui.guard import Page, form
-from reliq_api.ui.messages import address, queue_address
+from reliq_api.ui.guard import Form, Page
 from reliq_api.ui.reading import BODY_READ, BODY_START, DEPTH
-from reliq_api.ui.render import page
+from reliq_api.ui.render import page, redirect
 
 router = APIRouter(route_class=Page)
-
-Form = Annotated[list[tuple[str, str]], Depends(form)]
 
 SEARCH_SHOWN = 100  #: messages found, on one page
 CHEAP = 10_000  #: ready messages that are looked through for each refresh of a page
@@ -52,7 +45,7 @@ async def find(request: Request, who: Viewer, id: str = "") -> Response:
                 raise
             continue
         if found is not None:
-            return RedirectResponse(address(request, name, identity), status_code=303)
+            return redirect(request, "queues", name, "message", id=identity)
     return page(request, "find.html", status=404 if identity else 200, identity=identity, fault=fault)
 
 
@@ -108,10 +101,10 @@ async def cancel(request: Request, queue: Operated, fields: Form) -> Response:
         result = await queue.cancel(identity)
     except InvalidName:
         result = Cancellation.UNKNOWN
-    notice = {"notice": f"cancel-{result.value}"}
+    notice = f"cancel-{result.value}"
     if result is Cancellation.TOLD:
-        return RedirectResponse(address(request, queue.name, identity, **notice), status_code=303)
-    return RedirectResponse(f"{queue_address(request, queue.name)}?{urlencode(notice)}", status_code=303)
+        return redirect(request, "queues", queue.name, "message", id=identity, notice=notice)
+    return redirect(request, "queues", queue.name, notice=notice)
 
 
 @router.post("/queues/{name}/delayed/cancel")

@@ -3,21 +3,6 @@
 import json
 import re
 
-import pytest
-
-from reliq.cli import main
-
-
-@pytest.fixture
-def say(app, capsys):
-    """Run a command; the exit status, what it printed, and what it said on standard error."""
-
-    def run(*arguments):
-        status = main.main([*arguments, "--url", app.url])
-        return status, *capsys.readouterr()
-
-    return run
-
 
 def test_batches_are_listed_with_their_progress(say, app):
     assert say("batches") == (0, "", "no batch is open\n")

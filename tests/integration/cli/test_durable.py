@@ -4,19 +4,7 @@ import json
 
 import pytest
 
-from reliq.cli import main
 from reliq.model.policy import RunOver
-
-
-@pytest.fixture
-def say(app, capsys):
-    """Run a command; the exit status, what it printed, and what it said on standard error."""
-
-    def run(*arguments):
-        status = main.main([*arguments, "--url", app.url])
-        return status, *capsys.readouterr()
-
-    return run
 
 
 def test_what_waits_is_listed_and_gets_its_signal(say, app):

@@ -3,21 +3,6 @@
 import json
 import re
 
-import pytest
-
-from reliq.cli import main
-
-
-@pytest.fixture
-def say(app, capsys):
-    """Run a command; the exit status, what it printed, and what it said on standard error."""
-
-    def run(*arguments):
-        status = main.main([*arguments, "--url", app.url])
-        return status, *capsys.readouterr()
-
-    return run
-
 
 def test_flows_within_a_flow_are_shown_below_the_message_that_opened_them(say, app):
     with app.flow() as flow:

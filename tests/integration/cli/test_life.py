@@ -6,19 +6,7 @@ import time
 import pytest
 
 import reliq
-from reliq.cli import main
 from reliq.cli.top import look
-
-
-@pytest.fixture
-def say(app, capsys):
-    """Run a command; the exit status, what it printed, and what it said on standard error."""
-
-    def run(*arguments):
-        status = main.main([*arguments, "--url", app.url])
-        return status, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -16,10 +16,8 @@ from tests.support.turns import Monitor
 
 
 @pytest.fixture
-def monitor(url):
-    store = Store(url)
-    yield Monitor(store)
-    store.close()
+def monitor(store):
+    return Monitor(store)
 
 
 @pytest.fixture

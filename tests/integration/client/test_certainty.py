@@ -14,19 +14,11 @@ from reliq import aio, ops
 from reliq.model.keys import QueueKeys, connection_name, is_connected
 from reliq.model.outgoing import NewMessage
 from reliq.ops import command
-from reliq.transport.store import Store
 from tests.support.late_proxy import LateProxy
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")
-
-
-@pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
 
 
 def kill_connections(store, consumer):

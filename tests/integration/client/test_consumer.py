@@ -10,19 +10,11 @@ import reliq
 from reliq import InvalidSetting, LeaseLost
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
-from reliq.transport.store import Store
 from tests.support.proxy import Proxy
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")
-
-
-@pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
 
 
 def lose_lease(store):

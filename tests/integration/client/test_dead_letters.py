@@ -8,17 +8,9 @@ import reliq
 from reliq import InvalidSetting
 from reliq.model.keys import QueueKeys
 from reliq.ops import command
-from reliq.transport.store import Store
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
-
-
-@pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
 
 
 def kill(queue, *texts, headers=None):

@@ -13,18 +13,10 @@ from reliq import InvalidName, InvalidSetting, NewMessage, TooManyInFlight
 from reliq.aio import Reliq as AioReliq
 from reliq.features.receipts.model import Receipt
 from reliq.model.keys import QueueKeys
-from reliq.transport.store import Store
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
 MINUTE = 60
-
-
-@pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
 
 
 def texts(received):

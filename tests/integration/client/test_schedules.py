@@ -11,7 +11,6 @@ from reliq.features.schedules.model import State
 from reliq.features.schedules.recurrence import milliseconds_of
 from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.keys import SCHEDULES, QueueKeys
-from reliq.transport.store import Store
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
@@ -23,10 +22,8 @@ def app(face):
 
 
 @pytest.fixture
-def monitor(url):
-    store = Store(url)
-    yield Monitor(store)
-    store.close()
+def monitor(store):
+    return Monitor(store)
 
 
 def make_due(client, name, queue="q", ago=timedelta(0)):

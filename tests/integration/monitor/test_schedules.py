@@ -19,10 +19,8 @@ KEYS = QueueKeys("q")
 
 
 @pytest.fixture
-def monitor(url):
-    store = Store(url)
-    yield Monitor(store)
-    store.close()
+def monitor(store):
+    return Monitor(store)
 
 
 @pytest.fixture

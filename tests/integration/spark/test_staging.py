@@ -18,13 +18,6 @@ KEYS = QueueKeys("orders")
 
 
 @pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def orders(app):
     return app.queue("orders")
 

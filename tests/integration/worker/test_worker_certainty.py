@@ -29,13 +29,6 @@ from tests.support.workers import eventually, working
 KEYS = QueueKeys("q")
 
 
-@pytest.fixture
-def store(url):
-    store = Store(url)
-    yield store
-    store.close()
-
-
 def test_a_read_back_does_not_adopt_what_is_settled_while_it_is_under_way(store):
     """The list was read, then the watchdog acked a message of it, then the older list arrived."""
     store.call(ops.enqueue(KEYS, [NewMessage("x").element(0)]))

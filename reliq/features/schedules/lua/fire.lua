@@ -1,7 +1,6 @@
 -- fire: send the messages of due schedules, and set their next ticks.
 --
--- KEYS  places, delayed, ticks, states, runs
---       states: of schedules
+-- KEYS  places, delayed, ticks, schedule_states, runs
 -- ARGV  schedules... [name, expected, state, next_due, due, run, missed, count, messages... [element, body]]
 --       expected: its state as the caller has read it
 --       state: its next one; next_due: ms at which that is due, '' = never
@@ -14,7 +13,7 @@
 -- Refuses what would exceed the limits of the queue, as `enqueue` does.
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, room
 -- names of the keys and arguments (tools/generate_scripts.py)
-local delayed, ticks, states, runs = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+local delayed, ticks, schedule_states, runs = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local PLACES, SCHEDULES, NAME, EXPECTED, STATE, NEXT_DUE, DUE, RUN, MISSED, COUNT = 1, 1, 0, 1, 2, 3, 4, 5, 6, 7
 local MESSAGES, MESSAGES_STEP, ELEMENT, BODY = 8, 2, 0, 1
 -- end of the names
@@ -23,7 +22,7 @@ local FULL_PAUSE = 1000 -- ms
 local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('ZCARD', ticks)
-redis.call('HLEN', states)
+redis.call('HLEN', schedule_states)
 redis.call('HLEN', runs)
 local now = now_ms()
 
@@ -36,7 +35,7 @@ while at <= #argv do
 end
 
 -- Decide about all of them before the first write.
-local found, seen, codes, messages = redis.call('HMGET', states, unpack(names)), {}, {}, 0
+local found, seen, codes, messages = redis.call('HMGET', schedule_states, unpack(names)), {}, {}, 0
 for place, start in ipairs(starts) do
   local name, code = names[place], SENT
   if found[place] ~= argv[start + EXPECTED] or seen[name] then
@@ -110,7 +109,7 @@ for place, start in ipairs(starts) do
 end
 if ticking > 0 then redis.call('ZADD', ticks, unpack(new_ticks)) end
 if sent > 0 then
-  redis.call('HSET', states, unpack(new_states))
+  redis.call('HSET', schedule_states, unpack(new_states))
   redis.call('HSET', runs, unpack(new_runs))
 end
 for from = 1, #plain, 1000 do

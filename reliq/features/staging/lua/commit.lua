@@ -1,6 +1,7 @@
 -- commit: decide that a job's approved parts become visible. From now on any process may roll it forward, none abort it.
 --
--- KEYS  job, jobs, epochs
+-- KEYS  job, jobs, latest
+--       latest: hash of the epochs of streams, or of the versions of applications
 -- ARGV  name, run, manifest, remembered, stream, epoch, messages, about
 --       name: the job's
 --       manifest: the approved parts
@@ -14,13 +15,13 @@
 -- Removes before it adds: when memory is full, staged messages can still become visible and be consumed.
 -- uses: now
 -- names of the keys and arguments (tools/generate_scripts.py)
-local job, jobs, epochs = KEYS[1], KEYS[2], KEYS[3]
+local job, jobs, latest = KEYS[1], KEYS[2], KEYS[3]
 local name, run, manifest, remembered, stream, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local messages, about = ARGV[7], ARGV[8]
 -- end of the names
 local state, current = unpack(redis.call('HMGET', job, 'state', 'run'))
 redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write
-local last = stream ~= '' and redis.call('HGET', epochs, stream)
+local last = stream ~= '' and redis.call('HGET', latest, stream)
 if current ~= run or state == 'aborted' then return 'closed' end
 if state ~= 'open' then return 'already' end
 if last and tonumber(epoch) <= tonumber(string.match(last, '^%d+')) then return 'repeated' end
@@ -29,5 +30,5 @@ redis.call(
   'HSET', job, 'state', 'committed', 'run', run, 'manifest', manifest, 'remember', remembered, 'messages', messages)
 redis.call('ZADD', jobs, 0, name)
 if about ~= '' then redis.call('HSET', job, 'about', about, 'committed', string.format('%.0f', now_ms())) end
-if stream ~= '' then redis.call('HSET', epochs, stream, epoch .. ' ' .. string.format('%.0f', now_ms())) end
+if stream ~= '' then redis.call('HSET', latest, stream, epoch .. ' ' .. string.format('%.0f', now_ms())) end
 return 'committed'

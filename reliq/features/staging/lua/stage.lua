@@ -1,7 +1,7 @@
 -- stage: accept the chunks that this transaction has just appended to one part of a job, and the bodies that it has just
 -- stored; or remove them again. They stay invisible until the job commits. Begins the job if it is new.
 --
--- KEYS  job, jobs, parts, staged, bodies
+-- KEYS  job, jobs, parts, staged, stored_bodies
 -- ARGV  name, run, limit_ms, part, before: number, chunks: number, messages, references...
 --       name: the job's
 --       limit_ms: time limit, renewed
@@ -13,15 +13,15 @@
 -- Follows the RPUSH in a MULTI, because hashing the chunks as arguments of Lua would take longer than everything else.
 -- uses: now
 -- names of the keys and arguments (tools/generate_scripts.py)
-local job, jobs, parts, staged, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local job, jobs, parts, staged, stored_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local name, run, limit_ms, part, before = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local chunks, messages = tonumber(ARGV[6]), ARGV[7]
 local REFERENCES = 8
 -- end of the names
 local appended, appended_again = before + chunks, before + 2 * chunks -- the length of the part after this call; a second one
-local stored = #ARGV >= REFERENCES and redis.pcall('HGET', bodies, '') or ''
+local stored = #ARGV >= REFERENCES and redis.pcall('HGET', stored_bodies, '') or ''
 if type(stored) ~= 'string' then stored = '' end -- an error: a wrong type
-if stored ~= '' then redis.call('HDEL', bodies, '') end
+if stored ~= '' then redis.call('HDEL', stored_bodies, '') end
 
 local function drop_chunks() redis.call('LTRIM', staged, 0, -1 - chunks) end -- those of this call, at the end
 
@@ -29,11 +29,11 @@ local function drop_chunks() redis.call('LTRIM', staged, 0, -1 - chunks) end -- 
 local function taken_back(answer)
   drop_chunks()
   local size = #(ARGV[REFERENCES] or ' ')
-  for at = 1, #stored, size do redis.call('HDEL', bodies, string.sub(stored, at, at + size - 1)) end
+  for at = 1, #stored, size do redis.call('HDEL', stored_bodies, string.sub(stored, at, at + size - 1)) end
   return answer
 end
 
-for _, look in ipairs({{'HLEN', job}, {'ZCARD', jobs}, {'SCARD', parts}, {'HLEN', bodies}}) do
+for _, look in ipairs({{'HLEN', job}, {'ZCARD', jobs}, {'SCARD', parts}, {'HLEN', stored_bodies}}) do
   local found = redis.pcall(unpack(look))
   if type(found) == 'table' then return taken_back(found) end -- an error: a wrong type
 end
