@@ -37,6 +37,8 @@ COMMANDS = (
 )  # fmt: skip
 PLOT = re.compile(r"<svg.*?</svg>|<span class=.gathering.*?</span>", re.DOTALL)  #: of what was read before, too
 AGE = re.compile(r"(&lt;)?\b\d+(\.\d+)? ?(ms|us|min|[smhd])\b|<time .*</time>")
+#: Findings of the doctor that depend on how busy the machine is.
+MEASURED = re.compile(r"^\w+ +(?:recovery|disk|memory|clock|latency) .*\n(?: .*\n)*", re.MULTILINE)
 NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]\d+)?")
 
 
@@ -61,7 +63,7 @@ def shell(url: str, words: list[str]) -> Said:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
         main([*words, "--url", url])
-    return Said(said.getvalue().splitlines())
+    return Said(MEASURED.sub("", said.getvalue()).splitlines())
 
 
 def world(app: reliq.Reliq) -> dict[str, str]:
