@@ -62,6 +62,7 @@ _IN_WORKER = ("ack", "result", "again", "again later", "retry", "retry later", "
 FACES: Mapping[str, tuple[str, ...]] = {
     "consumer": _BY_HAND, "asyncio consumer": _BY_HAND, "lease": _BY_HAND,
     "inline": _IN_WORKER, "threads": _IN_WORKER, "asyncio": _IN_WORKER, "processes": _IN_WORKER,
+    "receiver": ("ack", "return", "lapse", "max_deliveries", "expired"),
     "kombu": ("ack", "rejected", "release", "expired"), "spark": ("ack", "vanish", "expired"),
 }  # fmt: skip
 
@@ -115,6 +116,8 @@ def _not_with_expired(option: str) -> Rule:
 def of_face(face: str) -> tuple[Rule, ...]:
     """What a face does not know: deeds, partitions."""
     no_deeds: Rule = ("deed",), lambda deed: deed == UNSET
+    if face == "receiver":  # it sends such a letter on at once, and the model does not know when
+        return no_deeds, (("outcome", "dead_to"), lambda outcome, to: outcome != "max_deliveries" or to == UNSET)
     if face != "kombu":
         return (no_deeds,) if face == "spark" else ()
     return (

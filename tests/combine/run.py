@@ -22,7 +22,7 @@ from tests.combine.rows import Row
 from tests.combine.senders import QUEUE, Sending
 from tests.combine.spark import Stream
 from tests.combine.story import LASTS, Difference, Story
-from tests.combine.takers import ByHand, Kombu, Lease, Taker
+from tests.combine.takers import ByHand, Kombu, Lease, Receiver, Taker
 from tests.combine.workers import Nobody, ProcessStory, WorkerStory
 from tests.integration.api.serving import serving
 from tests.reference import model
@@ -57,6 +57,8 @@ class Stage:
                 # To send flows, a service trusts for a minute the layout that it knows, of the story before.
                 fresh = stack.enter_context(serving(self.url)) if row["deed"] in LASTS else None
                 return Lease(lambda: fresh or self.service)
+            case "receiver":
+                return Receiver(app, 1 if row["outcome"] == "max_deliveries" else None)
             case "kombu":
                 return Kombu(self.broker)
             case "spark":

@@ -71,6 +71,9 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
     elif short == "waiting":  # behind 16 characters of the group and 16 of the turn
         for entry in client.zrange(key, 0, -1):
             queue.put(model.WAITING, Message.decode(keys.logical, entry[32:]))
+    elif short == "receipts":  # behind 16 characters of the turn
+        for record in client.hvals(key):
+            queue.put(model.PROCESSING, Message.decode(keys.logical, record[16:]))
     elif short.startswith("half:"):
         fields = client.hgetall(key)
         if fields.get(b"state") == b"prepared":
@@ -127,5 +130,7 @@ def let_pass(client: Any, seconds: float) -> None:
             client.hdel(name, "held_until", "full_at")
             if client.hexists(name, "breaker_until"):
                 client.hincrbyfloat(name, "breaker_until", -ms)
+        elif short.startswith("lease:"):
+            client.set(name, int(client.get(name)) - int(ms), keepttl=True)
         elif short.startswith(("dedup:", "burst:")) and 0 < client.pttl(name) <= ms:
             client.delete(name)

@@ -44,7 +44,7 @@ def write(url: str, queue: str, rows: Sequence[tuple[bytes, Mapping[str, Any]]])
 class Stream:
     """A query that reads a queue; a micro-batch is acked when the next one is asked for, or here at once."""
 
-    settles_later = False
+    settles_later, name = False, "w"
 
     def __init__(self, url: str, queue: str) -> None:
         self._source = ReliqDataSource({"queue": queue, "url": url})

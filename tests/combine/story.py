@@ -241,7 +241,7 @@ class Story:
         taken = self._taker.take()
         self._die_late(taken)  # a face may claim again in their place
         for identity in taken:
-            self._note_claim(identity)
+            self._note_claim(identity, self._taker.name)
         held = [one for one in taken if one in self._queue.messages]
         self._step(f"take {held}")
         if self._first in held and self.row["deed"] != UNSET:
@@ -282,21 +282,28 @@ class Story:
     def _is_last(self, identity: str) -> bool:
         return any(identity == ids[-1] for ids in self._opened.values())
 
-    def _note_claim(self, identity: str) -> None:
+    def _note_claim(self, identity: str, consumer: str) -> None:
         try:
-            self._queue.claim(identity, "w")
+            self._queue.claim(identity, consumer)
         except model.Impossible as why:
             raise Difference(str(why)) from None
 
     def _die_late(self, taken: list[str]) -> None:
-        """Messages that are late die as they are claimed, and are not handed out."""
-        late = [one for one in self._queue.all(model.READY, model.WAITING) if one.is_late(self._to.system.now)]
+        """Messages that are late, or were received often enough, die as they are claimed, and are not handed out."""
+        dying = [(one, self._reason(one)) for one in self._queue.all(model.READY, model.WAITING)]
         places = look(self._client).queues
-        for one in late:
+        for one, reason in dying:
             there = places[QUEUE].places.get(one.id, []) if QUEUE in places else []
-            if [place for place, _ in there] == [model.DEAD] and one.id not in taken:
-                self._note_claim(one.id)
-                self._queue.settle(one.id, "expired")
+            if reason and [place for place, _ in there] == [model.DEAD] and one.id not in taken:
+                self._note_claim(one.id, "w")
+                self._queue.settle(one.id, reason)
+
+    def _reason(self, message: model.Message) -> str:
+        """Why a claim finds that a message is dead; empty if it may live."""
+        if message.is_late(self._to.system.now):
+            return "expired"
+        is_worn = self._taker.name == model.IN_FLIGHT and self.row["outcome"] == "max_deliveries"
+        return "max_deliveries" if is_worn and message.deliveries else ""
 
     def _settle(self, identity: str) -> None:
         message = self._queue.messages.get(identity)
@@ -312,7 +319,8 @@ class Story:
             self._vanish()
             return
         self._taker.settle(identity, outcome)
-        self._queue.settle(identity, outcome, delay=60.0)
+        is_received = self._taker.name == model.IN_FLIGHT and outcome != "ack"
+        self._queue.settle(identity, "return" if is_received else outcome, delay=60.0)
         self._step(f"{outcome} {identity}")
 
     def _vanish(self) -> None:
@@ -351,7 +359,7 @@ class Story:
                 self._go_on()
         self._taker.leave()
         for _ in range(3):
-            self._to.monitor.look()
+            self._to.monitor.scan()
             self._to.monitor.end_batches()
         self._to.system.end_batches()
         self._to.system.end_batches()

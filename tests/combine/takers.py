@@ -6,7 +6,10 @@ from typing import Any, Protocol
 import httpx
 import kombu
 
+from tests.combine.entries import HOUR
 from tests.combine.senders import QUEUE
+from tests.reference.model import IN_FLIGHT
+from tests.support.workers import eventually
 
 _LATER = 60.0
 Opened = tuple[str, list[str]]  #: the id of a flow, and those of its messages
@@ -23,6 +26,7 @@ class Taker(Protocol):
     """A consumer of queue q."""
 
     settles_later: bool  #: a thread of its own settles what was acked
+    name: str  #: of the consumer in the model
 
     def take(self) -> list[str]:
         """Claim what there is now; return ids in their order."""
@@ -49,7 +53,7 @@ class Taker(Protocol):
 class ByHand:
     """`queue.consumer()`."""
 
-    settles_later = False
+    settles_later, name = False, "w"
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -101,7 +105,7 @@ class ByHand:
 class Lease:
     """A lease over HTTP for each claim."""
 
-    settles_later = False
+    settles_later, name = False, "w"
 
     def __init__(self, service: Callable[[], httpx.Client]) -> None:
         self._service = service
@@ -148,10 +152,50 @@ class Lease:
         pass
 
 
+class Receiver:
+    """`queue.receive()`. `most_receives`: a message that was received so often dies."""
+
+    settles_later, name = False, IN_FLIGHT
+
+    def __init__(self, app: Any, most_receives: int | None) -> None:
+        self._app = app
+        self._most_receives = most_receives
+        self._receipts: dict[str, str] = {}
+
+    def take(self) -> list[str]:
+        found = self._app.queue(QUEUE).receive(10, HOUR, most_receives=self._most_receives)
+        self._receipts |= {one.message.id: one.receipt for one in found}
+        return [one.message.id for one in found]
+
+    def charge(self, identity: str, actual: int) -> None:
+        raise NotImplementedError
+
+    def open_flow(self, identity: str, last: str) -> Opened:
+        raise NotImplementedError
+
+    def settle(self, identity: str, outcome: str) -> None:
+        receipt, queue = self._receipts.pop(identity), self._app.queue(QUEUE)
+        if outcome == "ack":
+            assert queue.delete_received([receipt]) == ["deleted"]
+        else:
+            assert queue.change_visibility([(receipt, 0.001 if outcome == "lapse" else 0)]) == ["changed"]
+            assert outcome != "lapse" or eventually(queue.return_due) == 1
+
+    def learn(self) -> bool:
+        return True  # what is cancelled in flight is gone at once
+
+    def vanish(self) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Forget what its claims were told of limits."""
+        self._app.queue(QUEUE)._receipts._idle.clear()
+
+
 class Kombu:
     """A channel of kombu."""
 
-    settles_later = True
+    settles_later, name = True, "w"
 
     def __init__(self, broker: Callable[[], kombu.Connection]) -> None:
         self._broker = broker

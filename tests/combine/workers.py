@@ -28,7 +28,7 @@ _COMES_BACK = ("again", "retry", "max_failures")  #: at once, into the line of i
 class Nobody:
     """No consumer by hand."""
 
-    settles_later = False
+    settles_later, name = False, "w"
 
     def take(self) -> list[str]:
         return []
@@ -143,7 +143,7 @@ class WorkerStory(Story):
         message = self._queue.messages.get(identity)
         if message is not None and message.place == model.DELAYED:  # its key had no token, and has one now
             self._queue.promote()
-        self._note_claim(identity)
+        self._note_claim(identity, self._taker.name)
         if identity == self._first and self.row["deed"] in CHARGES:
             self._queue.charge(identity, CHARGES[self.row["deed"]])
         for flow, ids in self._flows.items() if identity == self._first else ():

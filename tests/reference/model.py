@@ -30,6 +30,7 @@ DEAD = "dead"  #: a dead letter
 PREPARED = "prepared"  #: invisible until its producer decides
 PARKED = "parked"  #: waits for a signal
 GONE = ""  #: not sent yet, or gone for good
+IN_FLIGHT = "receivers"  #: the consumer of all that was received: each is in processing for a time of its own
 #: A part of `ready`: others of its flow or of its key come first, and the step that lets the last go makes it ready.
 WAITING = "waiting"
 
@@ -65,7 +66,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "again later": Outcome(DELAYED, "requeued", forgives=True),
     "sleep": Outcome(DELAYED, "slept"), "wait": Outcome(PARKED, "parked"),
     "release": Outcome(READY, "released"),
-    "release later": Outcome(DELAYED, "released"),
+    "release later": Outcome(DELAYED, "released"), "return": Outcome(READY, "returned"),
     **{reason: Outcome(DEAD, f"dead:{reason}", fails=reason in ("max_failures", "rejected", "invalid"))
        for reason in REASONS},
 }  # fmt: skip
@@ -349,7 +350,7 @@ class Queue:
         if self._system.now < self.breaker_until:
             return "the breaker is open"
         most = self.settings["concurrency"]
-        if most is not None and len(self.all(PROCESSING)) >= most:
+        if most is not None and sum(one.consumer != IN_FLIGHT for one in self.all(PROCESSING)) >= most:
             return f"{most} messages are in processing"
         has_tokens = self.rates.admit(message.line, [message.cost], self._system.now + self._system.slack)
         return "" if has_tokens else "a rate is used up"
@@ -371,6 +372,7 @@ class Queue:
         message.place, message.consumer, message.taken = PROCESSING, consumer, message.cost
         self.rates.spend(message.line, message.cost, self._system.now)
         self.counters["claimed"] += 1
+        message.deliveries += consumer == IN_FLIGHT
         is_limited = message.line is not None and message.line[0] == "limit_key"
         if message.holds and is_limited and not self.settings["key_concurrency"]:
             self._let_go(message)
@@ -416,7 +418,7 @@ class Queue:
             message.place = PARKED
         else:
             self.counters[how.counter] += 1
-            self._return(message, delay if how.to == DELAYED else None, next_one=outcome == "release")
+            self._return(message, delay if how.to == DELAYED else None, next_one=outcome in ("release", "return"))
 
     def _die(self, message: Message, reason: str) -> None:
         message.place, message.reason, message.consumer, message.due = DEAD, reason, "", self._system.now
@@ -475,7 +477,7 @@ class Queue:
         message = self.messages.get(identity)
         if message is None:
             return "unknown"
-        if message.place in (DEAD, PROCESSING):
+        if message.place in (DEAD, PROCESSING) and message.consumer != IN_FLIGHT:
             message.told = message.place == PROCESSING
             return "told" if message.told else "done"
         self._leave(message, "withdrawn" if message.place == PREPARED else "cancelled")
@@ -483,8 +485,7 @@ class Queue:
 
     def purge(self) -> int:
         """Remove all that is ready, delayed, parked or prepared."""
-        some = self.all(WAITING) + self.all(READY, DELAYED, PARKED, PREPARED)
-        for message in some:
+        for message in (some := self.all(WAITING) + self.all(READY, DELAYED, PARKED, PREPARED)):
             self._leave(message, "purged")
         return len(some)
 
@@ -496,8 +497,7 @@ class Queue:
                 continue
             self.counters["redriven"] += 1
             self._count(message, dead=-1)
-            message.failures = message.deliveries = 0
-            message.reason = ""
+            message.failures, message.deliveries, message.reason = 0, 0, ""
             self._became(message, OPEN)
             self._enter(message)
 
