@@ -38,9 +38,11 @@ def doctor(options: argparse.Namespace) -> int:
 
     store = unchecked_store(url_from_environment(options.url))
     try:
-        report = store.run(examine(store.sharded))
+        report = store.run(examine(store.sharded, store.sentinels.views() if store.sentinels else ()))
     except RedisUnavailable as error:
         report = unreachable(error)
+    finally:
+        store.close()
     if options.json:
         print(json.dumps(report.as_dict()))
     for finding in () if options.json else report.findings:

@@ -15,8 +15,10 @@ from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqErro
 from reliq.model.keys import CLOCK
 from reliq.ops import Op, Steps
 from reliq.ops.schema import ClockJump
+from reliq.ops.topology import Node
 from reliq.protocol.nodes import nodes_away
 from reliq.protocol.seen import or_unseen
+from reliq.transport.sentinel import View
 from reliq.transport.server_check import OLDEST_REDIS
 
 Level = Literal["ok", "warning", "failure"]
@@ -59,6 +61,7 @@ class Facts:
     client_list: bool = True
     nodes: int = 0  #: masters of a cluster
     away: Mapping[str, str] = field(default_factory=dict)  #: those of them that do not answer, and why
+    sentinels: Sequence[View] = ()  #: what each of the URL says
 
     def number(self, name: str) -> int:
         return int(self.info.get(name) or 0)
@@ -94,7 +97,7 @@ class Report:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def examine(cluster: bool = False) -> Steps[Report]:
+def examine(cluster: bool = False, sentinels: Sequence[View] = ()) -> Steps[Report]:
     """Read the facts and judge them. Raises RedisUnavailable if there is no answer; `cluster`: of all its nodes."""
     nodes, away = (yield from nodes_away()) if cluster else (0, {})
     if away and len(away) == nodes:
@@ -114,7 +117,16 @@ def examine(cluster: bool = False) -> Steps[Report]:
     named = yield from _allowed(ops.few_clients())
     return judge(
         Facts(
-            info, settings, pings, now / 1000 - between, jump or {}, scripts is not None, named is not None, nodes, away
+            info,
+            settings,
+            pings,
+            now / 1000 - between,
+            jump or {},
+            scripts is not None,
+            named is not None,
+            nodes,
+            away,
+            sentinels,
         )
     )
 
@@ -166,6 +178,26 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         yield Finding("warning", "coverage", f"{_COVERAGE} yes",
                       "While a master is away that no replica replaces, all nodes refuse calls.",
                       f"CONFIG SET {_COVERAGE} no, on each node: queues of the others continue.")  # fmt: skip
+
+
+def _sentinels(facts: Facts) -> Iterator[Finding]:
+    silent = [f"{_address(one.sentinel)} ({one.problem})" for one in facts.sentinels if one.master is None]
+    if silent:
+        meaning = "A failover is seen through the others."
+        if 2 * len(silent) >= len(facts.sentinels):
+            meaning = "No majority can elect a successor of the master, or confirm it: sends with replicas wait."
+        fact = f"{len(silent)} of {len(facts.sentinels)} name no master: {', '.join(silent)}"
+        yield Finding("warning", "sentinels", fact, meaning, "Start them, or correct the URL and the name in it.")
+    named = [one for one in facts.sentinels if one.master is not None]
+    if len({one.master for one in named}) > 1:
+        says = ", ".join(f"{_address(one.sentinel)} names {_address(one.master)} (epoch {one.epoch})" for one in named)
+        yield Finding("warning", "sentinels", f"they name different masters: {says}",
+                      "reliq believes the highest epoch. After a failover this lasts a few seconds.",
+                      "If it stays so, look whether the sentinels reach each other.")  # fmt: skip
+
+
+def _address(node: Node | None) -> str:
+    return "" if node is None else f"{node[0]}:{node[1]}"
 
 
 def _version(facts: Facts) -> Iterator[Finding]:
@@ -365,5 +397,5 @@ def _rights(facts: Facts) -> Iterator[Finding]:
 
 
 _QUESTIONS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _nodes, _version, _role, _persistence, _recovery, _disk, _replicas, _memory, _clock, _latency, _rights,
+    _nodes, _sentinels, _version, _role, _persistence, _recovery, _disk, _replicas, _memory, _clock, _latency, _rights,
 )  # fmt: skip

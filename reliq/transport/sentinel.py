@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from reliq import forks
 from reliq.contract import values
@@ -31,6 +31,15 @@ class Vote:
     epoch: int
     master: Node
     leaving: bool  #: a failover from this master is under way, and its successor is not known yet
+
+
+class View(NamedTuple):
+    """What one sentinel says now. `master`: None if it names none, or does not answer, which `problem` says then."""
+
+    sentinel: Node
+    master: Node | None
+    epoch: int = 0
+    problem: str = ""
 
 
 class _Panel:
@@ -91,6 +100,11 @@ class _Voter(threading.Thread):
         self.vote: Vote | None = None
         self.problem = ""  #: why the sentinel did not answer
         self.tried = self.answered = 0  #: numbers of questions
+
+    def view(self) -> View:
+        if self.vote is None or self.silent:
+            return View(self._node, None, problem=self.problem or "it names no master")
+        return View(self._node, self.vote.master, self.vote.epoch)
 
     @property
     def silent(self) -> bool:
@@ -175,6 +189,14 @@ class Sentinels:
                 panel.changed.wait_for(lambda: not panel.leaves(master), _HEIR)
                 return False
         return 2 * len(fresh) > len(panel.voters) and best is not None and best.master == master
+
+    def views(self) -> list[View]:
+        """Return what each sentinel says; asks all of them now."""
+        panel = self._here()
+        with panel.changed:
+            number = panel.ask()
+            panel.changed.wait_for(lambda: all(voter.tried >= number for voter in panel.voters), values.SOCKET_MARGIN)
+            return [voter.view() for voter in panel.voters]
 
     def ask_again(self) -> None:
         """Ask at once, because a server has refused a write as it is not the master."""

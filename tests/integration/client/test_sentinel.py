@@ -10,6 +10,7 @@ import pytest
 
 import reliq
 from bench.sentinel import campaign
+from reliq.cli.main import main
 from reliq.embedded import EmbeddedRedis, find_server
 from reliq.ops import command
 from reliq.transport.store import Store
@@ -161,6 +162,21 @@ def test_without_most_of_the_sentinels_none_is_vouched_for(sentinels):
     for one in made[:2]:
         one.state = ("not a number", 1111, 1111, "master")
     assert not store.sentinels.vouch(("127.0.0.1", 1111))
+
+
+def test_each_sentinel_says_what_it_sees_or_why_it_does_not(sentinels):
+    made, store = sentinels((3, 1111), (4, 2222), (3, 1111))
+    made[2].state = ("not a number", 1111, 1111, "master")
+    first, second, third = store.sentinels.views()
+    assert (first, second) == ((made[0].node, ("127.0.0.1", 1111), 3, ""), (made[1].node, ("127.0.0.1", 2222), 4, ""))
+    assert third.master is None
+    assert third.problem
+
+
+def test_the_doctor_names_a_sentinel_that_is_away(sentinel_url, capsys):
+    away = f"127.0.0.1:{free_port()}"
+    main(["doctor", "--url", sentinel_url.replace("//", f"//{away},")])
+    assert f"1 of 2 name no master: {away} (" in capsys.readouterr().out
 
 
 @pytest.mark.slow

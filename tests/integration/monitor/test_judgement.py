@@ -3,6 +3,7 @@
 import pytest
 
 from reliq.observability.doctor import Facts, Report, judge
+from reliq.transport.sentinel import View
 
 GOOD_INFO = {
     "redis_version": "7.4.1", "role": "master", "connected_slaves": "1", "aof_enabled": "1",
@@ -122,3 +123,41 @@ def test_a_jump_of_the_servers_clock_is_told():
     (good, jump) = found(report, "clock")
     assert (good[0], jump[0]) == ("ok", "warning")
     assert any("jumped by -3600.0 s at 2023-11-14 22:13:20 UTC" in finding.fact for finding in report.findings)
+
+
+A, B, C = (("10.0.0.1", 26379), ("10.0.0.2", 26379), ("10.0.0.3", 26379))
+MASTER, OTHER = ("10.0.0.4", 6379), ("10.0.0.5", 6379)
+
+
+@pytest.mark.parametrize(
+    ("views", "facts"),
+    [
+        ([View(A, MASTER, 3), View(B, MASTER, 3)], []),
+        (
+            [View(A, MASTER, 3), View(B, None, problem="refused"), View(C, MASTER, 3)],
+            [("1 of 3 name no master: 10.0.0.2:26379 (refused)", "A failover is seen through the others.")],
+        ),
+        (
+            [View(A, MASTER, 3), View(B, None, problem="refused")],
+            [
+                (
+                    "1 of 2 name no master: 10.0.0.2:26379 (refused)",
+                    "No majority can elect a successor of the master, or confirm it: sends with replicas wait.",
+                )
+            ],
+        ),
+        (
+            [View(A, MASTER, 3), View(B, OTHER, 4)],
+            [
+                (
+                    ("they name different masters: 10.0.0.1:26379 names 10.0.0.4:6379 (epoch 3), "
+                     "10.0.0.2:26379 names 10.0.0.5:6379 (epoch 4)"),
+                    "reliq believes the highest epoch. After a failover this lasts a few seconds.",
+                )
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_sentinels_that_are_away_or_disagree_are_named(views, facts):
+    findings = [one for one in judged(sentinels=views).findings if one.subject == "sentinels"]
+    assert [(one.level, one.fact, one.meaning) for one in findings] == [("warning", *each) for each in facts]
