@@ -91,7 +91,9 @@ def _left_over(queue: model.Queue, there: SeenQueue) -> Iterator[str]:
     if sorted(there.prepared) != sorted(one.id for one in queue.all(model.PREPARED)):
         yield f"prepared are {there.prepared}"
     tracked = sorted(one for one in there.followed if one[0] not in " \n\t\v")
-    live = sorted(one.id for one in queue.all(model.READY, model.WAITING, model.DELAYED, model.PROCESSING))
+    live = sorted(
+        one.id for one in queue.all(model.READY, model.WAITING, model.DELAYED, model.PROCESSING, model.PARKED)
+    )
     if queue.settings["track"] and tracked != live:
         yield f"tracked are {tracked}, not {live}"
     if not queue.settings["track"] and tracked:

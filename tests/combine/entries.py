@@ -57,10 +57,22 @@ RULES_OF_FLOWS = ("fail", "skip", "run")
 DEEDS = (UNSET, "charges more", "charges less", "opens a flow", "opens a flow that fails")
 
 _BY_HAND = ("ack", "retry", "retry later", "rejected", "release", "vanish", "expired")
-_IN_WORKER = ("ack", "result", "again", "again later", "retry", "retry later", "max_failures", "rejected", "expired")
+_DURABLE = ("sleep", "wait")
+_IN_WORKER = (
+    *_DURABLE,
+    "ack",
+    "result",
+    "again",
+    "again later",
+    "retry",
+    "retry later",
+    "max_failures",
+    "rejected",
+    "expired",
+)
 #: Faces that consume, each with the outcomes it can bring about.
 FACES: Mapping[str, tuple[str, ...]] = {
-    "consumer": _BY_HAND, "asyncio consumer": _BY_HAND, "lease": _BY_HAND,
+    "consumer": _BY_HAND, "asyncio consumer": _BY_HAND, "lease": (*_BY_HAND, *_DURABLE),
     "inline": _IN_WORKER, "threads": _IN_WORKER, "asyncio": _IN_WORKER, "processes": _IN_WORKER,
     "receiver": ("ack", "return", "lapse", "max_deliveries", "expired"),
     "kombu": ("ack", "rejected", "release", "expired"), "spark": ("ack", "vanish", "expired"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from reliq.model.keys import logical_name
 from tests.combine.seen import Seen
 
 #: Keys of a queue that stay without a time to live: a bounded number of small ones for each queue.
@@ -41,5 +42,12 @@ def left_behind(seen: Seen, batches: set[str], flows: set[str], limited_keys: bo
         elif short.startswith(EXPIRE):
             if ttl < 0:
                 yield f"{key} is left behind, and never expires"
+        elif short == "followed" and all(map(_tells_of_an_end, seen.queues[logical_name(tag)].followed)):
+            continue
         elif short not in STAY and not (short == "buckets" and limited_keys):
             yield f"{key} is left behind"
+
+
+def _tells_of_an_end(field: str) -> bool:
+    """Whether a field of `followed` is the note that a message with signals has ended, of which 10,000 are kept."""
+    return field.startswith("\n") and "\n" not in field.lstrip("\n")

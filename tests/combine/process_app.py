@@ -7,7 +7,7 @@ import redis
 
 import reliq
 from reliq.model.backoff import fixed
-from tests.combine.workers import RETRIES, do, ended, outcome_of
+from tests.combine.workers import RETRIES, do, ended, outcome_of, rest
 
 app = reliq.Reliq()
 _notes: Any = redis.Redis(port=int(os.environ["STORY_PORT"]), db=1, decode_responses=True)
@@ -22,4 +22,6 @@ def perform(message: reliq.Message) -> Any:
     opened = do(app, message, os.environ["STORY_DEED"]) if message.id == first else None
     if isinstance(opened, tuple):
         _notes.hset("opened", opened[0], " ".join(opened[1]))
+    if message.id == first:
+        rest(message, wanted)
     return ended(outcome)

@@ -71,6 +71,9 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
     elif short == "waiting":  # behind 16 characters of the group and 16 of the turn
         for entry in client.zrange(key, 0, -1):
             queue.put(model.WAITING, Message.decode(keys.logical, entry[32:]))
+    elif short == "parked":  # behind a line about the wait
+        for record in client.hvals(key):
+            queue.put(model.PARKED, Message.decode(keys.logical, record.partition(b"\n")[2]))
     elif short == "receipts":  # behind 16 characters of the turn
         for record in client.hvals(key):
             queue.put(model.PROCESSING, Message.decode(keys.logical, record[16:]))

@@ -16,7 +16,7 @@ from tests.combine.keys import left_behind
 from tests.combine.rows import Row
 from tests.combine.seen import let_pass, look
 from tests.combine.senders import QUEUE, SENDERS, Plan, Sending
-from tests.combine.takers import Taker
+from tests.combine.takers import SIGNAL, Taker
 from tests.reference import flows, model
 from tests.support.workers import eventually
 
@@ -162,7 +162,8 @@ class Story:
 
     def cancel_key(self) -> None:
         self._real.cancel_many(key=TEXT)
-        there = self._queue.all(model.WAITING) + self._queue.all(model.READY, model.DELAYED, model.PROCESSING)
+        there = self._queue.all(model.WAITING)
+        there += self._queue.all(model.READY, model.DELAYED, model.PARKED, model.PROCESSING)
         for one in there:
             if TEXT in (one.options.get("key"), one.options.get("limit_key")) and one.id in self._queue.messages:
                 self._queue.cancel(one.id)
@@ -320,7 +321,7 @@ class Story:
             return
         self._taker.settle(identity, outcome)
         is_received = self._taker.name == model.IN_FLIGHT and outcome != "ack"
-        self._queue.settle(identity, "return" if is_received else outcome, delay=60.0)
+        self._note_end(identity, "return" if is_received else outcome)
         self._step(f"{outcome} {identity}")
 
     def _vanish(self) -> None:
@@ -337,6 +338,7 @@ class Story:
 
     def _pass(self) -> None:
         """Time passes, and a monitor does all its duties."""
+        self._signal()
         self._taker.leave()  # it would wait for the end of a limit as it was told
         seconds = 2 * HOUR
         let_pass(self._client, seconds)
@@ -347,6 +349,20 @@ class Story:
         self._to.monitor.promote()
         self._queue.promote([*there.places] if there else [])
         self._step("two hours later")
+
+    def _signal(self) -> None:
+        """Give the signal that messages wait for."""
+        for one in self._queue.all(model.PARKED):
+            assert self._real.signal(one.id, SIGNAL)
+            self._queue.signal(one.id, SIGNAL, None)
+            self._step(f"signal {one.id}")
+
+    def _note_end(self, identity: str, outcome: str) -> None:
+        """A message was settled; a wait needs the name of its signal."""
+        if outcome == "wait":
+            self._queue.wait(identity, SIGNAL)
+        else:
+            self._queue.settle(identity, outcome, delay=60.0)
 
     # --- the end ---
 

@@ -12,6 +12,11 @@ from tests.reference.model import IN_FLIGHT
 from tests.support.workers import eventually
 
 _LATER = 60.0
+SIGNAL = "go"  #: that a message waits for
+#: By outcome: what an HTTP lease says beside the id.
+RESTS: Mapping[str, Mapping[str, Any]] = {
+    "sleep": {"name": "nap", "seconds": _LATER}, "wait": {"signal": SIGNAL},
+}  # fmt: skip
 Opened = tuple[str, list[str]]  #: the id of a flow, and those of its messages
 
 
@@ -139,6 +144,12 @@ class Lease:
             "rejected": {"dead": [{"id": identity, "reason": "it is wrong"}]},
         }  # fmt: skip
         lease = self._lease.pop(identity)
+        if outcome in RESTS:
+            path = f"/v1/queues/{QUEUE}/leases/{lease}/{outcome}"
+            assert (
+                self._service().post(path, json={"id": identity, **RESTS[outcome]}).json()["state"] == f"{outcome}ing"
+            )
+            return
         answer = self._service().post(f"/v1/queues/{QUEUE}/leases/{lease}/settle", json=settlements[outcome])
         assert [one["code"] for one in answer.json()["results"]] == ["done"], answer.text
 

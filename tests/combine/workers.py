@@ -15,7 +15,7 @@ from reliq.worker import Options, Worker
 from tests.combine.seen import is_idle
 from tests.combine.senders import QUEUE
 from tests.combine.story import CHARGES, FAILS, LASTS, Story
-from tests.combine.takers import Opened, open_flow
+from tests.combine.takers import SIGNAL, Opened, open_flow
 from tests.reference import model
 from tests.support.workers import ROOT, end, eventually, started
 
@@ -70,12 +70,15 @@ class WorkerStory(Story):
         def perform(message: reliq.Message) -> Any:
             outcome = begin(message)
             self._deed(message)
+            self._rest(message)
             return ended(outcome)
 
         async def perform_async(message: reliq.Message) -> Any:
             outcome = begin(message)
             if (charged := self._deed(message)) is not None:
                 await charged
+            if (rested := self._rest(message)) is not None:
+                await rested
             return ended(outcome)
 
         options: Any = {"retry": fixed(0, limit=RETRIES), "result": "1h"}
@@ -91,6 +94,10 @@ class WorkerStory(Story):
             self._flows[answer[0]] = answer[1]
             return None
         return answer
+
+    def _rest(self, message: reliq.Message) -> Any:
+        """Let the first message sleep or wait, if it is to; return what is to be awaited."""
+        return rest(message, self.row["outcome"]) if message.id == self._first else None
 
     def _outcome_of(self, message: reliq.Message) -> str:
         """Return the outcome of a run: only the first run of the first message has that of the row."""
@@ -150,7 +157,7 @@ class WorkerStory(Story):
             self._note_opened(flow, ids)
         if outcome == "max_failures" and self._queue.messages[identity].failures < RETRIES:
             outcome = "retry"
-        self._queue.settle(identity, "ack" if outcome == "result" else outcome, delay=LATER)
+        self._note_end(identity, "ack" if outcome == "result" else outcome)
 
 
 class ProcessStory(WorkerStory):
@@ -186,6 +193,13 @@ def do(app: reliq.Reliq, message: reliq.Message, deed: str) -> Any:
     if deed in CHARGES:
         return message.charge(CHARGES[deed])
     return open_flow(app, message, LASTS[deed]) if deed in LASTS else None
+
+
+def rest(message: reliq.Message, outcome: str) -> Any:
+    """Sleep or wait, in the first run; return what is to be awaited."""
+    if outcome == "sleep":
+        return message.sleep("nap", LATER)
+    return message.wait(SIGNAL) if outcome == "wait" else None
 
 
 def outcome_of(message: reliq.Message, is_first: bool, wanted: str, ran_before: bool) -> str:
