@@ -7,7 +7,7 @@ from reliq.features.flows import signatures
 from reliq.features.flows.model import OnFailure, Plan, encode_node
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.ops.held import Hold
-from reliq.ops.request import Argument, Op, as_text, milliseconds, read_fields, scripted
+from reliq.ops.request import Argument, Op, Record, as_text, milliseconds, read_fields, scripted
 
 KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
 _BLANK = " "
@@ -205,7 +205,7 @@ def flow_note(
     return scripted(call, _texts)
 
 
-def _member(one: Noted) -> tuple[Argument, ...]:
+def _member(one: Noted) -> Record:
     behind = "".join(other.text for other in one.behind)
     return signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
 
