@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, read_layout
+from reliq.model.partitions import Layout
 from reliq.model.stats import STATES, Stats
 from reliq.protocol.seen import every_queue
 from reliq.protocol.stats import read_partitions
@@ -58,8 +58,8 @@ class PartitionCollector(Collector):
     def _layouts(self, queues: Sequence[str]) -> Iterator[tuple[str, Layout]]:
         """Read the layouts in one round trip or, if one of them cannot be read, one by one."""
         try:
-            texts = self._store.call([ops.layout(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
-            yield from [(queue, read_layout(text)) for queue, text in zip(queues, texts, strict=True)]
+            layouts = self._store.call([ops.layout(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
+            yield from zip(queues, layouts, strict=True)
         except ReliqError:
             if len(queues) > 1:
                 half = len(queues) // 2

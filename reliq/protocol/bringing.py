@@ -13,7 +13,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, homes_of
 from reliq.ops import Steps, Stray
-from reliq.ops.partitions import REMEMBERED, Coming
+from reliq.ops.coming import REMEMBERED, Coming
 from reliq.protocol.along import Along
 from reliq.protocol.features import ALONG
 from reliq.protocol.homes import room

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, logical_name
-from reliq.model.partitions import Layout, read_layout
+from reliq.model.partitions import Layout
 from reliq.model.stats import Stats, whole
 from reliq.ops import Steps
 from reliq.runtime.looking import is_away, missing_now, unseen
@@ -86,11 +86,10 @@ def _readings(names: Sequence[str], looks: int = _LOOKS) -> Steps[tuple[dict[str
 def _changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
     """Return the queues that do not have these partitions any more."""
     try:
-        texts = (yield [ops.layout(QueueKeys(name)) for name in layouts]) if layouts else []
+        now = (yield [ops.layout(QueueKeys(name)) for name in layouts]) if layouts else []
     except ReliqError:  # its partitions have just answered
         return []
-    now = zip(layouts.items(), texts, strict=True)
-    return [name for (name, layout), text in now if read_layout(text).version != layout.version]
+    return [name for (name, layout), one in zip(layouts.items(), now, strict=True) if one.version != layout.version]
 
 
 def _readable(
@@ -151,19 +150,19 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
             ops.stats(keys, () if _is_large(*known) else set(known[1]))
             for keys, known in zip(group, consumers, strict=True)
         ]
-        texts = [] if layouts is None else [ops.layout(keys) for keys in group]
+        reads = [] if layouts is None else [ops.layout(keys) for keys in group]
         # The layouts first: one that is still the same afterwards is that of all numbers.
-        replies = yield [*texts, *counts, *map(_consumers, following)]
+        replies = yield [*reads, *counts, *map(_consumers, following)]
         if layouts is not None:
-            found = zip(group, map(read_layout, replies[: len(texts)]), strict=True)
+            found = zip(group, replies[: len(reads)], strict=True)
             layouts |= {keys.queue: layout for keys, layout in found if layout.several}
-        for keys, known, reading in zip(group, consumers, replies[len(texts) :], strict=False):
+        for keys, known, reading in zip(group, consumers, replies[len(reads) :], strict=False):
             if _is_large(*known):
                 held = reading.processing + (yield from _held(keys, *known))
                 readings.append(replace(reading, processing=held))
             else:
                 readings.append(reading)
-        consumers = replies[len(texts) + len(counts) :]
+        consumers = replies[len(reads) + len(counts) :]
     return readings
 
 

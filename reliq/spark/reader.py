@@ -9,7 +9,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from reliq import ops
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq.ops import Steps
 from reliq.spark.columns import batches_of
 from reliq.spark.filters import Condition, condition_of, matching
@@ -69,7 +68,7 @@ class ReliqReader(DataSourceReader):
     def _plan(self) -> Steps[list[InputPartition]]:
         """Plan slices of each partition of the queue: as many of each."""
         queue = self.options.keys.queue
-        names = read_layout((yield ops.layout(self.options.keys))).every(queue)
+        names = (yield ops.layout(self.options.keys)).every(queue)
         wanted = self.options.partitions and -(-self.options.partitions // len(names))
         plan = self._plan_ready if self.options.state == "ready" else self._plan_scores
         found: list[InputPartition] = []

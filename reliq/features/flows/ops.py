@@ -198,7 +198,7 @@ def flow_note(
 ) -> Op[list[str]]:
     """Note members, and who waits for them; answers ids that another flow has.
 
-    `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another partition, a key that
+    `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another home, a key that
     exists once it has entered.
     """
     call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=map(_member, members))
