@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout
 from reliq.model.stats import STATES, Stats
 from reliq.protocol.seen import every_queue
-from reliq.protocol.stats import read_partitions
+from reliq.protocol.stats import read_homes
 from reliq.runtime.families import gauge
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
@@ -51,7 +51,7 @@ class PartitionCollector(Collector):
         for queue, layout in self._layouts(queues):
             if layout.several:
                 try:
-                    yield from self._store.run(read_partitions(queue, layout), timeout=_PATIENCE).items()
+                    yield from self._store.run(read_homes(queue, layout), timeout=_PATIENCE).items()
                 except ReliqError:
                     continue
 
