@@ -26,7 +26,7 @@ except ImportError as error:
 
     raise missing_extra("reliq.otel", "otel", error) from None
 
-import reliq
+from reliq._version import __version__
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
@@ -41,7 +41,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 def instrument(provider: TracerProvider | None = None) -> None:
     """Trace every send and handler of this process from now on; by default with the global provider."""
     provider = provider or trace.get_tracer_provider()
-    tracing.active = _Tracer(trace.get_tracer("reliq", reliq.__version__, provider), provider)
+    tracing.active = _Tracer(trace.get_tracer("reliq", __version__, provider), provider)
 
 
 def from_environment() -> None:

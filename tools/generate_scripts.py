@@ -9,7 +9,6 @@ block of locals in each Lua file, and the builders; with `--check` it only names
 import ast
 import keyword
 import re
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -33,13 +32,12 @@ ITEM = re.compile(r"(\w+)(\.\.\.|\?)?(?:: (number|flag))?(?: \[(.+)\])?")
 BLOCK = re.compile(f"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n", re.MULTILINE | re.DOTALL)
 HEADER = re.compile(r"\A(?:--.*\n)+")
 
-HEAD = '''"""The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
-
-from collections.abc import Iterable, Sequence
-
-from reliq.contract.key_names import JobKeys, NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
-'''
+HEAD = '"""The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""\n'
+IMPORTS = (
+    ("\n", "collections.abc", ("Iterable", "Sequence")),
+    ("\n", "reliq.contract.key_names", ("JobKeys", "NamedKeys")),
+    ("", "reliq.ops.request", ("Argument", "Call", "Record", "Records", "flat")),
+)
 
 
 @dataclass(frozen=True)
@@ -207,13 +205,12 @@ def _local(pairs: list[tuple[str, str]]) -> str:
 def group_block(name: str, keys: list[str]) -> str:
     """Return the block of a shared file: the keys of a group by name."""
     pairs = [f"{one} = KEYS[at{f' + {place}' if place else ''}]" for place, one in enumerate(keys)]
-    table = textwrap.fill(", ".join(pairs).replace(" ", "\0").replace(",\0", ", "), WIDTH - 4).replace("\0", " ")
     return "\n".join(
         [
             BEGIN,
             f"local function named_{name}(at) -- types not checked",
             "  return {",
-            textwrap.indent(table, " " * 4) + ",",
+            _wrapped(", ".join(pairs), 4) + ",",
             "  }",
             "end",
             f"local {name.upper()}_SIZE = {len(keys)}",
@@ -221,6 +218,14 @@ def group_block(name: str, keys: list[str]) -> str:
             "",
         ]
     )
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Break a text after commas, into indented lines."""
+    whole = text.replace(" ", "\0").replace(",\0", ", ")
+    space = " " * indent
+    lines = textwrap.wrap(whole, WIDTH, initial_indent=space, subsequent_indent=space, break_long_words=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def with_block(source: str, block: str) -> str:
@@ -239,8 +244,8 @@ def builders(script: Script, called: str, owners: dict[str, str]) -> Iterator[st
     every = [(one, _typed(one, "str")) for one in script.keys if not _is_own(one, owners)]
     every += [(one, _typed(one, "Argument")) for one in script.arguments]
     listed = [_parameter(*one) for one in sorted(every, key=lambda one: one[0].optional)]
-    head = _head(script.name, script.keys, listed, owners)
-    yield f'{head} -> Call:\n    return "{called}", {_tuple(script.keys, owners)}, {_tuple(script.arguments, {})}\n'
+    head = _head(script.name, script.keys, listed, owners, "Call")
+    yield head + _returned(f'"{called}"', _tuple(script.keys, owners), _tuple(script.arguments, {}))
     for item in script.keys:
         yield from _records(script.name, item, "str", owners)
     for item in script.arguments:
@@ -250,8 +255,9 @@ def builders(script: Script, called: str, owners: dict[str, str]) -> Iterator[st
 def _records(script: str, item: Item, kind: str, owners: dict[str, str]) -> Iterator[str]:
     if item.fields:
         listed = [_parameter(one, _typed(one, kind)) for one in item.fields if not _is_own(one, owners)]
-        head = _head(f"{script}_{item.name.removesuffix('s')}", item.fields, listed, owners)
-        yield f"{head} -> tuple[{kind}, ...]:\n    return {_tuple(item.fields, owners)}\n"
+        result = "Record" if kind == "Argument" else f"tuple[{kind}, ...]"
+        head = _head(f"{script}_{item.name.removesuffix('s')}", item.fields, listed, owners, result)
+        yield head + _returned(_tuple(item.fields, owners))
         for one in item.fields:
             yield from _records(script, one, kind, owners)
 
@@ -261,11 +267,20 @@ def _is_own(item: Item, owners: dict[str, str]) -> bool:
     return item.name in owners and not (item.optional or item.rest)
 
 
-def _head(name: str, some: tuple[Item, ...], listed: list[str], owners: dict[str, str]) -> str:
+def _head(name: str, some: tuple[Item, ...], listed: list[str], owners: dict[str, str], result: str) -> str:
     """Return how a function begins: with the keys of a queue if it takes any from them, and its other parameters."""
     found = {owners[one.name] for one in some if _is_own(one, owners)}
     keys = [f"keys: {'NamedKeys' if 'NamedKeys' in found else 'JobKeys'}"] if found else []
-    return f"def {name}({', '.join([*keys, *(['*'] if listed else []), *listed])})"
+    parameters = ", ".join([*keys, *(["*"] if listed else []), *listed])
+    line = f"def {name}({parameters}) -> {result}:"
+    return line if len(line) <= WIDTH else f"def {name}(\n{_wrapped(parameters, 4)},\n) -> {result}:"
+
+
+def _returned(*values: str) -> str:
+    line = f"    return {', '.join(values)}"
+    if len(line) <= WIDTH:
+        return f"\n{line}\n"
+    return "\n    return (\n" + "".join(f"{_wrapped(value, 8)},\n" for value in values) + "    )\n"
 
 
 def _typed(item: Item, kind: str) -> str:
@@ -296,12 +311,13 @@ def _tuple(some: tuple[Item, ...], owners: dict[str, str]) -> str:
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
-def formatted(code: str, path: Path) -> str:
-    """Lay out the code as `make fix` does, without the imports that it does not use."""
-    for command in (["check", "--quiet", "--fix", "--select", "F401"], ["format", "--quiet"]):
-        arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
-        code = subprocess.run(arguments, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    return code
+def with_imports(code: str) -> str:
+    """Return a module of builders, with the imports that it uses."""
+    used = [
+        (before, module, [one for one in names if re.search(rf"\b{one}\b", code)]) for before, module, names in IMPORTS
+    ]
+    lines = [f"{before}from {module} import {', '.join(names)}\n" for before, module, names in used if names]
+    return f"{HEAD}{''.join(lines)}\n\n{code}"
 
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:
@@ -321,7 +337,7 @@ def _of_folder(
     root: Path, folder: Path, target: Path, sizes: dict[str, int], owners: dict[str, str], prefix: str = ""
 ) -> Iterator[tuple[Path, str]]:
     """Return the scripts of a folder and their builders. `prefix`: of the names by which they are called."""
-    code = [HEAD]
+    code: list[str] = []
     for path in sorted((root / folder).glob("*.lua")):
         try:
             script = read_script(path, sizes, root / LUA)
@@ -330,7 +346,7 @@ def _of_folder(
             raise Wrong(f"{(folder / path.name).as_posix()}: {error}") from error
         yield folder / path.name, with_block(path.read_text(encoding="utf-8"), block)
         code += builders(script, prefix + script.name, owners)
-    yield target, formatted("\n\n".join(code), target)
+    yield target, with_imports("\n\n".join(code))
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

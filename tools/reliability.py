@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ _OTHER_ROWS = """In all other rows nothing may be lost.
 TOP = """# Results of the fault campaign
 
 <!-- made by tools/reliability.py from reliability.json: change these -->
-The [fault campaign](chaos.md#the-fault-campaign) at full volume, on two cores that other work shared.
-A row has passed, unless it says otherwise: its checker found no violation. `reliability.json` has
-dates, commits and seeds.
+The [fault campaign](chaos.md#the-fault-campaign) at full volume, on two cores that other work
+shared. A row has passed, unless it says otherwise: its checker found no violation.
+`reliability.json` has dates, commits and seeds.
 
 <!-- not run: it takes hours -->
 ```sh
@@ -42,8 +43,13 @@ def page(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
     parts += ["\n## Recovery\n\n", _recoveries(rows), "\n![recovery times](reliability.svg)\n"]
     parts += ["\n## Not in this run\n\n", _absent(rows)]
     if notes:
-        parts += ["\n## Notes on this run\n\n", *(f"- {note}\n" for note in notes)]
+        parts += ["\n## Notes on this run\n\n", *map(_point, notes)]
     return "".join(parts)
+
+
+def _point(text: str) -> str:
+    """Return an entry of a list."""
+    return textwrap.fill(f"- {text}", 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
@@ -68,7 +74,7 @@ def _failure(row: dict[str, Any]) -> str:
     text = "; ".join(
         f"{rule}: {count} ({', '.join(row['verdict']['examples'].get(rule, [])[:1])})" for rule, count in broken.items()
     )
-    return f"- `{row['scenario']}`: {text}\n"
+    return _point(f"`{row['scenario']}`: {text}")
 
 
 def _losses(rows: Sequence[dict[str, Any]]) -> str:
@@ -99,9 +105,11 @@ def _recoveries(rows: Sequence[dict[str, Any]]) -> str:
 
 def _absent(rows: Sequence[dict[str, Any]]) -> str:
     ran = {row["scenario"] for row in rows}
-    absent = [f"- `{one.name}`: {one.about}.\n" for one in SCENARIOS if one.name not in ran]
+    absent = [_point(f"`{one.name}`: {one.about}.") for one in SCENARIOS if one.name not in ran]
     short = [
-        f"- `{row['scenario']}` had {row['done']:,} of {row['full']:,}.\n" for row in rows if row["done"] < row["full"]
+        _point(f"`{row['scenario']}` had {row['done']:,} of {row['full']:,}.")
+        for row in rows
+        if row["done"] < row["full"]
     ]
     return "".join([*absent, *short, MISSING])
 

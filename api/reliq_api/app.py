@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-import reliq
 from reliq import aio
+from reliq._version import __version__
 from reliq.features.output.waiting import Streams
 from reliq.features.results.waiting import Results
 from reliq.features.topics.http import Publishing
@@ -72,7 +72,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPI(
         title="reliq",
-        version=reliq.__version__,
+        version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,

@@ -4,7 +4,7 @@ import logging
 
 from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
-from reliq.model.partitions import Layout, read_layout
+from reliq.model.partitions import Layout
 from reliq.ops import Steps
 from reliq.protocol.bringing import send_strays
 from reliq.protocol.producer import ProducerPool
@@ -50,8 +50,7 @@ class Spreading(Duty[int]):
         queue, known = first.queue, survey.known
         layout: Layout | None = known.get(first.config, self.name)
         if layout is None:
-            stored, token = yield [ops.layout(first), ops.unfinished_change(first)]
-            layout = read_layout(stored)
+            layout, token = yield [ops.layout(first), ops.unfinished_change(first)]
             if token:
                 yield from finish_change(queue, layout, token)
                 log.info("queue=%s a change of its policy has reached all partitions", queue)
@@ -82,7 +81,7 @@ class Spreading(Duty[int]):
         """Take what waits in a partition, and has its home in another one, there. `layouts`: read in this turn."""
         first = QueueKeys(logical_name(keys.queue))
         if first.queue not in layouts:
-            layouts[first.queue] = read_layout((yield ops.layout(first)))
+            layouts[first.queue] = yield ops.layout(first)
         layout = layouts[first.queue]
         if not (yield from self._take_effect(first, layout)):
             return 0

@@ -23,7 +23,7 @@ from reliq.ops import Fate, Op, Return, Steps, Transaction, Watch
 from reliq.ops.schema import Counter
 from reliq.protocol.features import TAGS
 from reliq.protocol.oversized import ALWAYS_TAKEN, largest_argument
-from reliq.worker.failures import FailureLog
+from reliq.runtime.failures import FailureLog
 from reliq_monitor import marks
 from reliq_monitor.liveness import Leases
 

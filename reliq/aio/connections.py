@@ -1,4 +1,4 @@
-"""The connections of a consumer by hand: its places on one node share two."""
+"""The connections of a consumer by hand: its homes on one node share two."""
 
 from reliq.aio.unbroken import Lock
 from reliq.model.keys import connection_name

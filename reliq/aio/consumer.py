@@ -16,7 +16,6 @@ from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner, next_life
 from reliq.model.message import Message
-from reliq.model.partitions import Layout
 from reliq.ops import Move
 from reliq.ops.topology import Node
 from reliq.protocol.claiming import PATIENCE, Round, pause, rotated
@@ -31,7 +30,7 @@ from reliq.transport.aiostore import AioStore
 
 log = logging.getLogger("reliq.partitions")
 
-_WAIT = 0.2  #: seconds of waiting for a message of one of several places before the others are looked at
+_WAIT = 0.2  #: seconds of waiting for a message of one of several homes before the others are looked at
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
@@ -50,20 +49,20 @@ class Consumer(AsyncBlock):
         self.lease = checked_lease(lease)  #: seconds
         self._store = store
         self._homes = homes
-        self._layout: Layout | None = None  #: by which its places were found
+        self._layout: object = None  #: by which its homes were found
         self._owner = new_owner()
         self._connections: dict[Node | None, Connections] = {}  #: to each node of a cluster, as far as it is known
         self._first = self._held_at(homes.first.keys, self._owner)
-        self._parts = {homes.queue: self._first}  #: one for each place of the queue
+        self._holdings = {homes.queue: self._first}  #: one for each home of the queue
         self._heartbeat: Heartbeat | None = None
-        self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of places that are not there any more
-        self._lives: dict[str, str] = {}  #: the id that follows in such a place, should it come back
+        self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of homes that are not there any more
+        self._lives: dict[str, str] = {}  #: the id that follows in such a home, should it come back
         self._turn = 0
         self._entered = False
         self._closed = False
 
     def _held_at(self, keys: QueueKeys, identity: str) -> Holding:
-        """Return what this holds of one place: nothing yet."""
+        """Return what this holds of one home: nothing yet."""
         node = self._store.node_of(keys.messages)
         if node not in self._connections:
             self._connections[node] = Connections(self._store, self._owner)
@@ -85,10 +84,10 @@ class Consumer(AsyncBlock):
     ) -> None:
         self._entered, self._closed = False, True
         failed: dict[str, ReliqError] = {}
-        leaving = [name for name, part in self._parts.items() if part.steps.alive]
-        for name, part in self._parts.items():
+        leaving = [name for name, holding in self._holdings.items() if holding.steps.alive]
+        for name, holding in self._holdings.items():
             try:
-                await part.leave()
+                await holding.leave()
             except ReliqError as one:
                 failed[name] = one
         if self._heartbeat is not None and not self._first.steps.is_parents:
@@ -116,13 +115,13 @@ class Consumer(AsyncBlock):
         until = time.monotonic() + seconds(wait, "wait")
         if self._layout is not self._homes.layout or not self._homes.fresh:
             await self._follow()
-        if len(self._parts) == 1:
+        if len(self._holdings) == 1:
             return await self._claim_alone(limit, until)
         patient_until = max(until, time.monotonic() + self._store.timeout)
         while True:
             try:
                 messages = await self._claim(limit) or await self._wait(limit, until - time.monotonic())
-            except (RedisUnavailable, OutcomeUnknown) as error:  # of all places
+            except (RedisUnavailable, OutcomeUnknown) as error:  # of all homes
                 if isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
                     raise
                 await self._store.run(pause(_WAIT))
@@ -131,23 +130,23 @@ class Consumer(AsyncBlock):
                 return messages
 
     async def _follow(self) -> None:
-        """Hold messages of the places that are new, and leave those that are not there any more."""
+        """Hold messages of the homes that are new, and leave those that are not there any more."""
         every = await self._store.run(self._homes.known())
         self._layout = self._homes.layout
         for keys in every:
-            if keys.queue not in self._parts:
+            if keys.queue not in self._holdings:
                 identity = self._lives.get(keys.queue, self._owner)
-                self._parts[keys.queue] = self._held_at(keys, identity)
-        for name in self._parts.keys() - {keys.queue for keys in every}:
-            if not self._parts[name].steps.held:
-                part = self._parts.pop(name)
-                self._former.add(part.steps)
+                self._holdings[keys.queue] = self._held_at(keys, identity)
+        for name in self._holdings.keys() - {keys.queue for keys in every}:
+            if not self._holdings[name].steps.held:
+                holding = self._holdings.pop(name)
+                self._former.add(holding.steps)
                 with suppress(ReliqError):  # its lease is not renewed any more
-                    await part.leave()
-                self._lives[name] = next_life(part.id)
+                    await holding.leave()
+                self._lives[name] = next_life(holding.id)
 
     async def _claim_alone(self, limit: int, until: float) -> list[Message]:
-        """Claim from the only place, for which no other has to wait."""
+        """Claim from the only home, for which no other has to wait."""
         messages = await self._first.claim(limit)
         while not messages and (left := until - time.monotonic()) > _ENOUGH:
             timeout = min(left, values.BLOCK, self.lease / values.HEARTBEATS_PER_LEASE)
@@ -155,16 +154,16 @@ class Consumer(AsyncBlock):
         return messages
 
     async def _claim(self, limit: int) -> list[Message]:
-        """Claim from those places that have messages, another one first each time; raises if all fail."""
+        """Claim from those homes that have messages, another one first each time; raises if all fail."""
         self._turn += 1
-        look = Round([part.keys for part in self._parts.values()], self._homes.failing)
+        look = Round([holding.keys for holding in self._holdings.values()], self._homes.failing)
         await self._store.run(look.begin(self._turn, self._owes, self._store.node_of))
         messages: list[Message] = []
         try:
             for keys in look.keys:
                 if len(messages) < limit:
                     with look.trying(keys):
-                        messages += await self._parts[keys.queue].claim(limit - len(messages), 0, PATIENCE)
+                        messages += await self._holdings[keys.queue].claim(limit - len(messages), 0, PATIENCE)
         except BaseException:
             await self._take_back(messages)
             raise
@@ -173,27 +172,27 @@ class Consumer(AsyncBlock):
         return messages
 
     def _owes(self, name: str) -> bool:
-        return self._parts[name].owes
+        return self._holdings[name].owes
 
     async def _wait(self, limit: int, left: float) -> list[Message]:
-        """Wait a while for a message of one of the places, another one each time."""
+        """Wait a while for a message of one of the homes, another one each time."""
         if left <= _ENOUGH:
             return []
-        parts = [part for name, part in self._parts.items() if name not in self._homes.failing]
-        if not parts:
+        holdings = [holding for name, holding in self._holdings.items() if name not in self._homes.failing]
+        if not holdings:
             await self._store.run(pause(min(left, _WAIT)))
             return []
         self._turn += 1
-        part = rotated(parts, self._turn)[0]
-        with Round([part.keys], self._homes.failing).trying(part.keys):
-            return await part.claim(limit, min(left, _WAIT), PATIENCE)
+        holding = rotated(holdings, self._turn)[0]
+        with Round([holding.keys], self._homes.failing).trying(holding.keys):
+            return await holding.claim(limit, min(left, _WAIT), PATIENCE)
         return []
 
     async def _take_back(self, messages: Sequence[Message]) -> None:
         """Give back claimed messages that the caller does not receive."""
-        for part in self._parts.values():
-            if some := [message for message in messages if part.holds(message)]:
-                await part.give_back(some)
+        for holding in self._holdings.values():
+            if some := [message for message in messages if holding.holds(message)]:
+                await holding.give_back(some)
 
     async def ack(self, *messages: Message) -> None:
         """Remove handled messages. Raises LeaseLost if the monitor has returned one of them to the queue."""
@@ -216,9 +215,9 @@ class Consumer(AsyncBlock):
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost. The context does this by itself."""
         alive, failure = False, None
-        for part in self._parts.values():
+        for holding in self._holdings.values():
             try:
-                alive = await part.heartbeat() or alive
+                alive = await holding.heartbeat() or alive
             except ReliqError as error:
                 failure = failure or error
         if failure is not None:
@@ -226,35 +225,35 @@ class Consumer(AsyncBlock):
         return alive
 
     def _leases(self) -> list[Lease]:
-        return [lease for part in list(self._parts.values()) for lease in part.leases()]
+        return [lease for holding in list(self._holdings.values()) for lease in holding.leases()]
 
     def _lost(self, lease: Lease) -> None:
-        part = self._parts.get(lease.keys.queue)
-        if part is not None and part.id == lease.consumer:
-            part.steps.lose()
+        holding = self._holdings.get(lease.keys.queue)
+        if holding is not None and holding.id == lease.consumer:
+            holding.steps.lose()
 
     def _holder(self, message: Message) -> Holding:
         """Return what holds the message; of a message that is not held here any one, to refuse it."""
-        return next((part for part in self._parts.values() if part.holds(message)), self._first)
+        return next((holding for holding in self._holdings.values() if holding.holds(message)), self._first)
 
     def _is_settled(self, message: Message) -> bool:
-        """Whether its place is not there any more: that held no message then."""
+        """Whether its home is not there any more: that held no message then."""
         return isinstance(message, Message) and message.holder in self._former
 
     async def _settle(self, messages: Sequence[Message], move: Callable[[Message], Move] | None = None) -> None:
-        """Settle the messages of each place; raises the first error in the end."""
+        """Settle the messages of each home; raises the first error in the end."""
         if self._former:
             messages = [message for message in messages if not self._is_settled(message)]
-        if len(self._parts) == 1:
+        if len(self._holdings) == 1:
             await self._first.settle(messages, move)
             return
         shares: dict[Holding, list[Message]] = {}
         for message in messages:
             shares.setdefault(self._holder(message), []).append(message)
         failure: ReliqError | None = None
-        for part, some in shares.items():
+        for holding, some in shares.items():
             try:
-                await part.settle(some, move)
+                await holding.settle(some, move)
             except ReliqError as error:
                 failure = failure or error
         if failure is not None:

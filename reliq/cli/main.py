@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import reliq
+from reliq._version import __version__
 from reliq.cli import (
     bench,
     chaos,
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         description="A reliable message queue on Redis lists.",
         epilog="Every command takes --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",
     )
-    parser.add_argument("--version", action="version", version=f"reliq {reliq.__version__}")
+    parser.add_argument("--version", action="version", version=f"reliq {__version__}")
     parser.set_defaults(run=lambda _: _help(parser))
     commands = Words(parser)
     for part in (

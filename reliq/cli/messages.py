@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import reliq
 from reliq.cli.columns import columns
 from reliq.cli.options import (
     app_of,
@@ -27,11 +26,13 @@ from reliq.cli.options import (
 from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import broken_json, read_batches, read_body
+from reliq.client.app import Reliq
+from reliq.client.queue import Queue
 from reliq.contract import values
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
-from reliq.errors import RedisUnavailable, RedisUnsuitable
+from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.stats import Stats
 from reliq.protocol.stats import why_unreadable
 from reliq.runtime.looking import missing_now, unseen
@@ -86,11 +87,11 @@ def send(options: argparse.Namespace) -> int:
     queue = app_of(options).queue(options.queue)
     if options.lines:
         if options.body is not None:
-            raise reliq.InvalidSetting("give either a body or --lines, which reads standard input")
+            raise InvalidSetting("give either a body or --lines, which reads standard input")
         more = given_options(options, SEND_MANY)
         single = [BY_NAME[name].flag for name in given_options(options, SEND) if name not in more]
         if single:
-            raise reliq.InvalidSetting("; ".join(f"--{flag} is for one message, not for --lines" for flag in single))
+            raise InvalidSetting("; ".join(f"--{flag} is for one message, not for --lines" for flag in single))
         return _send_lines(options, queue, more)
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(body, **given_options(options, SEND))
@@ -100,7 +101,7 @@ def send(options: argparse.Namespace) -> int:
     return 0
 
 
-def _send_lines(options: argparse.Namespace, queue: reliq.Queue, more: Any) -> int:
+def _send_lines(options: argparse.Namespace, queue: Queue, more: Any) -> int:
     """Send batch by batch, so that an endless pipe needs little memory; an error says how many lines were sent."""
     sent = 0
 
@@ -115,7 +116,7 @@ def _send_lines(options: argparse.Namespace, queue: reliq.Queue, more: Any) -> i
     try:
         for lines in read_batches(body_limit_of(options)):
             note(queue.send_many(lines, **more))
-    except reliq.ReliqError as error:
+    except ReliqError as error:
         error.args = (f"{error}; {sent} lines were sent before",)
         note(error.sent)
         raise
@@ -139,7 +140,7 @@ def stats(options: argparse.Namespace) -> int:
             return status
 
 
-def _print_stats(options: argparse.Namespace, app: reliq.Reliq) -> int:
+def _print_stats(options: argparse.Namespace, app: Reliq) -> int:
     there = app.queues(of_broadcasts=True)
     names = known_names(options.queues or there, there)
     found, unreadable = [], len(names) < len(set(options.queues))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sized
 from datetime import UTC, datetime
 from typing import Any
 
-import reliq
 from reliq.cli.queue_names import known_queue
+from reliq.client.app import Reliq
+from reliq.client.queue import Queue
 from reliq.contract import kinds, values
 from reliq.contract.options import Option, given, options_of
-from reliq.errors import RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.element import Failure
 from reliq.model.error_text import gist
 from reliq.ops import server_time
@@ -124,8 +125,8 @@ def body_limit_of(options: argparse.Namespace) -> int:
     return body_limit(options.max_body, "--max-body")
 
 
-def app_of(options: argparse.Namespace) -> reliq.Reliq:
-    app = reliq.Reliq(options.url, max_body=body_limit_of(options) if "max_body" in options else None)
+def app_of(options: argparse.Namespace) -> Reliq:
+    app = Reliq(options.url, max_body=body_limit_of(options) if "max_body" in options else None)
     _expect_answer(app.store)
     return app
 
@@ -158,7 +159,7 @@ def _expect_answer(store: Store) -> None:
         raise RedisUnavailable(f"{error}: {hint}") from None
 
 
-def queue_of(options: argparse.Namespace) -> reliq.Queue:
+def queue_of(options: argparse.Namespace) -> Queue:
     """Return the queue that the command is about; raises UnknownQueue for one that does not exist."""
     return known_queue(app_of(options), options.queue)
 
@@ -192,7 +193,7 @@ def confirmed(options: argparse.Namespace, what: str) -> None:
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise reliq.InvalidSetting(f"this would {what}: confirm with --yes")
+        raise InvalidSetting(f"this would {what}: confirm with --yes")
     try:
         answer = input(f"This will {what}. Type yes to go on: ")
     except EOFError:  # Ctrl-D
@@ -205,7 +206,7 @@ def confirmed(options: argparse.Namespace, what: str) -> None:
 def pair(text: str, what: str = "--header") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise reliq.InvalidSetting(f"{what} {text!r}: write NAME=VALUE")
+        raise InvalidSetting(f"{what} {text!r}: write NAME=VALUE")
     return name, value
 
 

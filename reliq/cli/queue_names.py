@@ -4,7 +4,8 @@ import difflib
 import sys
 from collections.abc import Collection, Iterable
 
-import reliq
+from reliq.client.app import Reliq
+from reliq.client.queue import Queue
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.protocol.seen import QUEUES
 from reliq.runtime.looking import missing_now
@@ -39,7 +40,7 @@ def known_names(names: Iterable[str], known: Collection[str]) -> list[str]:
     return [name for name in asked if not is_unknown(name, known)]
 
 
-def known_queue(app: reliq.Reliq, name: str) -> reliq.Queue:
+def known_queue(app: Reliq, name: str) -> Queue:
     """Return a queue that exists; raises UnknownQueue for one without messages, policy, bindings or consumers ever."""
     queue = app.queue(name)
     found = app.queues(of_broadcasts=True)

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import reliq
 from reliq.cli.child_settings import ChildSettings
 from reliq.cli.loading import load
 from reliq.cli.options import BAD_USAGE, command, grace_option, logging_options, metrics_options, stop_event
 from reliq.cli.queue_names import left_out
+from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.model.keys import new_owner
 from reliq.observability.histograms import Measurements
@@ -83,7 +83,7 @@ def worker(options: argparse.Namespace) -> int:
     startup.note_only()
     url = url_from_environment(options.url or app.url)
     store = Store(url, allow_eviction=app.allow_eviction)
-    if options.url and isinstance(app, reliq.Reliq):
+    if options.url and isinstance(app, Reliq):
         app.store.redirect(url)
     work = Options(options.threads, options.concurrency, options.lease, options.grace)
     metering = Metering(app.handlers, work, options.processes)

@@ -1,5 +1,5 @@
 # Generated from reliq/aio/connections.py by tools/generate_sync.py: do not edit
-"""The connections of a consumer by hand: its places on one node share two."""
+"""The connections of a consumer by hand: its homes on one node share two."""
 
 from reliq.client.unbroken import Lock
 from reliq.model.keys import connection_name

@@ -1,5 +1,5 @@
 # Generated from reliq/aio/holding.py by tools/generate_sync.py: do not edit
-"""What a consumer by hand holds of one place of its queue."""
+"""What a consumer by hand holds of one home of its queue."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,9 +23,9 @@ from reliq.transport.store import Store
 
 
 class Holding:
-    """Messages of one place of a queue, with their lease, and the connections that claim and settle them.
+    """Messages of one home of a queue, with their lease, and the connections that claim and settle them.
 
-    One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the places of a
+    One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the homes of a
     consumer have one owner, so that a monitor knows what they held together.
     """
 

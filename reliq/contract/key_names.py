@@ -109,8 +109,8 @@ class NamedKeys(JobKeys):
         #: hash: id -> the message that waits for a signal, behind until when, since when, and for which
         self.parked = prefix + "parked"
         #: zset: when parked messages stop waiting, up to 32 in an entry, by the ms of the first one, below zero; behind
-        #: one, two or three line feeds the ids of early signals, of records that a monitor brings from another
-        #: partition, and takes to one, by the ms at which they are forgotten
+        #: one, two or three line feeds the ids of early signals, of records that a monitor brings from another home,
+        #: and takes to one, by the ms at which they are forgotten
         self.waits = prefix + "waits"
         #: hash: producer -> its last sequence number, and when
         self.producers = prefix + "producers"

@@ -144,7 +144,7 @@ QUEUE_KEYS: Final = (
     Key(
         "waits", "zset", "when parked messages stop waiting, up to 32 in an entry, by the ms of the first one, below "
         "zero; behind one, two or three line feeds the ids of early signals, of records that a monitor brings from "
-        "another partition, and takes to one, by the ms at which they are forgotten"
+        "another home, and takes to one, by the ms at which they are forgotten"
     ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),
     Key(

@@ -25,9 +25,9 @@ from reliq.errors import ReliqError
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.protocol.listing import read_page
+from reliq.runtime.failures import FailureLog
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
-from reliq.worker.failures import FailureLog
 
 log = logging.getLogger("reliq.celery")
 failures = FailureLog(log=log)

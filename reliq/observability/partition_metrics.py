@@ -8,10 +8,10 @@ from prometheus_client.registry import Collector
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, read_layout
+from reliq.model.partitions import Layout
 from reliq.model.stats import STATES, Stats
 from reliq.protocol.seen import every_queue
-from reliq.protocol.stats import read_partitions
+from reliq.protocol.stats import read_homes
 from reliq.runtime.families import gauge
 from reliq.runtime.looking import looking
 from reliq.transport.store import Store
@@ -51,15 +51,15 @@ class PartitionCollector(Collector):
         for queue, layout in self._layouts(queues):
             if layout.several:
                 try:
-                    yield from self._store.run(read_partitions(queue, layout), timeout=_PATIENCE).items()
+                    yield from self._store.run(read_homes(queue, layout), timeout=_PATIENCE).items()
                 except ReliqError:
                     continue
 
     def _layouts(self, queues: Sequence[str]) -> Iterator[tuple[str, Layout]]:
         """Read the layouts in one round trip or, if one of them cannot be read, one by one."""
         try:
-            texts = self._store.call([ops.layout(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
-            yield from [(queue, read_layout(text)) for queue, text in zip(queues, texts, strict=True)]
+            layouts = self._store.call([ops.layout(QueueKeys(queue)) for queue in queues], timeout=_PATIENCE)
+            yield from zip(queues, layouts, strict=True)
         except ReliqError:
             if len(queues) > 1:
                 half = len(queues) // 2

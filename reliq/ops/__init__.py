@@ -155,6 +155,7 @@ from reliq.ops.partitions import (
     replace_layout,
     send_home,
     serve,
+    stored_layout,
     strays,
     take_in,
 )

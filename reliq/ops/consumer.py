@@ -12,7 +12,7 @@ from reliq.contract import outcomes, values
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
-from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
+from reliq.ops.request import Op, Record, milliseconds, optional_int, scripted
 
 Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
@@ -188,11 +188,11 @@ def _positions(others: Sequence[bytes], moves: Sequence[Move], uncounted: Collec
     return " ".join(str(position) for position, element in enumerate(every, 1) if element in uncounted)
 
 
-def _ack(element: bytes, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
+def _ack(element: bytes, places: Mapping[bytes, int]) -> Record:
     return signatures.settle_ack(name=name_of(element), size=len(element), place=places.get(element, 0))
 
 
-def _move(move: Move, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
+def _move(move: Move, places: Mapping[bytes, int]) -> Record:
     return signatures.settle_move(
         name=move.name,
         size=len(move.element),
@@ -206,7 +206,7 @@ def _move(move: Move, places: Mapping[bytes, int]) -> tuple[Argument, ...]:
     )
 
 
-def _result(element: bytes, results: Mapping[bytes, tuple[str, bytes]]) -> tuple[Argument, ...]:
+def _result(element: bytes, results: Mapping[bytes, tuple[str, bytes]]) -> Record:
     identity, result = results.get(element, ("", b""))  # none: the lease was lost meanwhile
     return signatures.settle_result(result_id=identity, result=result)
 

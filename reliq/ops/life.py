@@ -9,7 +9,7 @@ from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, process_of
 from reliq.model.life import Report
 from reliq.ops import schema, signatures
-from reliq.ops.partitions import Coming
+from reliq.ops.coming import Coming
 from reliq.ops.request import Argument, Op, milliseconds, optional_text, read_fields, scripted
 
 _TOLD = 86_400.0  #: seconds for which what a process was told is kept
@@ -98,7 +98,7 @@ def notes_of(keys: QueueKeys, identity: str) -> tuple[Op[list[bytes]], Op[bytes]
 
 
 def put_notes(keys: QueueKeys, one: Coming, reported: Sequence[bytes], cancelled: bytes) -> Op[int]:
-    """Store such notes in another partition, before the message enters it."""
+    """Store such notes in another home, before the message enters it."""
     call = signatures.put_notes(
         keys, report=keys.report(one.id), brought=one.mark, id=one.id, cancelled=cancelled, kept=milliseconds(_KEPT),
         told_kept=milliseconds(_TOLD), fields=reported,

@@ -9,7 +9,7 @@ from reliq.errors import ForeignKey
 from reliq.model.keys import CLOCK, QueueKeys, monitors_since, monitors_until
 from reliq.ops import signatures
 from reliq.ops.commands import read_hash
-from reliq.ops.request import Argument, Op, as_text, milliseconds, scripted, scripted_within
+from reliq.ops.request import Op, Record, as_text, milliseconds, scripted, scripted_within
 from reliq.ops.schema import ClockJump, Counter
 
 
@@ -61,7 +61,7 @@ def reclaim_when_full(keys: QueueKeys, consumer: str, deadline: str, returns: Se
     return scripted(call)
 
 
-def _returned(one: Return) -> tuple[Argument, ...]:
+def _returned(one: Return) -> Record:
     return signatures.reclaim_when_full_message(
         element=one.element,
         destination="dead" if one.fate.dead else "ready",

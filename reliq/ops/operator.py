@@ -6,7 +6,7 @@ from typing import Literal
 
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
-from reliq.ops.request import Argument, Op, scripted
+from reliq.ops.request import Op, Record, scripted
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
     return scripted(signatures.redrive(keys, letters=map(_revived, revivals)))
 
 
-def _revived(one: Revival) -> tuple[Argument, ...]:
+def _revived(one: Revival) -> Record:
     return signatures.redrive_letter(element=one.element, id=one.id, member=one.member, again=one.again)
 
 

@@ -2,26 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import BUCKETS
+from reliq.model.partitions import BUCKETS, Layout, read_layout
 from reliq.ops import signatures
 from reliq.ops.browse import waiting_element
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
 
-REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brought, so that nothing comes twice
-
-
 _DIGITS = BUCKETS // 4  #: of the field `homes`, before the version
-
-
-class Coming(NamedTuple):
-    """A message that a monitor brings to its home, another partition of its queue."""
-
-    id: str
-    mark: str  #: a key that exists there once the message has entered: what belongs to it comes before
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +28,13 @@ def introduction(keys: QueueKeys) -> Op[Introduction]:
     return Op(command, lambda reply: Introduction(optional_text(reply[0]), optional_text(reply[1])))
 
 
-def layout(keys: QueueKeys) -> Op[str | None]:
-    """Read the layout of the queue's partitions; None = it has only one."""
+def layout(keys: QueueKeys) -> Op[Layout]:
+    """Read the layout of the queue's homes."""
+    return Op(stored_layout(keys).command, lambda reply: read_layout(optional_text(reply)))
+
+
+def stored_layout(keys: QueueKeys) -> Op[str | None]:
+    """Read the same as it is stored; None = the queue has one home."""
     return Op(("HGET", keys.config, Config.PARTITIONS), optional_text)
 
 
@@ -90,7 +85,7 @@ def known_version(keys: QueueKeys) -> Op[int]:
 class Served:
     """Who serves the partitions of a queue."""
 
-    layout: str | None  #: None = the queue has only one
+    layout: Layout
     owners: list[str]  #: worker processes
 
 
@@ -103,7 +98,7 @@ def serve(keys: QueueKeys, owner: str, seconds: float) -> Op[Served]:
 
 def _read_served(reply: list[bytes]) -> Served:
     layout, *owners = (one.decode() for one in reply)
-    return Served(layout or None, sorted(owners))
+    return Served(read_layout(layout), sorted(owners))
 
 
 def ready_counts(queues: Sequence[QueueKeys]) -> list[Op[int]]:

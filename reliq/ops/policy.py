@@ -37,7 +37,7 @@ def set_policy(keys: QueueKeys, fields: Sequence[Argument], version: str = "") -
 
 
 def paced_by(keys: QueueKeys) -> Op[tuple[bool, bool]]:
-    """Read whether a partition has a share of a rate or a concurrency, and whether it is at rest: it starts nothing."""
+    """Read whether a home has a share of a rate or a concurrency, and whether it is at rest: it starts nothing."""
     return Op(("HMGET", keys.config, Config.RATE, Config.CONCURRENCY), _read_pace)
 
 
@@ -54,17 +54,17 @@ def resume(keys: QueueKeys) -> Op[int]:
 
 
 def begin_change(keys: QueueKeys, token: str) -> Op[int]:
-    """Note, in the first partition, that a change of the policy has begun that is to reach all of them."""
+    """Note, in the first home, that a change of the policy has begun that is to reach all of them."""
     return set_policy(keys, [Config.CHANGE, token])
 
 
 def unfinished_change(keys: QueueKeys) -> Op[str | None]:
-    """Read the change of the policy that has not reached all partitions."""
+    """Read the change of the policy that has not reached all homes."""
     return Op(("HGET", keys.config, Config.CHANGE), optional_text)
 
 
 def end_change(keys: QueueKeys, token: str) -> Op[int]:
-    """Note that this change has reached all partitions, unless a later one has begun."""
+    """Note that this change has reached all homes, unless a later one has begun."""
     return scripted(signatures.end_change(keys, field=Config.CHANGE, token=token))
 
 

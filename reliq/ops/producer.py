@@ -8,7 +8,7 @@ import msgspec
 
 from reliq.model.keys import QUEUES, TOPICS, QueueKeys
 from reliq.ops import signatures
-from reliq.ops.request import Argument, Op, T, Transaction, milliseconds, readable, scripted
+from reliq.ops.request import Argument, Op, Record, T, Transaction, milliseconds, readable, scripted
 from reliq.ops.schema import Topics
 
 NO_BATCHES: Mapping[str, int] = MappingProxyType({})
@@ -134,7 +134,7 @@ def enqueue(
     return scripted(call, _read_enqueued, repeatable=bool(producer))
 
 
-def _option(entry: Entry) -> tuple[Argument, ...]:
+def _option(entry: Entry) -> Record:
     window: int = milliseconds(entry.window)
     digest: Argument = entry.digest
     if entry.dedup_key is None:

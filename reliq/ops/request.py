@@ -23,7 +23,8 @@ class Packed:
 
 Argument = bytes | str | int | float | Packed
 flat = chain.from_iterable
-Records = Iterable[tuple[Argument, ...]]  #: arguments of a script that repeat, those of one after those of another
+Record = tuple[Argument, ...]
+Records = Iterable[Record]  #: arguments of a script that repeat, those of one after those of another
 Call = tuple[str, tuple[str, ...], tuple[Argument, ...]]  #: a script, its keys and its arguments: see ops.signatures
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
+from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def advance_within(keys: NamedKeys, *, element: Argument, counter: Argument, dead: bool) -> Call:
@@ -19,7 +19,7 @@ def announce(*, queues: str, queue: Argument) -> Call:
 
 
 def arrive(
-    keys: NamedKeys, *, bodies: Iterable[str], producer: Argument, sequence: float, references: Iterable[Argument]
+    keys: NamedKeys, *, bodies: Iterable[str], producer: Argument, sequence: float, references: Iterable[Argument],
 ) -> Call:
     return "arrive", (keys.producers, *bodies), (producer, sequence, *references)
 
@@ -29,14 +29,7 @@ def attend(*, monitors_until: str, monitors_since: str, monitor: Argument, lasts
 
 
 def breaker(
-    keys: NamedKeys,
-    *,
-    passed: float,
-    failed: float,
-    probe: Argument,
-    threshold: float,
-    fewest: float,
-    window: float,
+    keys: NamedKeys, *, passed: float, failed: float, probe: Argument, threshold: float, fewest: float, window: float,
     open_for: float,
 ) -> Call:
     return (
@@ -47,14 +40,7 @@ def breaker(
 
 
 def browse(
-    *,
-    zset: str,
-    order: Argument,
-    low: Argument,
-    high: Argument,
-    skip: float,
-    limit: float,
-    shown: float,
+    *, zset: str, order: Argument, low: Argument, high: Argument, skip: float, limit: float, shown: float,
     most_bytes: float,
 ) -> Call:
     return "browse", (zset,), (order, low, high, skip, limit, shown, most_bytes)
@@ -65,15 +51,8 @@ def cancel(keys: NamedKeys, *, id: Argument) -> Call:
 
 
 def claim(
-    keys: NamedKeys,
-    *,
-    processing: str,
-    lease: str,
-    lease_ms: Argument,
-    limit: float,
-    room: float,
-    consumer: Argument,
-    held: Argument | None = None,
+    keys: NamedKeys, *, processing: str, lease: str, lease_ms: Argument, limit: float, room: float,
+    consumer: Argument, held: Argument | None = None,
 ) -> Call:
     return (
         "claim",
@@ -83,32 +62,13 @@ def claim(
 
 
 def claim_limited(
-    keys: NamedKeys,
-    *,
-    processing: str,
-    lease: str,
-    lease_ms: Argument,
-    limit: float,
-    room: float,
-    consumer: Argument,
-    reports: bool,
-    suspect_list: str | None = None,
-    suspect: Argument | None = None,
+    keys: NamedKeys, *, processing: str, lease: str, lease_ms: Argument, limit: float, room: float,
+    consumer: Argument, reports: bool, suspect_list: str | None = None, suspect: Argument | None = None,
 ) -> Call:
     return (
         "claim_limited",
-        (
-            *keys.places,
-            processing,
-            lease,
-            keys.consumers,
-            keys.flow,
-            *keys.slots,
-            keys.delayed,
-            keys.index,
-            keys.buckets,
-            *(() if suspect_list is None else (suspect_list,)),
-        ),
+        (*keys.places, processing, lease, keys.consumers, keys.flow, *keys.slots, keys.delayed, keys.index,
+        keys.buckets, *(() if suspect_list is None else (suspect_list,))),
         (lease_ms, limit, room, consumer, int(reports), *(() if suspect is None else (suspect,))),
     )
 
@@ -121,7 +81,7 @@ def discard(keys: NamedKeys, *, counter: Argument, letters: Records) -> Call:
     )
 
 
-def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> tuple[Argument, ...]:
+def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> Record:
     return (element, id, reference)
 
 
@@ -129,7 +89,7 @@ def drop_counters(keys: NamedKeys, *, counts: Records) -> Call:
     return "drop_counters", (keys.config, keys.counters), (*flat(counts),)
 
 
-def drop_counters_count(*, name: Argument, value: Argument) -> tuple[Argument, ...]:
+def drop_counters_count(*, name: Argument, value: Argument) -> Record:
     return (name, value)
 
 
@@ -142,15 +102,8 @@ def end_change(keys: NamedKeys, *, field: Argument, token: Argument) -> Call:
 
 
 def enqueue(
-    keys: NamedKeys,
-    *,
-    dedup_keys: Iterable[str],
-    producer: Argument,
-    sequence: float,
-    plain_and_version: Argument,
-    batches: Argument,
-    elements: Iterable[Argument],
-    options: Records,
+    keys: NamedKeys, *, dedup_keys: Iterable[str], producer: Argument, sequence: float, plain_and_version: Argument,
+    batches: Argument, elements: Iterable[Argument], options: Records,
 ) -> Call:
     return (
         "enqueue",
@@ -159,9 +112,7 @@ def enqueue(
     )
 
 
-def enqueue_option(
-    *, id: Argument, element: Argument, delay: Argument, window: Argument, digest: Argument
-) -> tuple[Argument, ...]:
+def enqueue_option(*, id: Argument, element: Argument, delay: Argument, window: Argument, digest: Argument) -> Record:
     return (id, element, delay, window, digest)
 
 
@@ -178,13 +129,7 @@ def find(keys: NamedKeys, *, zset: str, id: Argument, skip: float, shown: float,
 
 
 def forget(
-    keys: NamedKeys,
-    *,
-    processing: str,
-    lease: str,
-    consumer: Argument,
-    leaving: bool,
-    remembered: Argument,
+    keys: NamedKeys, *, processing: str, lease: str, consumer: Argument, leaving: bool, remembered: Argument,
     settled: str | None = None,
 ) -> Call:
     return (
@@ -215,7 +160,7 @@ def hold_key(keys: NamedKeys, *, group: Argument, held_ms: Argument) -> Call:
 
 
 def instruct(
-    keys: NamedKeys, *, consumer: Argument, field: Argument, at: Argument, kept: Argument, anyway: bool
+    keys: NamedKeys, *, consumer: Argument, field: Argument, at: Argument, kept: Argument, anyway: bool,
 ) -> Call:
     return "instruct", (keys.told, keys.consumers), (consumer, field, at, kept, int(anyway))
 
@@ -241,12 +186,7 @@ def purge(keys: NamedKeys, *, limit: float) -> Call:
 
 
 def push(
-    keys: NamedKeys,
-    *,
-    producer: Argument,
-    sequence: float,
-    entry: Argument,
-    elements: Iterable[Argument],
+    keys: NamedKeys, *, producer: Argument, sequence: float, entry: Argument, elements: Iterable[Argument],
     bodies: str | None = None,
 ) -> Call:
     return (
@@ -257,15 +197,8 @@ def push(
 
 
 def put_notes(
-    keys: NamedKeys,
-    *,
-    report: str,
-    brought: str,
-    id: Argument,
-    cancelled: Argument,
-    kept: Argument,
-    told_kept: Argument,
-    fields: Iterable[Argument],
+    keys: NamedKeys, *, report: str, brought: str, id: Argument, cancelled: Argument, kept: Argument,
+    told_kept: Argument, fields: Iterable[Argument],
 ) -> Call:
     return "put_notes", (report, keys.told, brought), (id, cancelled, kept, told_kept, *fields)
 
@@ -279,8 +212,8 @@ def reclaim_when_full(keys: NamedKeys, *, processing: str, lease: str, deadline:
 
 
 def reclaim_when_full_message(
-    *, element: Argument, destination: Argument, counter: Argument, id: Argument, again: Argument
-) -> tuple[Argument, ...]:
+    *, element: Argument, destination: Argument, counter: Argument, id: Argument, again: Argument,
+) -> Record:
     return (element, destination, counter, id, again)
 
 
@@ -288,12 +221,12 @@ def redrive(keys: NamedKeys, *, letters: Records) -> Call:
     return "redrive", (*keys.places, keys.dead, keys.index), (*flat(letters),)
 
 
-def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: Argument) -> tuple[Argument, ...]:
+def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: Argument) -> Record:
     return (element, id, member, again)
 
 
 def register(
-    keys: NamedKeys, *, lease: str, consumer: Argument, lease_ms: Argument, marks: bool, about: Argument | None = None
+    keys: NamedKeys, *, lease: str, consumer: Argument, lease_ms: Argument, marks: bool, about: Argument | None = None,
 ) -> Call:
     return (
         "register",
@@ -307,20 +240,13 @@ def release_lines(keys: NamedKeys, *, version: float, groups: Iterable[Argument]
 
 
 def replace_layout(
-    keys: NamedKeys, *, before: Argument, after: Argument, alone: bool, counts: Iterable[Argument]
+    keys: NamedKeys, *, before: Argument, after: Argument, alone: bool, counts: Iterable[Argument],
 ) -> Call:
     return "replace_layout", (keys.config, keys.counters), (before, after, int(alone), *counts)
 
 
 def report(
-    *,
-    lease: str,
-    report: str,
-    processing: str,
-    tag: Argument,
-    kept: Argument,
-    name: Argument,
-    place: Argument,
+    *, lease: str, report: str, processing: str, tag: Argument, kept: Argument, name: Argument, place: Argument,
     fields: Iterable[Argument],
 ) -> Call:
     return "report", (lease, report, processing), (tag, kept, name, place, *fields)
@@ -339,69 +265,31 @@ def set_policy(keys: NamedKeys, *, version: Argument, fields: Iterable[Argument]
 
 
 def settle(
-    keys: NamedKeys,
-    *,
-    processing: str,
-    lease: str,
-    marks: Iterable[str],
-    lease_ms: Argument,
-    limit: float,
-    room: float,
-    row: float,
-    first_name: Argument,
-    last_name: Argument,
-    row_uncounted: float,
-    ack_count: float,
-    uncounted: Argument,
-    results_ms: float,
-    row_batches: Argument,
-    acks: Records,
-    moves: Records,
-    results: Records,
+    keys: NamedKeys, *, processing: str, lease: str, marks: Iterable[str], lease_ms: Argument, limit: float,
+    room: float, row: float, first_name: Argument, last_name: Argument, row_uncounted: float, ack_count: float,
+    uncounted: Argument, results_ms: float, row_batches: Argument, acks: Records, moves: Records, results: Records,
     outcomes: Sequence[str] = (),
 ) -> Call:
     return (
         "settle",
         (*keys.places, processing, lease, keys.delayed, keys.dead, keys.index, *keys.slots, *marks, *outcomes),
-        (
-            lease_ms,
-            limit,
-            room,
-            row,
-            first_name,
-            last_name,
-            row_uncounted,
-            ack_count,
-            uncounted,
-            results_ms,
-            row_batches,
-            *flat(acks),
-            *flat(moves),
-            *flat(results),
-        ),
+        (lease_ms, limit, room, row, first_name, last_name, row_uncounted, ack_count, uncounted, results_ms,
+        row_batches, *flat(acks), *flat(moves), *flat(results)),
     )
 
 
-def settle_ack(*, name: Argument, size: Argument, place: Argument) -> tuple[Argument, ...]:
+def settle_ack(*, name: Argument, size: Argument, place: Argument) -> Record:
     return (name, size, place)
 
 
 def settle_move(
-    *,
-    name: Argument,
-    size: Argument,
-    place: Argument,
-    destination: Argument,
-    counter: Argument,
-    id: Argument,
-    again: Argument,
-    delay: Argument,
-    mark_ms: Argument,
-) -> tuple[Argument, ...]:
+    *, name: Argument, size: Argument, place: Argument, destination: Argument, counter: Argument, id: Argument,
+    again: Argument, delay: Argument, mark_ms: Argument,
+) -> Record:
     return (name, size, place, destination, counter, id, again, delay, mark_ms)
 
 
-def settle_result(*, result_id: Argument, result: Argument) -> tuple[Argument, ...]:
+def settle_result(*, result_id: Argument, result: Argument) -> Record:
     return (result_id, result)
 
 
@@ -412,18 +300,8 @@ def starts(keys: NamedKeys, *, shown: float, references: Iterable[Argument]) -> 
 def stats(keys: NamedKeys, *, lists: Iterable[str]) -> Call:
     return (
         "stats",
-        (
-            *keys.places,
-            keys.delayed,
-            keys.dead,
-            keys.prepared,
-            keys.flow,
-            keys.ticks,
-            keys.consumers,
-            keys.received,
-            keys.parked,
-            *lists,
-        ),
+        (*keys.places, keys.delayed, keys.dead, keys.prepared, keys.flow, keys.ticks, keys.consumers, keys.received,
+        keys.parked, *lists),
         (),
     )
 
@@ -441,7 +319,7 @@ def take_in(keys: NamedKeys, *, homes: Argument, retired: Argument) -> Call:
 
 
 def tally(
-    keys: NamedKeys, *, lists: Iterable[str], counter: Argument, begins: bool, ends: bool, members: Iterable[Argument]
+    keys: NamedKeys, *, lists: Iterable[str], counter: Argument, begins: bool, ends: bool, members: Iterable[Argument],
 ) -> Call:
     return "tally", (keys.config, *keys.slots, *lists), (counter, int(begins), int(ends), *members)
 

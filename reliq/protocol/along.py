@@ -1,4 +1,4 @@
-"""Along: what belongs to messages, and is taken to another partition or queue before them."""
+"""Along: what belongs to messages, and is taken to another home or queue before them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
-from reliq.ops.partitions import Coming
+from reliq.ops.coming import Coming
 
 
 def _nothing(home: QueueKeys, coming: Sequence[Coming]) -> list[Op[Any]]:
@@ -20,7 +20,7 @@ def _stays(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """What a feature keeps for messages, in the partition where they are.
+    """What a feature keeps for messages, in the home where they are.
 
     Several monitors may bring a message, and one of them may be slow: nothing is stored in the new home once the
     message has entered it (`Coming.mark`).

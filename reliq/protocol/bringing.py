@@ -1,4 +1,4 @@
-"""Bringing messages home: those that wait in a partition for no other message of it.
+"""Bringing messages home: those that wait in a home for no other message of it.
 
 A monitor enqueues such a message in the home of its key, and then removes it where it waited. What belongs to the
 message is copied before (`Along`). Each step may be repeated, by any monitor, and a slow one may be late with each: the
@@ -13,7 +13,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, homes_of
 from reliq.ops import Steps, Stray
-from reliq.ops.partitions import REMEMBERED, Coming
+from reliq.ops.coming import REMEMBERED, Coming
 from reliq.protocol.along import Along
 from reliq.protocol.features import ALONG
 from reliq.protocol.homes import room
@@ -23,7 +23,7 @@ _STRAYS = 100  #: messages that a monitor takes home in one call
 
 
 def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
-    """Bring on messages that wait in a partition for no other message of it; return how many there were.
+    """Bring on messages that wait in a home for no other message of it; return how many there were.
 
     Those with their home elsewhere are taken there. Those that wait until the former home of their key has no message
     of it become ready.

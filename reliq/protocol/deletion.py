@@ -8,7 +8,6 @@ from typing import Any
 from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
@@ -58,7 +57,7 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
     """
     had: list[Deleted] = []
     for _ in range(_TRIES):
-        layout = read_layout((yield ops.layout(QueueKeys(queue))))
+        layout = yield ops.layout(QueueKeys(queue))
         first, *others = [QueueKeys(name) for name in layout.every(queue)]
         if others and not force:
             yield from _check_all_unused([first, *others])

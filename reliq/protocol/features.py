@@ -26,7 +26,7 @@ JOB_ENDS: list[JobEnd] = []
 ACTS: list[Act] = []
 #: The push of a message about which a handler has stored something: one that gets on is no poison.
 TAGS: list[Callable[[QueueKeys, str], Op[str | None]]] = []
-#: What belongs to messages that a monitor takes to another partition.
+#: What belongs to messages that a monitor takes to another home.
 ALONG: list[Along] = []
-#: What the first partition keeps for messages that have not come: a new one gets it before it takes messages.
+#: What the first home keeps for messages that have not come: a new one gets it before it takes messages.
 EARLY: list[Callable[[QueueKeys, QueueKeys], Steps[None]]] = []

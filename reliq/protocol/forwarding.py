@@ -9,7 +9,7 @@ from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
-from reliq.ops.partitions import Coming
+from reliq.ops.coming import Coming
 from reliq.ops.schema import Counter
 from reliq.protocol import spread
 from reliq.protocol.along import Along

@@ -62,7 +62,7 @@ class QueueHomes:
 
     def read(self, retries: int | None = None) -> Steps[Layout]:
         """Read the layout."""
-        self.first.layout = yield at_most(ops.layout(self.first.keys), retries)
+        self.first.layout = yield at_most(ops.stored_layout(self.first.keys), retries)
         return self._note(self.first.layout)
 
     def read_again(self) -> Steps[None]:

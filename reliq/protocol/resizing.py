@@ -35,7 +35,7 @@ def change(queue: str, count: int, sharded: bool) -> Steps[Layout]:
     keys = QueueKeys(queue)
     slots = (yield cluster_slots(("", 0))) if sharded else None
     for _ in range(_TRIES):
-        layout = read_layout((yield ops.layout(keys)))
+        layout: Layout = yield ops.layout(keys)
         if layout.count == count:
             return layout
         if layout.moving:
@@ -212,7 +212,7 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
     partitions = sorted(name for name in names if is_partition(name))
     gone = []
     for queue in sorted({logical_name(name) for name in partitions}):
-        there = read_layout((yield ops.layout(QueueKeys(queue)))).every(queue)
+        there = (yield ops.layout(QueueKeys(queue))).every(queue)
         gone += [name for name in partitions if logical_name(name) == queue and name not in there]
     return gone
 
@@ -220,7 +220,7 @@ def given_up(names: Iterable[str]) -> Steps[list[str]]:
 def replace(queue: str, layout: Layout, changed: Layout, counts: Mapping[str, int] | None = None) -> Steps[bool]:
     """Store a layout in the place of another, unless that was changed meanwhile; with it, add to counters."""
     keys = QueueKeys(queue)
-    text = yield ops.layout(keys)
+    text = yield ops.stored_layout(keys)
     if read_layout(text) != layout:
         return False
     alone = changed.count == 1 and not changed.moving and not changed.retired

@@ -105,7 +105,7 @@ def _end_change(queue: str, token: str, layout: Layout) -> Steps[None]:
     Also unless they have another layout than this one, by which they got their shares: a monitor shares again.
     """
     keys = QueueKeys(queue)
-    if read_layout((yield ops.layout(keys))) == layout:
+    if (yield ops.layout(keys)) == layout:
         yield ops.end_change(keys, token)
 
 

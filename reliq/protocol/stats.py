@@ -1,4 +1,4 @@
-"""The one reader of statistics: of a queue, of its partitions, and of many queues, 100 in a round trip."""
+"""The one reader of statistics: of a queue, of its homes, and of many queues, 100 in a round trip."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, logical_name
-from reliq.model.partitions import Layout, read_layout
+from reliq.model.partitions import Layout
 from reliq.model.stats import Stats, whole
 from reliq.ops import Steps
 from reliq.runtime.looking import is_away, missing_now, unseen
@@ -18,15 +18,15 @@ _MOST_UNREADABLE = 20  #: queues; if there are more, the fault is that of the se
 
 
 def stats_of(keys: QueueKeys) -> Steps[Stats]:
-    """Read the statistics of one partition."""
+    """Read the statistics of one home."""
     (found,) = yield from _read([keys.queue])
     return found
 
 
 def read_queues(names: Sequence[str]) -> Steps[list[Stats]]:
-    """Read the statistics of each of these queues, each at its own instant; of one with partitions, that of all.
+    """Read the statistics of each of these queues, each at its own instant; of one with several homes, that of all.
 
-    For an operator who looks, queues and partitions that do not answer are left out, unless all of them are.
+    For an operator who looks, queues and homes that do not answer are left out, unless all of them are.
     """
     readings, unreadable = yield from _readings(names)
     for error in unreadable.values():
@@ -34,8 +34,8 @@ def read_queues(names: Sequence[str]) -> Steps[list[Stats]]:
     return list(readings.values())
 
 
-def read_partitions(queue: str, layout: Layout) -> Steps[dict[str, Stats]]:
-    """Read the statistics of each partition of a queue that can be read, by the queue that it is in Redis."""
+def read_homes(queue: str, layout: Layout) -> Steps[dict[str, Stats]]:
+    """Read the statistics of each home of a queue that can be read, by the queue that it is in Redis."""
     return (yield from _readable(layout.every(queue), None, {}, "partition"))
 
 
@@ -59,7 +59,7 @@ def why_unreadable(error: Exception) -> str:
 def _readings(names: Sequence[str], looks: int = _LOOKS) -> Steps[tuple[dict[str, Stats], dict[str, Exception]]]:
     """Read those queues that can be read; return them, and the errors of the others, by their names.
 
-    Those whose partitions have changed meanwhile are read again: the counters of a forgotten one have moved.
+    Those whose homes have changed meanwhile are read again: the counters of a forgotten one have moved.
     """
     layouts: dict[str, Layout] = {}
     unreadable: dict[str, Exception] = {}
@@ -84,19 +84,18 @@ def _readings(names: Sequence[str], looks: int = _LOOKS) -> Steps[tuple[dict[str
 
 
 def _changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
-    """Return the queues that do not have these partitions any more."""
+    """Return the queues that do not have these homes any more."""
     try:
-        texts = (yield [ops.layout(QueueKeys(name)) for name in layouts]) if layouts else []
-    except ReliqError:  # its partitions have just answered
+        now = (yield [ops.layout(QueueKeys(name)) for name in layouts]) if layouts else []
+    except ReliqError:  # its homes have just answered
         return []
-    now = zip(layouts.items(), texts, strict=True)
-    return [name for (name, layout), text in now if read_layout(text).version != layout.version]
+    return [name for (name, layout), one in zip(layouts.items(), now, strict=True) if one.version != layout.version]
 
 
 def _readable(
     names: Sequence[str], layouts: dict[str, Layout] | None, unreadable: dict[str, Exception], what: str
 ) -> Steps[dict[str, Stats]]:
-    """Read those of these queues, or partitions, that can be read, by halves if some cannot; note the others."""
+    """Read those of these queues, or homes, that can be read, by halves if some cannot; note the others."""
     found: dict[str, Stats] = {}
     away: Exception | None = None
     groups = [names]
@@ -151,19 +150,19 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
             ops.stats(keys, () if _is_large(*known) else set(known[1]))
             for keys, known in zip(group, consumers, strict=True)
         ]
-        texts = [] if layouts is None else [ops.layout(keys) for keys in group]
+        reads = [] if layouts is None else [ops.layout(keys) for keys in group]
         # The layouts first: one that is still the same afterwards is that of all numbers.
-        replies = yield [*texts, *counts, *map(_consumers, following)]
+        replies = yield [*reads, *counts, *map(_consumers, following)]
         if layouts is not None:
-            found = zip(group, map(read_layout, replies[: len(texts)]), strict=True)
+            found = zip(group, replies[: len(reads)], strict=True)
             layouts |= {keys.queue: layout for keys, layout in found if layout.several}
-        for keys, known, reading in zip(group, consumers, replies[len(texts) :], strict=False):
+        for keys, known, reading in zip(group, consumers, replies[len(reads) :], strict=False):
             if _is_large(*known):
                 held = reading.processing + (yield from _held(keys, *known))
                 readings.append(replace(reading, processing=held))
             else:
                 readings.append(reading)
-        consumers = replies[len(texts) + len(counts) :]
+        consumers = replies[len(reads) + len(counts) :]
     return readings
 
 

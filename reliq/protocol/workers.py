@@ -8,7 +8,6 @@ from reliq.errors import ReliqError
 from reliq.model import worker
 from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, owner_of, process_of
-from reliq.model.partitions import read_layout
 from reliq.model.worker import Consuming, WorkerProcess
 from reliq.ops import Op, Steps, Together
 from reliq.protocol.seen import every_queue
@@ -64,7 +63,7 @@ def find_worker(identity: str) -> Steps[WorkerProcess | None]:
 def instruct(one: WorkerProcess, instruction: Instruction) -> Steps[bool]:
     """Tell a worker what to do, which it learns with its next heartbeat; return whether it is still there.
 
-    The other partitions of its queues are told too: they may be all that it serves by then.
+    The other homes of its queues are told too: they may be all that it serves by then.
     """
     consumers = {each.home: each for each in one.consumers if each.follows}
     queues = {each.queue: each.consumer for each in consumers.values()}
@@ -72,8 +71,8 @@ def instruct(one: WorkerProcess, instruction: Instruction) -> Steps[bool]:
     told = yield [ops.instruct(QueueKeys(home), each.consumer, instruction, now) for home, each in consumers.items()]
     others = [
         ops.one(ops.instruct(QueueKeys(home), consumer, instruction, now, anyway=True))
-        for (name, consumer), text in zip(queues.items(), layouts, strict=True)
-        for home in read_layout(text).every(name)
+        for (name, consumer), layout in zip(queues.items(), layouts, strict=True)
+        for home in layout.every(name)
         if home not in consumers
     ]
     if others and any(told):
@@ -88,13 +87,11 @@ def _place(one: WorkerProcess) -> tuple[bool, str, int, str]:
 def _read(queues: Sequence[str]) -> Steps[list[Consuming]]:
     """Read the consumers of these queues, those of their homes too."""
     layouts = yield [ops.layout(QueueKeys(name)) for name in queues]
-    parts = [
-        QueueKeys(part) for name, text in zip(queues, layouts, strict=True) for part in read_layout(text).every(name)
-    ]
-    answers = yield [op for keys in parts for op in (ops.members(keys.consumers), ops.described(keys))]
+    homes = [QueueKeys(home) for name, layout in zip(queues, layouts, strict=True) for home in layout.every(name)]
+    answers = yield [op for keys in homes for op in (ops.members(keys.consumers), ops.described(keys))]
     there = [
         (keys, sorted(names)[:_CONSUMERS], dict(zip(texts[::2], texts[1::2], strict=True)))
-        for keys, names, texts in zip(parts, answers[::2], answers[1::2], strict=True)
+        for keys, names, texts in zip(homes, answers[::2], answers[1::2], strict=True)
         if names
     ]
     if not there:

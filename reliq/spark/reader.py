@@ -9,7 +9,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from reliq import ops
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq.ops import Steps
 from reliq.spark.columns import batches_of
 from reliq.spark.filters import Condition, condition_of, matching
@@ -28,7 +27,7 @@ _ENDS = (float("-inf"), float("inf"))
 class ListSlice(InputPartition):
     """Positions of a list of ready messages, from its tail: messages sent meanwhile at the head do not shift them."""
 
-    queue: str  #: that of a partition
+    queue: str  #: that of a home
     list: str
     first: int
     after: int
@@ -38,7 +37,7 @@ class ListSlice(InputPartition):
 class LineSlice(InputPartition):
     """A part of the messages that wait for their key, as two bounds of ZRANGEBYLEX."""
 
-    queue: str  #: that of a partition
+    queue: str  #: that of a home
     low: bytes
     high: bytes
 
@@ -47,7 +46,7 @@ class LineSlice(InputPartition):
 class ScoreSlice(InputPartition):
     """Scores of a sorted set, `low` <= score < `high`, as texts for Redis."""
 
-    queue: str  #: that of a partition
+    queue: str  #: that of a home
     low: str
     high: str
 
@@ -67,9 +66,9 @@ class ReliqReader(DataSourceReader):
             store.close()
 
     def _plan(self) -> Steps[list[InputPartition]]:
-        """Plan slices of each partition of the queue: as many of each."""
+        """Plan slices of each home of the queue: as many of each."""
         queue = self.options.keys.queue
-        names = read_layout((yield ops.layout(self.options.keys))).every(queue)
+        names = (yield ops.layout(self.options.keys)).every(queue)
         wanted = self.options.partitions and -(-self.options.partitions // len(names))
         plan = self._plan_ready if self.options.state == "ready" else self._plan_scores
         found: list[InputPartition] = []

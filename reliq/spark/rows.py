@@ -54,7 +54,7 @@ class Rows:
         self.overridden = Overridden()
 
     def chunks(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Iterator[Chunk]]]:
-        """Yield queues or partitions of them, each with its chunks. All rows are checked before the first result.
+        """Yield homes of queues, each with its chunks. All rows are checked before the first result.
 
         Raises InvalidMessage, naming the column and the row, for a row that cannot be sent, unless `invalid` says
         otherwise.
@@ -76,8 +76,8 @@ class Rows:
         if len(fields["body"]):
             encoded, buckets = self._encoded(fields), Buckets(fields)
             for queue, rows in self._routed(fields.get("target"), queues):
-                for partition, share in self._spread.shares(queue, rows, buckets):
-                    yield partition, (encoded if share is None else encoded.take(share)).chunks()
+                for home, share in self._spread.shares(queue, rows, buckets):
+                    yield home, (encoded if share is None else encoded.take(share)).chunks()
         self.row += batch.num_rows
 
     def _readable(self, given: Columns, refused: Refused) -> Columns:

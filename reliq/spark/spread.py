@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from reliq import ops
 from reliq.model.keys import QueueKeys, dedup_digest
-from reliq.model.partitions import Layout, bucket_of_key, homes_of, read_layout
+from reliq.model.partitions import Layout, bucket_of_key, homes_of
 from reliq.ops import Steps
 
 _SHARE = 100  #: rows; fewer of a batch go to one home
@@ -20,8 +20,8 @@ LayoutOf = Callable[[str], Layout]  #: by the name of a queue
 def read_layouts(queues: Collection[str]) -> Steps[dict[str, Layout]]:
     """Return the homes of these queues, as they are now."""
     names = sorted(queues)
-    texts = (yield [ops.layout(QueueKeys(name)) for name in names]) if names else []
-    return {name: read_layout(text) for name, text in zip(names, texts, strict=True)}
+    layouts = (yield [ops.layout(QueueKeys(name)) for name in names]) if names else []
+    return dict(zip(names, layouts, strict=True))
 
 
 class Buckets:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq.model.stats import age_of_oldest
 from reliq.ops import Steps
 from reliq.spark.claims import Claims
@@ -46,7 +45,7 @@ class StreamClaims:
         """Return the homes that may have messages."""
         if time.monotonic() - self._read_at > _FRESH:
             first = self._first
-            names = read_layout((yield ops.layout(first.keys))).every(first.keys.queue)
+            names = (yield ops.layout(first.keys)).every(first.keys.queue)
             self._every = [first, *(Claims(QueueKeys(name), first.lease) for name in names[1:])]
             self._read_at = time.monotonic()
         return self._every

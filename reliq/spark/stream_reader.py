@@ -33,9 +33,9 @@ _UNBOUNDED = 10**12
 
 @dataclass
 class BatchSlice(InputPartition):
-    """Positions in what a micro-batch has of one partition of the queue, in one place; the oldest message is 0."""
+    """Positions in what a micro-batch has of one home of the queue, in one place; the oldest message is 0."""
 
-    queue: str  #: that of the partition
+    queue: str  #: that of the home
     stream: str
     batch: int
     place: int  #: 0: the list of the consumer; others: the parts beside it
@@ -180,7 +180,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._store_.close()
 
     def _keep(self, queue: str, stream: str, batch: int) -> None:
-        """Renew the lease of this batch in a partition for as long as the query lives, however long the batch runs."""
+        """Renew the lease of this batch in a home for as long as the query lives, however long the batch runs."""
         consumer = consumer_of(stream, batch)
         if all((lease.keys.queue, lease.consumer) != (queue, consumer) for lease in self._leases):
             claims = Claims(QueueKeys(queue), self._options.lease)

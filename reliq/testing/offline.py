@@ -12,7 +12,6 @@ from reliq.features.flows.telling import tell_all
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
-from reliq.model.partitions import read_layout
 from reliq.model.policy import RunOver
 from reliq.model.result import Answer
 from reliq.ops import Move, Steps
@@ -55,7 +54,7 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
-    layout = read_layout(app.store.call(ops.layout(QueueKeys(handler.queue))))
+    layout = app.store.call(ops.layout(QueueKeys(handler.queue)))
     return any(_run_one_of(app, handler, QueueKeys(name)) for name in layout.every(handler.queue))
 
 

@@ -8,8 +8,8 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move
 from reliq.protocol.bodies import read_bodies
+from reliq.runtime.failures import failures
 from reliq.transport.store import Store
-from reliq.worker.failures import failures
 
 
 class DeadHooks:

@@ -94,10 +94,10 @@ class Idle:
             while spare:
                 spare.pop()[0].close()
 
-    def not_known_empty(self, partitions: list[QueueKeys]) -> list[QueueKeys]:
-        """Return those of these partitions that may have messages."""
+    def not_known_empty(self, homes: list[QueueKeys]) -> list[QueueKeys]:
+        """Return those of these homes that may have messages."""
         found: list[QueueKeys] = []
-        for keys in partitions:
+        for keys in homes:
             watch = self._watch(keys.messages)
             found += [keys] if watch is None or watch.not_known_empty([keys.messages]) else []
         return found

@@ -15,7 +15,7 @@ from reliq.model.signatures import refuse_unrun
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
-from reliq.worker.failures import failures
+from reliq.runtime.failures import failures
 from reliq.worker.once import Finished, MarkUnknown, Repeated, looks_up
 
 _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could not be read

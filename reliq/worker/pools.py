@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from reliq.worker.failures import failures
+from reliq.runtime.failures import failures
 
 
 class ThreadPool:

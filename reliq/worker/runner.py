@@ -14,10 +14,10 @@ from reliq.model.policy import Retry
 from reliq.model.result import Answer
 from reliq.ops import Move
 from reliq.protocol.outcomes import cancelled, released
+from reliq.runtime.failures import failures
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
-from reliq.worker.failures import failures
 from reliq.worker.news import News
 from reliq.worker.once import began
 from reliq.worker.outcome import after_error, after_return

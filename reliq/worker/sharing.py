@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, read_layout
+from reliq.model.partitions import Layout
 from reliq.ops import Steps, Together
 from reliq.protocol.claiming import Failing, NodeOf, ready_counts
 from reliq.runtime.outage_log import OutageLog
@@ -98,11 +98,10 @@ class Sharing:
 
     def _learn(self) -> Steps[None]:
         """Read the layout and, with partitions, say that this process is there and read who else is."""
-        text, owners = (yield ops.layout(self._keys)), [self._owner]
-        if read_layout(text).several:
+        layout, owners = (yield ops.layout(self._keys)), [self._owner]
+        if layout.several:
             served = yield ops.serve(self._keys, self._owner, _SILENT)
-            text, owners = served.layout, served.owners
-        layout = read_layout(text)
+            layout, owners = served.layout, served.owners
         if (layout, owners) != (self._layout, self._owners):
             self._layout, self._owners = layout, owners
             self._own = assigned(layout.every(self.queue), owners, self._owner)

@@ -1,6 +1,6 @@
 """Watch: waits for messages in many queues of one server at once, with one thread and one pair of connections.
 
-A worker of one queue waits in `BLMOVE`. With several queues or partitions, each loop that has nothing to do leaves the
+A worker of one queue waits in `BLMOVE`. With several queues or homes, each loop that has nothing to do leaves the
 waiting to the watch: it asks once whether `messages` exists, and the server tells when that changes
 (`transport.notices`). A notice that never comes costs at most `SLOW_LOOK`.
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from reliq.errors import ReliqError
 from reliq.model.keys import connection_name
+from reliq.runtime.failures import failures
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
-from reliq.worker.failures import failures
 from reliq.worker.loop import Loop
 
 log = logging.getLogger("reliq.worker")

@@ -24,6 +24,7 @@ from reliq.observability.histograms import Measurements
 from reliq.protocol.lease import Lease
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
+from reliq.runtime.failures import failures
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.process import this_process
 from reliq.transport.store import Store
@@ -31,7 +32,6 @@ from reliq.worker.calling import called
 from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
 from reliq.worker.exchange import Exchange
-from reliq.worker.failures import failures
 from reliq.worker.idle import Idle
 from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Loop, Shared, run_loop
@@ -104,7 +104,7 @@ class Worker:
         self.told_to_stop = False  #: by a person: the process is not to be started again
 
     def _loop(self, handler: Handler, queue: str) -> Loop:
-        """Return the loop of a handler for a queue: that of the handler, or a partition of it."""
+        """Return the loop of a handler for a queue: that of the handler, or a home of it."""
         handlers, options = self._handlers, self._options
         on_dead = DeadHooks(self._store, QueueKeys(queue), handlers.hooks_of(handler.queue))
         sharing = self._sharings.get(handler)
@@ -127,11 +127,11 @@ class Worker:
         """Let a loop rest; that of a worker with one loop waits for itself."""
         return len(self._loops) > 1 and self._idle.rest(loop)
 
-    def _not_known_empty(self, partitions: list[QueueKeys]) -> list[QueueKeys]:
-        return self._idle.not_known_empty(partitions) if len(self._loops) > 1 else partitions
+    def _not_known_empty(self, homes: list[QueueKeys]) -> list[QueueKeys]:
+        return self._idle.not_known_empty(homes) if len(self._loops) > 1 else homes
 
-    def _hold_others(self, sharing: Sharing, partition: str, seconds: float) -> None:
-        self._store.run(sharing.hold_others(partition, seconds), timeout=0)
+    def _hold_others(self, sharing: Sharing, home: str, seconds: float) -> None:
+        self._store.run(sharing.hold_others(home, seconds), timeout=0)
 
     def run(self) -> int:
         """Work until `stop`; return the exit status: 0, or 1 if Redis is unsuitable or a loop crashed."""
@@ -169,19 +169,19 @@ class Worker:
             self._crash(loop, error)
 
     def _share(self) -> None:
-        """Serve the partitions that are this process's: begin a loop for each new one, end those of the others."""
+        """Serve the homes that are this process's: begin a loop for each new one, end those of the others."""
         while self._ended:
             self._loops.remove(self._ended.pop())
-        if self._paused:  # the others take its partitions
+        if self._paused:  # the others take its homes
             for sharing in self._sharings.values():
                 self._store.run(sharing.leave(), timeout=0)
             return
         for handler, sharing in self._sharings.items():
-            there = {_partition(loop): loop for loop in self._loops if _queue(loop) == handler.queue}
+            there = {_home(loop): loop for loop in self._loops if _queue(loop) == handler.queue}
             taken_at = max((loop.exchange.progress_at for loop in there.values()), default=0.0)
             self._store.run(sharing.look(taken_at), timeout=0)
             for loop in there.values():
-                loop.stopping = loop.stopping or _partition(loop) not in sharing.mine
+                loop.stopping = loop.stopping or _home(loop) not in sharing.mine
             for queue in sharing.mine:
                 if queue not in there and not self._stops:
                     self._loops.append(self._loop(handler, queue))
@@ -308,7 +308,7 @@ class Worker:
         for loop in list(self._loops):
             if loop.exchange.has_left:  # a heartbeat was under way while it unregistered
                 continue
-            if _partition(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
+            if _home(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
                 text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
                 log.warning(text, lease.keys.queue)
                 loop.runner.lost()
@@ -318,7 +318,7 @@ def _queue(loop: Loop) -> str:
     return loop.runner.handler.queue
 
 
-def _partition(loop: Loop) -> str:
+def _home(loop: Loop) -> str:
     return loop.exchange.steps.keys.queue
 
 

@@ -17,7 +17,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.partitions import bitmap
 from reliq.ops import Destination, Entry, Move, Return, Revival
-from reliq.ops.partitions import Coming
+from reliq.ops.coming import Coming
 from reliq.transport.store import Store
 from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed

@@ -11,8 +11,8 @@ from reliq.features.output.steps import ALONG
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Revival
+from reliq.ops.coming import Coming
 from reliq.ops.held import Hold
-from reliq.ops.partitions import Coming
 from tests.support.state import KEYS, World, element
 
 OTHER = QueueKeys("other")

@@ -18,13 +18,12 @@ from reliq.features.steps import ops as own
 from reliq.features.steps import steps as durable
 from reliq.features.steps.moving import ALONG as RECORDS
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, read_layout
-from reliq.ops import Sleep, Steps, Transaction, Watch
+from reliq.model.partitions import Layout
+from reliq.ops import Op, Served, Sleep, Steps, Transaction, Watch
 from reliq.protocol import bringing, features, resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq.transport import calls
-from reliq.worker import sharing
 from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
 from tests.simulation import monitors, workers
@@ -111,8 +110,17 @@ def _nothing(answer: Any) -> Callable[..., Steps[Any]]:
     return steps
 
 
-def _without_retired(text: str | None) -> Layout:
-    return msgspec.structs.replace(read_layout(text), retired=())
+def _without_retired(serve: Callable[..., Op[Served]]) -> Callable[..., Op[Served]]:
+    def serves(*arguments: Any) -> Op[Served]:
+        op = serve(*arguments)
+
+        def read(reply: Any) -> Served:
+            served = op.read(reply)
+            return dataclasses.replace(served, layout=msgspec.structs.replace(served.layout, retired=()))
+
+        return msgspec.structs.replace(op, read=read)
+
+    return serves
 
 
 def _brings_all(bring: Any) -> Any:
@@ -173,7 +181,7 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
         bringing, "_bring", _brings_all(bringing._bring)
     ),
     "a stray is brought twice": lambda: mock.patch.object(ops, "enqueue", _without_dedup_key(ops.enqueue)),
-    "a given-up partition is not served": lambda: mock.patch.object(sharing, "read_layout", _without_retired),
+    "a given-up partition is not served": lambda: mock.patch.object(ops, "serve", _without_retired(ops.serve)),
     "a partition is given up with messages in it": lambda: mock.patch.object(partitions, "forget_retired", _given_up),
 }
 

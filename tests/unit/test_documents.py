@@ -142,6 +142,22 @@ def test_each_table_begins_with_its_head(page):
     assert [table[0] for table in tables if not re.fullmatch(r" *\|[ :|-]+\|", "".join(table[1:2]))] == []
 
 
+_UNWRAPPED = re.compile(
+    r"!\[[^]]*]\([^)]*\)"  # an image
+    r"|(?<=])\([^)]*\)"  # where a link leads to
+    r"|<!--.*?-->"
+    r"|^(?: *\||#)[^\n]*",  # a row of a table, a heading
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_wrap_at_100_columns(page):
+    """Tables, links and code aside."""
+    text = _UNWRAPPED.sub("", _FENCED.sub("", page.read_text(encoding="utf-8")))
+    assert [line for line in text.splitlines() if len(line) > 100] == []
+
+
 @pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_heading_skips_a_level(page):
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))

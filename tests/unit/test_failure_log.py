@@ -7,8 +7,8 @@ import pytest
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.protocol.outcomes import buried, failure_now
+from reliq.runtime.failures import LINES, WINDOW, FailureLog
 from reliq.runtime.logging import JsonLines
-from reliq.worker.failures import LINES, WINDOW, FailureLog
 
 
 class Clock:

@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-import reliq
 from reliq import features
+from reliq._version import __version__
 from reliq.model import error_text
 from reliq.model.element import Failure
 from reliq.runtime.logging import printable
@@ -174,7 +174,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         base=base,
         assets=f"{base}/assets/{VERSION}",
         sections=SECTIONS,
-        version=reliq.__version__,
+        version=__version__,
         notice=_notice(request),
         status=status,
         missing=(missing_now() or Missing()).lines(),

@@ -14,7 +14,6 @@ from reliq.contrib.kombu.options import Options
 from reliq.features.topics import ops as topics
 from reliq.features.topics.steps import TopicSteps
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq.protocol.announcing import announced
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
@@ -129,7 +128,8 @@ class Broker:
 
     def homes(self, queue: str) -> list[str]:
         """Return the homes of a queue that may have messages, the queue itself first."""
-        return read_layout(self.store.call(ops.layout(QueueKeys(queue)))).every(queue)
+        found: list[str] = self.store.call(ops.layout(QueueKeys(queue))).every(queue)
+        return found
 
     def delete(self, name: str) -> None:
         """Delete a queue with its messages and its bindings."""

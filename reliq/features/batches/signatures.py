@@ -11,13 +11,7 @@ def batch_change(*, batch: str, fields: Iterable[Argument]) -> Call:
 
 
 def batch_end(
-    *,
-    batch: str,
-    open: str,
-    id: Argument,
-    handled: Argument,
-    dead: Argument,
-    cancelled: Argument,
+    *, batch: str, open: str, id: Argument, handled: Argument, dead: Argument, cancelled: Argument,
     parent: str | None = None,
 ) -> Call:
     return "batches/batch_end", (batch, open, *(() if parent is None else (parent,))), (id, handled, dead, cancelled)

@@ -9,7 +9,6 @@ from reliq.features.batches import ops as own
 from reliq.features.batches.model import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import read_layout
 from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
 from reliq.protocol.job_ends import JobEnd
@@ -114,16 +113,16 @@ def open_batches(limit: int) -> Steps[list[BatchProgress]]:
     return found
 
 
-def _places(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
+def _homes(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
     """Return the queues of a batch, each with all of its homes."""
     queues = own.queues_in(fields)  # homes, too, where their queue was deleted
     layouts = (yield [ops.layout(keys) for keys in queues]) if queues else []
-    names = [name for keys, text in zip(queues, layouts, strict=True) for name in read_layout(text).every(keys.queue)]
+    names = [name for keys, layout in zip(queues, layouts, strict=True) for name in layout.every(keys.queue)]
     return [QueueKeys(name) for name in dict.fromkeys(names)]
 
 
 def _counts(batch: str, fields: dict[str, bytes]) -> Steps[Counts]:
-    queues = yield from _places(fields)
+    queues = yield from _homes(fields)
     counts = (yield [own.batch_counts(keys, batch) for keys in queues]) if queues else []
     return sum(counts, Counts())
 
@@ -177,7 +176,7 @@ def end(batch: str) -> Steps[bool]:
     was_aborted = Field.JOB in fields and not sent and job != JobState.DONE
     if target and state == CLOSED and not was_aborted:
         yield from _send(batch, decode_end(target), total)
-    queues = yield from _places(fields)
+    queues = yield from _homes(fields)
     if queues:
         yield [own.batch_forget(keys, batch) for keys in queues]
     yield own.batch_end(batch, fields[Field.PARENT].decode(), total)

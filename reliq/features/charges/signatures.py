@@ -5,6 +5,6 @@ from reliq.ops.request import Argument, Call
 
 
 def charge(
-    keys: NamedKeys, *, charged: str, reserved: Argument, actual: Argument, group: Argument, kept_ms: Argument
+    keys: NamedKeys, *, charged: str, reserved: Argument, actual: Argument, group: Argument, kept_ms: Argument,
 ) -> Call:
     return "charges/charge", (keys.config, keys.flow, keys.buckets, charged), (reserved, actual, group, kept_ms)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from reliq.features.cycle import signatures
 from reliq.model.keys import QueueKeys
-from reliq.ops.request import Argument, Op, readable, scripted
+from reliq.ops.request import Op, Record, readable, scripted
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def cycle_add(keys: QueueKeys, members: Sequence[Member], producer: str = "", se
     return scripted(call, lambda reply: Entered(reply[0].decode(), reply[1], [readable(one) for one in reply[2:]]))
 
 
-def _member(one: Member) -> tuple[Argument, ...]:
+def _member(one: Member) -> Record:
     return signatures.cycle_add_member(member=one.member, key_group=one.group, id=one.id, element=one.element)
 
 

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from typing import Any
 
-from reliq import Reliq
 from reliq.cli.options import app_of, command, say_none
 from reliq.cli.progress import age, bar
+from reliq.client.app import Reliq
 from reliq.features.flows.model import FlowMember, FlowProgress
 
 _SHOWN = 50  #: messages of a layer, or of a flow within the flow; and such flows

@@ -15,7 +15,6 @@ from reliq.features.flows.model import FLOW, NUMBER, Plan
 from reliq.features.flows.ops import Ended
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.partitions import read_layout
 from reliq.ops import Steps, layout
 from reliq.ops.held import Hold
 from reliq.protocol.holding import not_held
@@ -79,5 +78,5 @@ def join(flow: str, ended: Ended | None = None) -> Steps[None]:
 
 def tell_parent(queue: str, identity: str, flow: str, outcome: str) -> Steps[None]:
     """Tell a message of its flow, wherever it is."""
-    for name in read_layout((yield layout(QueueKeys(queue)))).every(queue):
+    for name in (yield layout(QueueKeys(queue))).every(queue):
         yield own.flow_opened(QueueKeys(name), identity, flow, outcome)

@@ -7,7 +7,7 @@ from reliq.features.flows import signatures
 from reliq.features.flows.model import OnFailure, Plan, encode_node
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.ops.held import Hold
-from reliq.ops.request import Argument, Op, as_text, milliseconds, read_fields, scripted
+from reliq.ops.request import Argument, Op, Record, as_text, milliseconds, read_fields, scripted
 
 KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
 _BLANK = " "
@@ -198,14 +198,14 @@ def flow_note(
 ) -> Op[list[str]]:
     """Note members, and who waits for them; answers ids that another flow has.
 
-    `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another partition, a key that
+    `flow`, `step`: as for `flow_wait`. `brought`: in their place, for a message from another home, a key that
     exists once it has entered.
     """
     call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=map(_member, members))
     return scripted(call, _texts)
 
 
-def _member(one: Noted) -> tuple[Argument, ...]:
+def _member(one: Noted) -> Record:
     behind = "".join(other.text for other in one.behind)
     return signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
 

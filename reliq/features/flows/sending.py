@@ -22,7 +22,7 @@ from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
 from reliq.runtime.pieces import pieces
 
-_TRIES = 200  #: how often a message is offered, while the number of partitions changes
+_TRIES = 200  #: how often a message is offered, while the homes of its queue change
 _LINES = 20_000  #: messages that wait for those that one call notes
 
 

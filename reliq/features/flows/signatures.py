@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
+from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def flow_bury(keys: NamedKeys, *, id: Argument, element: Argument, again: Argument, counter: Argument) -> Call:
@@ -11,7 +11,7 @@ def flow_bury(keys: NamedKeys, *, id: Argument, element: Argument, again: Argume
 
 
 def flow_change(
-    *, graph: str, every: str, id: Argument, before: Argument, state: Argument, kept: float, dropped: bool
+    *, graph: str, every: str, id: Argument, before: Argument, state: Argument, kept: float, dropped: bool,
 ) -> Call:
     return "flows/flow_change", (graph, every), (id, before, state, kept, int(dropped))
 
@@ -24,12 +24,13 @@ def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: boo
     return "flows/flow_ended", (graph, every), (id, kept, int(joined), *flat(ended))
 
 
-def flow_ended_ended(*, number: Argument, outcome: Argument) -> tuple[Argument, ...]:
+def flow_ended_ended(*, number: Argument, outcome: Argument) -> Record:
     return (number, outcome)
 
 
 def flow_hold(
-    keys: NamedKeys, *, lease: str, processing: str, id: Argument, name: Argument, position: Argument, opened: Argument
+    keys: NamedKeys, *, lease: str, processing: str, id: Argument, name: Argument, position: Argument,
+    opened: Argument,
 ) -> Call:
     return "flows/flow_hold", (keys.followed, lease, processing), (id, name, position, opened)
 
@@ -46,20 +47,13 @@ def flow_note(keys: NamedKeys, *, flow: Argument, step: float, members: Records,
     )
 
 
-def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind: Argument) -> tuple[Argument, ...]:
+def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind: Argument) -> Record:
     return (id, member, waits, behind)
 
 
 def flow_open(
-    *,
-    graph: str,
-    every: str,
-    id: Argument,
-    size: Argument,
-    by: Argument,
-    number: Argument,
-    fields: Iterable[Argument],
-    outer: str | None = None,
+    *, graph: str, every: str, id: Argument, size: Argument, by: Argument, number: Argument,
+    fields: Iterable[Argument], outer: str | None = None,
 ) -> Call:
     return "flows/flow_open", (graph, every, *(() if outer is None else (outer,))), (id, size, by, number, *fields)
 
@@ -72,7 +66,7 @@ def flow_tell(keys: NamedKeys, *, told: Records) -> Call:
     return "flows/flow_tell", (*keys.places, keys.delayed, keys.index), (*flat(told),)
 
 
-def flow_tell_told(*, id: Argument, place: Argument, outcome: Argument) -> tuple[Argument, ...]:
+def flow_tell_told(*, id: Argument, place: Argument, outcome: Argument) -> Record:
     return (id, place, outcome)
 
 
@@ -88,5 +82,5 @@ def flow_wait(keys: NamedKeys, *, flow: Argument, step: float, waiting: Records)
     )
 
 
-def flow_wait_waiting(*, id: Argument, count: Argument, rule: Argument) -> tuple[Argument, ...]:
+def flow_wait_waiting(*, id: Argument, count: Argument, rule: Argument) -> Record:
     return (id, count, rule)

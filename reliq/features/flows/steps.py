@@ -12,10 +12,9 @@ from reliq.features.flows.opened import ALIVE, Opened
 from reliq.model.body_types import reader_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.partitions import read_layout
 from reliq.model.result import CANCELLED, DEAD, read_result, result_json
 from reliq.ops import Steps
-from reliq.ops.partitions import Coming
+from reliq.ops.coming import Coming
 from reliq.protocol.act import Act
 from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
@@ -49,7 +48,7 @@ def _of(flow: str, head: Mapping[str, str], members: Sequence[Any]) -> FlowProgr
 
 def homes_of(queue: str) -> Steps[list[QueueKeys]]:
     """Return the homes of a queue."""
-    layout = read_layout((yield ops.layout(QueueKeys(queue))))
+    layout = yield ops.layout(QueueKeys(queue))
     return [QueueKeys(name) for name in layout.every(queue)]
 
 
@@ -176,7 +175,7 @@ def _ask(consumer: ConsumerSteps, message: Message, asked: Asked | Opened) -> An
 OF_FLOWS = Act((Asked, Opened), _ask)
 
 
-# --- other partitions ---
+# --- other homes ---
 
 
 def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""Ops of output: append a chunk, read some, and what monitors and partitions do with whole streams."""
+"""Ops of output: append a chunk, read some, and what monitors do with whole streams."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -7,8 +7,8 @@ from reliq.contract import values
 from reliq.features.output import signatures
 from reliq.features.output.model import MAX_CHUNKS, MAX_OUTPUT_BYTES, Chunk
 from reliq.model.keys import QueueKeys
+from reliq.ops.coming import Coming
 from reliq.ops.held import Hold
-from reliq.ops.partitions import Coming
 from reliq.ops.request import Op, as_text, milliseconds, scripted
 
 
@@ -72,7 +72,7 @@ def _read_streams(reply: Any) -> list[Chunk]:
 
 
 def put_output(keys: QueueKeys, one: Coming, first: str, emitted: Emitted) -> Op[int]:
-    """Store a part of an output that was read in another partition, before its message enters its new home.
+    """Store a part of an output that was read in another home, before its message enters its new home.
 
     `first`: the id of the first chunk of all; empty if there are none any more.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
+from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def drop_outputs(keys: NamedKeys, *, streams: Iterable[str], up_to: float, ids: Iterable[Argument]) -> Call:
@@ -11,19 +11,8 @@ def drop_outputs(keys: NamedKeys, *, streams: Iterable[str], up_to: float, ids: 
 
 
 def emit(
-    keys: NamedKeys,
-    *,
-    output: str,
-    lease: str,
-    processing: str,
-    id: Argument,
-    name: Argument,
-    position: Argument,
-    nonce: Argument,
-    token: Argument,
-    chunk: Argument,
-    most: float,
-    most_bytes: float,
+    keys: NamedKeys, *, output: str, lease: str, processing: str, id: Argument, name: Argument, position: Argument,
+    nonce: Argument, token: Argument, chunk: Argument, most: float, most_bytes: float,
 ) -> Call:
     return (
         "output/emit",
@@ -41,7 +30,7 @@ def gone_outputs(keys: NamedKeys, *, limit: float) -> Call:
 
 
 def put_output(
-    keys: NamedKeys, *, output: str, brought: str, id: Argument, head: Argument, first: Argument, chunks: Records
+    keys: NamedKeys, *, output: str, brought: str, id: Argument, head: Argument, first: Argument, chunks: Records,
 ) -> Call:
     return (
         "output/put_output",
@@ -50,5 +39,5 @@ def put_output(
     )
 
 
-def put_output_chunk(*, chunk_id: Argument, run: Argument, chunk: Argument) -> tuple[Argument, ...]:
+def put_output_chunk(*, chunk_id: Argument, run: Argument, chunk: Argument) -> Record:
     return (chunk_id, run, chunk)

@@ -16,8 +16,8 @@ from reliq.features.output.ops import Emitted
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps, Together
+from reliq.ops.coming import Coming
 from reliq.ops.held import Hold
-from reliq.ops.partitions import Coming
 from reliq.protocol.act import Act
 from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
@@ -26,7 +26,7 @@ from reliq.protocol.homes import QueueHomes, checked
 
 PAGE = 100  #: chunks that one call reads
 LOOK_EVERY = 0.5  #: seconds between two looks whether the message has ended, while no chunk comes
-_BLIND = 0.2  #: seconds between two looks at all partitions for a message that has emitted nothing
+_BLIND = 0.2  #: seconds between two looks at all homes for a message that has emitted nothing
 
 
 def append(hold: Hold, token: str, chunk: bytes) -> Steps[None]:

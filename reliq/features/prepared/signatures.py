@@ -13,46 +13,20 @@ def ask(keys: NamedKeys, *, record: str, id: Argument, letter: Argument, remembe
 
 
 def decide(
-    keys: NamedKeys,
-    *,
-    record: str,
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    decision: Argument,
-    remembered: Argument,
-    dedup: str | None = None,
+    keys: NamedKeys, *, record: str, producer: Argument, sequence: float, id: Argument, decision: Argument,
+    remembered: Argument, dedup: str | None = None,
 ) -> Call:
     return (
         "prepared/decide",
-        (
-            *keys.places,
-            keys.delayed,
-            keys.index,
-            keys.producers,
-            keys.prepared,
-            keys.questions,
-            record,
-            *(() if dedup is None else (dedup,)),
-        ),
+        (*keys.places, keys.delayed, keys.index, keys.producers, keys.prepared, keys.questions, record,
+        *(() if dedup is None else (dedup,))),
         (producer, sequence, id, decision, remembered),
     )
 
 
 def prepare(
-    keys: NamedKeys,
-    *,
-    record: str,
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    element: Argument,
-    delay: Argument,
-    every: Argument,
-    most: Argument,
-    dedup: Argument,
-    window: Argument,
-    digest: Argument,
+    keys: NamedKeys, *, record: str, producer: Argument, sequence: float, id: Argument, element: Argument,
+    delay: Argument, every: Argument, most: Argument, dedup: Argument, window: Argument, digest: Argument,
 ) -> Call:
     return (
         "prepared/prepare",

@@ -13,10 +13,10 @@ from reliq.model.message import Message
 from reliq.model.signatures import HandlerFunction
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
+from reliq.runtime.failures import failures
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 from reliq.worker.companion import Companion
-from reliq.worker.failures import failures
 
 log = logging.getLogger("reliq.worker")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
+from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
@@ -14,7 +14,7 @@ def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
     )
 
 
-def delete_received_handle(*, name: Argument, key_group: Argument) -> tuple[Argument, ...]:
+def delete_received_handle(*, name: Argument, key_group: Argument) -> Record:
     return (name, key_group)
 
 
@@ -27,35 +27,18 @@ def purge_received(keys: NamedKeys, *, limit: float, ids: Iterable[Argument]) ->
 
 
 def receive(
-    keys: NamedKeys,
-    *,
-    processing: str,
-    visible: float,
-    kept: float,
-    consumer: Argument,
-    moves: Records,
+    keys: NamedKeys, *, processing: str, visible: float, kept: float, consumer: Argument, moves: Records,
     attempt: str | None = None,
 ) -> Call:
     return (
         "receipts/receive",
-        (
-            *keys.places,
-            processing,
-            keys.received,
-            keys.receipts,
-            keys.early,
-            *keys.slots,
-            keys.flow,
-            keys.buckets,
-            *(() if attempt is None else (attempt,)),
-        ),
+        (*keys.places, processing, keys.received, keys.receipts, keys.early, *keys.slots, keys.flow, keys.buckets,
+        *(() if attempt is None else (attempt,))),
         (visible, kept, consumer, *flat(moves)),
     )
 
 
-def receive_move(
-    *, former: Argument, again: Argument, name: Argument, line: Argument, mark: Argument
-) -> tuple[Argument, ...]:
+def receive_move(*, former: Argument, again: Argument, name: Argument, line: Argument, mark: Argument) -> Record:
     return (former, again, name, line, mark)
 
 
@@ -75,5 +58,5 @@ def set_visibility(keys: NamedKeys, *, late: bool, changes: Records) -> Call:
     )
 
 
-def set_visibility_change(*, name: Argument, visible: Argument, key_group: Argument) -> tuple[Argument, ...]:
+def set_visibility_change(*, name: Argument, visible: Argument, key_group: Argument) -> Record:
     return (name, visible, key_group)

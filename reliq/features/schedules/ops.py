@@ -11,7 +11,7 @@ import msgspec
 from reliq.features.schedules import signatures
 from reliq.features.schedules.model import Definition, Run, State
 from reliq.model.keys import SCHEDULES, QueueKeys
-from reliq.ops.request import Argument, Op, Packed, milliseconds, optional_text, scripted
+from reliq.ops.request import Op, Packed, Record, milliseconds, optional_text, scripted
 
 encode = msgspec.json.encode
 
@@ -81,7 +81,7 @@ def schedule_put(keys: QueueKeys, schedules: Sequence[Written]) -> Op[list[int]]
     return scripted(call)
 
 
-def _change(one: Written) -> tuple[Argument, ...]:
+def _change(one: Written) -> Record:
     return signatures.schedule_put_change(
         name=one.name,
         expected=one.expected,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
+from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def fates(keys: NamedKeys, *, lists: Iterable[str], most: float, ids: Iterable[Argument]) -> Call:
@@ -19,21 +19,13 @@ def fire(keys: NamedKeys, *, schedules: Records) -> Call:
 
 
 def fire_schedule(
-    *,
-    name: Argument,
-    expected: Argument,
-    state: Argument,
-    next_due: Argument,
-    due: Argument,
-    run: Argument,
-    missed: Argument,
-    count: Argument,
-    messages: Records,
-) -> tuple[Argument, ...]:
+    *, name: Argument, expected: Argument, state: Argument, next_due: Argument, due: Argument, run: Argument,
+    missed: Argument, count: Argument, messages: Records,
+) -> Record:
     return (name, expected, state, next_due, due, run, missed, count, *flat(messages))
 
 
-def fire_message(*, element: Argument, body: Argument) -> tuple[Argument, ...]:
+def fire_message(*, element: Argument, body: Argument) -> Record:
     return (element, body)
 
 
@@ -42,8 +34,8 @@ def schedule_put(keys: NamedKeys, *, changes: Records) -> Call:
 
 
 def schedule_put_change(
-    *, name: Argument, expected: Argument, definition: Argument, state: Argument, due: Argument
-) -> tuple[Argument, ...]:
+    *, name: Argument, expected: Argument, definition: Argument, state: Argument, due: Argument,
+) -> Record:
     return (name, expected, definition, state, due)
 
 
@@ -52,6 +44,6 @@ def schedule_remove(keys: NamedKeys, *, names: Iterable[Argument]) -> Call:
 
 
 def ticks(
-    *, ticks: Iterable[str], ahead: Argument, most_due: Argument, most_soon: Argument, seen: Iterable[Argument]
+    *, ticks: Iterable[str], ahead: Argument, most_due: Argument, most_soon: Argument, seen: Iterable[Argument],
 ) -> Call:
     return "schedules/ticks", (*ticks,), (ahead, most_due, most_soon, *seen)

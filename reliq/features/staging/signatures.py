@@ -7,20 +7,14 @@ from reliq.ops.request import Argument, Call
 
 
 def commit(
-    keys: JobKeys,
-    *,
-    job: str,
-    latest: str,
-    name: Argument,
-    run: Argument,
-    manifest: Argument,
-    remembered: Argument,
-    stream: Argument,
-    epoch: Argument,
-    messages: Argument,
-    about: Argument,
+    keys: JobKeys, *, job: str, latest: str, name: Argument, run: Argument, manifest: Argument, remembered: Argument,
+    stream: Argument, epoch: Argument, messages: Argument, about: Argument,
 ) -> Call:
-    return "staging/commit", (job, keys.jobs, latest), (name, run, manifest, remembered, stream, epoch, messages, about)
+    return (
+        "staging/commit",
+        (job, keys.jobs, latest),
+        (name, run, manifest, remembered, stream, epoch, messages, about),
+    )
 
 
 def commit_roll(keys: NamedKeys, *, staged: str, dedup_keys: Iterable[str]) -> Call:
@@ -28,19 +22,8 @@ def commit_roll(keys: NamedKeys, *, staged: str, dedup_keys: Iterable[str]) -> C
 
 
 def stage(
-    keys: JobKeys,
-    *,
-    job: str,
-    parts: str,
-    staged: str,
-    stored_bodies: str,
-    name: Argument,
-    run: Argument,
-    limit_ms: Argument,
-    part: Argument,
-    before: float,
-    chunks: float,
-    messages: Argument,
+    keys: JobKeys, *, job: str, parts: str, staged: str, stored_bodies: str, name: Argument, run: Argument,
+    limit_ms: Argument, part: Argument, before: float, chunks: float, messages: Argument,
     references: Iterable[Argument],
 ) -> Call:
     return (
@@ -55,7 +38,7 @@ def stage_abort(keys: JobKeys, *, job: str, name: Argument, run: Argument, overd
 
 
 def stage_admit(
-    keys: JobKeys, *, job: str, name: Argument, run: Argument, limit_ms: Argument, bytes: float, rate: float
+    keys: JobKeys, *, job: str, name: Argument, run: Argument, limit_ms: Argument, bytes: float, rate: float,
 ) -> Call:
     return "staging/stage_admit", (job, keys.jobs), (name, run, limit_ms, bytes, rate)
 
@@ -69,28 +52,14 @@ def stage_bodies(keys: NamedKeys, *, references: Iterable[Argument]) -> Call:
 
 
 def stage_clear(
-    keys: JobKeys,
-    *,
-    job: str,
-    parts: str,
-    lists: Iterable[str],
-    name: Argument,
-    run: Argument,
-    remembered: Argument,
+    keys: JobKeys, *, job: str, parts: str, lists: Iterable[str], name: Argument, run: Argument, remembered: Argument,
     names: Iterable[Argument],
 ) -> Call:
     return "staging/stage_clear", (job, keys.jobs, parts, keys.ended, *lists), (name, run, remembered, *names)
 
 
 def stage_enlist(
-    keys: JobKeys,
-    *,
-    job: str,
-    parts: str,
-    name: Argument,
-    run: Argument,
-    limit_ms: Argument,
-    part: Argument,
+    keys: JobKeys, *, job: str, parts: str, name: Argument, run: Argument, limit_ms: Argument, part: Argument,
     messages: Argument,
 ) -> Call:
     return "staging/stage_enlist", (job, keys.jobs, parts), (name, run, limit_ms, part, messages)

@@ -1,4 +1,4 @@
-"""The steps that take the records of messages elsewhere, and early signals to a new partition.
+"""The steps that take the records of messages elsewhere, and early signals to a new home.
 
 What a message's handler has recorded does not change while a monitor brings the message to its new home: nobody holds
 it. A signal may come at any time. So the record is marked first where it is: from then on a signal is given to the new
@@ -12,7 +12,7 @@ from reliq import ops
 from reliq.features.steps import ops as own
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
-from reliq.ops.partitions import Coming
+from reliq.ops.coming import Coming
 from reliq.protocol.along import Along
 
 _FIELDS = 1000  #: of a record, and their values, that one call stores
@@ -55,7 +55,7 @@ ALONG = Along(_take_along, _have_come, _send_on, _have_gone)
 
 
 def copy_early(first: QueueKeys, new: QueueKeys) -> Steps[None]:
-    """Give a new partition the early signals that the first one has, before it takes messages."""
+    """Give a new home the early signals that the first one has, before it takes messages."""
     now = yield ops.server_time()
     cursor, more = 0, True
     while more:

@@ -9,8 +9,8 @@ from reliq.features.steps import signatures
 from reliq.features.steps.model import Recorded
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
+from reliq.ops.coming import REMEMBERED, Coming
 from reliq.ops.held import Hold
-from reliq.ops.partitions import REMEMBERED, Coming
 from reliq.ops.request import Op, as_text, milliseconds, optional_text, scripted
 
 HEAD = b"\n"  #: how the field of a record begins
@@ -66,7 +66,7 @@ def recorded(keys: QueueKeys, identity: str) -> Op[Recorded]:
 
 
 def leave_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
-    """Read a record that is taken to another partition: its head, and each further field with its value; [] if none.
+    """Read a record that is taken to another home: its head, and each further field with its value; [] if none.
 
     From then on a signal is given to the new home, too.
     """

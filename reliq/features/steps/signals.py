@@ -1,6 +1,6 @@
 """The steps that give signals.
 
-Which partition of a queue has a message is not known. A signal is given to each, so that one of them has it when the
+Which home of a queue has a message is not known. A signal is given to each, so that one of them has it when the
 message comes, or is brought by a monitor; those that a message does not come to forget it after a day.
 """
 
@@ -52,7 +52,7 @@ class SignalSteps:
             if missing:  # those that an earlier call has not reached get it too
                 yield from ask(missing, early or EARLY)
             known = {one.queue for one in every}
-            # A partition that was added meanwhile has got the early signals that the first one had before.
+            # A home that was added meanwhile has got the early signals that the first one had before.
             every = [one.keys for one in (yield from self._homes.every(fresh=0.0))]
             if {one.queue for one in every} <= known:
                 break

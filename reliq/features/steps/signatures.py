@@ -11,19 +11,8 @@ def leave_record(keys: NamedKeys, *, id: Argument, kept: float) -> Call:
 
 
 def park(
-    keys: NamedKeys,
-    *,
-    lease: str,
-    processing: str,
-    id: Argument,
-    name: Argument,
-    position: Argument,
-    sent: Argument,
-    signal: Argument,
-    timeout: Argument,
-    again: Argument,
-    frees: bool,
-    uncounted: bool,
+    keys: NamedKeys, *, lease: str, processing: str, id: Argument, name: Argument, position: Argument, sent: Argument,
+    signal: Argument, timeout: Argument, again: Argument, frees: bool, uncounted: bool,
 ) -> Call:
     return (
         "steps/park",
@@ -33,23 +22,14 @@ def park(
 
 
 def put_record(
-    keys: NamedKeys, *, brought: str, id: Argument, head: Argument, kept: float, fields: Iterable[Argument]
+    keys: NamedKeys, *, brought: str, id: Argument, head: Argument, kept: float, fields: Iterable[Argument],
 ) -> Call:
     return "steps/put_record", (keys.followed, keys.config, keys.waits, brought), (id, head, kept, *fields)
 
 
 def record(
-    keys: NamedKeys,
-    *,
-    lease: str,
-    processing: str,
-    id: Argument,
-    name: Argument,
-    position: Argument,
-    sent: Argument,
-    nonce: Argument,
-    number: float,
-    entry: Argument,
+    keys: NamedKeys, *, lease: str, processing: str, id: Argument, name: Argument, position: Argument, sent: Argument,
+    nonce: Argument, number: float, entry: Argument,
 ) -> Call:
     return (
         "steps/record",
@@ -71,21 +51,8 @@ def signal(keys: NamedKeys, *, id: Argument, signal: Argument, value: Argument, 
 
 
 def sleep(
-    keys: NamedKeys,
-    *,
-    lease: str,
-    processing: str,
-    id: Argument,
-    name: Argument,
-    position: Argument,
-    sent: Argument,
-    nonce: Argument,
-    number: float,
-    entry: Argument,
-    delay: float,
-    again: Argument,
-    counter: Argument,
-    frees: bool,
+    keys: NamedKeys, *, lease: str, processing: str, id: Argument, name: Argument, position: Argument, sent: Argument,
+    nonce: Argument, number: float, entry: Argument, delay: float, again: Argument, counter: Argument, frees: bool,
     uncounted: bool,
 ) -> Call:
     return (

@@ -11,15 +11,8 @@ def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
 
 
 def publish(
-    keys: NamedKeys,
-    *,
-    queues: Iterable[tuple[str, ...]],
-    producer: Argument,
-    sequence: float,
-    id: Argument,
-    element: Argument,
-    delay: float,
-    homes: Iterable[Argument],
+    keys: NamedKeys, *, queues: Iterable[tuple[str, ...]], producer: Argument, sequence: float, id: Argument,
+    element: Argument, delay: float, homes: Iterable[Argument],
 ) -> Call:
     return "topics/publish", (keys.producers, *flat(queues)), (producer, sequence, id, element, delay, *homes)
 

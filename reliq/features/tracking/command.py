@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import reliq
 from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, error_line, header, pair, queue_of, say, utc
 from reliq.cli.progress import Progress, bar
 from reliq.cli.queue_names import known_queue
+from reliq.errors import InvalidSetting
 from reliq.features.tracking.hits import Hit
 from reliq.features.tracking.model import Cancellation, Found
 from reliq.features.tracking.text_search import MOST, PLACES
@@ -125,18 +125,16 @@ def cancel(options: argparse.Namespace) -> int:
     headers = dict(pair(one) for one in options.header)
     ways = (options.id is not None) + (options.key is not None) + bool(headers)
     if not ways:
-        raise reliq.InvalidSetting(
+        raise InvalidSetting(
             f"only {options.queue!r} is given: write `reliq message cancel QUEUE ID` (`reliq message find ID` names "
             "the queue), or the queue and --key KEY or --header NAME=VALUE"
         )
     if ways > 1:
-        raise reliq.InvalidSetting("give one of these: the id of a message, --key KEY, --header NAME=VALUE")
+        raise InvalidSetting("give one of these: the id of a message, --key KEY, --header NAME=VALUE")
     if options.id is None:
         return _cancel_many(options, headers)
     if options.dry_run:
-        raise reliq.InvalidSetting(
-            "--dry-run is for --key and --header; `reliq message find ID` says where one message is"
-        )
+        raise InvalidSetting("--dry-run is for --key and --header; `reliq message find ID` says where one message is")
     answer = queue_of(options).cancel(options.id)
     text = _nowhere(options) if answer is Cancellation.UNKNOWN else answer.value
     say(options, text, cancelled=bool(answer), answer=answer.value)

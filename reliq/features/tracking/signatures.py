@@ -1,7 +1,7 @@
 """The keys and arguments of each script, in order; generated from headers by tools/generate_scripts.py."""
 
 from reliq.contract.key_names import NamedKeys
-from reliq.ops.request import Argument, Call, Records, flat
+from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def biography(keys: NamedKeys, *, id: Argument, start: Argument, most: float) -> Call:
@@ -13,18 +13,8 @@ def forget_tracked(keys: NamedKeys, *, cursor: Argument, limit: Argument) -> Cal
 
 
 def search(
-    keys: NamedKeys,
-    *,
-    key: str,
-    start: float,
-    most: float,
-    most_bytes: float,
-    before: float,
-    text: Argument,
-    shown: float,
-    largest: float,
-    around: float,
-    sorted: bool,
+    keys: NamedKeys, *, key: str, start: float, most: float, most_bytes: float, before: float, text: Argument,
+    shown: float, largest: float, around: float, sorted: bool,
 ) -> Call:
     return (
         "tracking/search",
@@ -34,16 +24,8 @@ def search(
 
 
 def sweep(
-    keys: NamedKeys,
-    *,
-    key: str,
-    start: Argument,
-    most: float,
-    most_bytes: float,
-    removals: float,
-    kind: Argument,
-    wanted: Argument,
-    headers: Records,
+    keys: NamedKeys, *, key: str, start: Argument, most: float, most_bytes: float, removals: float, kind: Argument,
+    wanted: Argument, headers: Records,
 ) -> Call:
     return (
         "tracking/sweep",
@@ -52,7 +34,7 @@ def sweep(
     )
 
 
-def sweep_header(*, name: Argument, value: Argument, pair: Argument) -> tuple[Argument, ...]:
+def sweep_header(*, name: Argument, value: Argument, pair: Argument) -> Record:
     return (name, value, pair)
 
 

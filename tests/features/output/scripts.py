@@ -2,8 +2,8 @@
 
 from reliq.features.output import ops as own
 from reliq.model.message import Message
+from reliq.ops.coming import Coming
 from reliq.ops.held import Hold
-from reliq.ops.partitions import Coming
 from tests.support.state import KEYS, World, keyed
 
 HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))

@@ -4,8 +4,8 @@ from reliq.features.steps import ops as own
 from reliq.features.steps.model import Entry
 from reliq.features.steps.ops import Parting
 from reliq.model.message import Message
+from reliq.ops.coming import Coming
 from reliq.ops.held import Hold
-from reliq.ops.partitions import Coming
 from tests.support.state import KEYS, World, element, keyed
 
 HELD = Hold(KEYS, "w", Message.decode("q", keyed("a", "k")))

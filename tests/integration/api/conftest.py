@@ -11,7 +11,7 @@ import reliq
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of, read_layout
+from reliq.model.partitions import bucket_of
 from tests.integration.api.serving import serving
 
 
@@ -41,7 +41,7 @@ def orders(app: reliq.Reliq, name: str) -> reliq.Queue:
 def half_full(app: reliq.Reliq, orders: reliq.Queue) -> tuple[reliq.Queue, str, str]:
     """A queue with two partitions, of which one is full; keys of messages that belong there, and to the other one."""
     orders.configure(partitions=2, max_length=20)
-    layout = read_layout(app.store.call(ops.layout(QueueKeys(orders.name))))
+    layout = app.store.call(ops.layout(QueueKeys(orders.name)))
     homes = {layout.homes(orders.name, bucket_of(reliq.NewMessage(0, key=key)) or 0)[0]: key for key in "abcdefgh"}
     full, free = homes.values()
     orders.send_many([reliq.NewMessage("earlier", key=full) for _ in range(10)])

@@ -14,7 +14,6 @@ from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis, find_server
 from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.partitions import read_layout
 from reliq.ops import Cancelled, command, description, heartbeat, instruct, register
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
@@ -246,7 +245,7 @@ def test_the_number_of_partitions_of_a_queue_changes_in_a_full_server(server, be
     for _ in range(10):
         monitor.scan()
         monitor.tend_partitions()
-    layout = read_layout(app.store.call(ops.layout(QueueKeys("q"))))
+    layout = app.store.call(ops.layout(QueueKeys("q")))
     assert (layout.count, layout.moving, layout.retired) == (after, False, ())
     assert queue.stats().counters["acked"] == 20
     configure(server, "maxmemory", "0")

@@ -10,7 +10,7 @@ import reliq
 from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of, read_layout
+from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.protocol.stats import stats_of
 from reliq_monitor import MonitorThread
 from tests.support.cluster import Cluster
@@ -32,7 +32,7 @@ def app(cluster):
 
 
 def names_of(app: reliq.Reliq, queue: str) -> list[str]:
-    return read_layout(app.store.call(ops.layout(QueueKeys(queue)))).every(queue)
+    return app.store.call(ops.layout(QueueKeys(queue))).every(queue)
 
 
 def ready_by_node(app: reliq.Reliq, cluster: Cluster, queue: str) -> Counter[int]:

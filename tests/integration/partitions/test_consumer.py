@@ -13,7 +13,6 @@ from reliq import ops
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys, process_of
-from reliq.model.partitions import read_layout
 from reliq.ops.topology import slot_of
 from reliq.protocol import claiming
 from reliq.protocol.stats import stats_of
@@ -50,7 +49,7 @@ def soon(monkeypatch):
 
 
 def names_of(app: reliq.Reliq, queue: str) -> list[str]:
-    return read_layout(app.store.call(ops.layout(QueueKeys(queue)))).every(queue)
+    return app.store.call(ops.layout(QueueKeys(queue))).every(queue)
 
 
 def held_of(app: reliq.Reliq, names: list[str]) -> int:
@@ -155,7 +154,7 @@ def test_an_interrupt_in_a_later_partition_forgets_nothing_that_was_claimed_befo
     sent = queue.send_many(["body"] * 400)
     with queue.consumer() as consumer:
         (first,) = consumer.claim()
-        parts = inner(consumer)._parts
+        parts = inner(consumer)._holdings
         kind = type(parts["orders"])
         claim, claimed = kind.claim, []
 
@@ -204,7 +203,7 @@ def test_what_a_call_without_an_answer_has_taken_is_handed_out_though_its_partit
     queue.configure(partitions=4)
     with queue.consumer() as consumer:
         assert consumer.claim() == []
-        part = inner(consumer)._parts["orders@partition.2"]
+        part = inner(consumer)._holdings["orders@partition.2"]
         for _ in range(4):
             queue.send("body")
         consumer.ack(*consumer.claim(limit=4))
@@ -275,7 +274,7 @@ def test_a_heartbeat_by_hand_renews_the_other_leases_if_a_partition_fails(face, 
     with queue.consumer() as consumer:
         consumer.claim()
         renewed = []
-        for name, part in inner(consumer)._parts.items():
+        for name, part in inner(consumer)._holdings.items():
 
             def beat(name=name):
                 renewed.append(name)
@@ -316,7 +315,7 @@ def test_many_partitions_share_connections_and_a_heartbeat_and_after_fewer_the_l
                 monitor.tend_partitions()
                 inner(consumer)._homes._read_at = float("-inf")
                 assert consumer.claim() == []
-                return sorted(inner(consumer)._parts)
+                return sorted(inner(consumer)._holdings)
 
             eventually(lambda: after_look() == NAMES)  # the last one that holds a message keeps those before it
             consumer.ack(left)
@@ -341,7 +340,7 @@ def test_a_consumer_that_vanishes_with_a_message_of_each_partition_is_no_proof_a
     with vanishing as consumer:
         held = [message for _ in range(4) for message in consumer.claim(limit=1)]
         assert sorted(message.holder.keys.queue for message in held) == sorted(NAMES)
-        for part in inner(consumer)._parts.values():
+        for part in inner(consumer)._holdings.values():
             part.steps.end_life()  # nothing is given back
     for name in client.scan_iter("*:lease:*"):
         client.set(name, 1)
@@ -368,12 +367,12 @@ def test_a_partition_that_comes_back_has_a_consumer_with_another_id(face, app):
             monitor.tend_partitions()
             inner(consumer)._homes._read_at = float("-inf")
             assert consumer.claim() == []
-            return len(inner(consumer)._parts) == number
+            return len(inner(consumer)._holdings) == number
 
         for partitions in (2, 1, 2):
             orders.configure(partitions=partitions)
             eventually(partial(has_followed, partitions))
-            seen += [part.id for name, part in inner(consumer)._parts.items() if name != "orders"]
+            seen += [part.id for name, part in inner(consumer)._holdings.items() if name != "orders"]
         assert len(set(seen)) == 2
         assert {process_of(one) for one in seen} == {process_of(consumer.id)}
 

@@ -10,7 +10,6 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq_monitor import MonitorThread
 from tests.support.cluster import Cluster
 from tests.support.workers import eventually, working
@@ -69,7 +68,7 @@ def sent(queue: reliq.Queue) -> list[str]:
 
 
 def nothing_is_left(app: reliq.Reliq) -> None:
-    for name in read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders"):
+    for name in app.store.call(ops.layout(QueueKeys("orders"))).every("orders"):
         keys = QueueKeys(name)
         assert app.store.call(ops.Op(("EXISTS", keys.parked))) == 0
         waits = app.store.call(ops.Op(("ZRANGE", keys.waits, 0, -1)))

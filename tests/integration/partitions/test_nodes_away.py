@@ -18,7 +18,7 @@ from reliq.errors import DoneInPart, RedisUnavailable
 from reliq.features.tracking.model import Cancellation
 from reliq.model.found import Place
 from reliq.model.keys import API_KEYS, QUEUES, QueueKeys
-from reliq.model.partitions import bucket_of_key, read_layout
+from reliq.model.partitions import bucket_of_key
 from reliq.observability.prometheus import Exporter
 from reliq.ops.topology import slot_of
 from reliq.protocol.stats import stats_of
@@ -52,7 +52,7 @@ def orders(app):
 
 @pytest.fixture
 def names(app, orders):
-    return read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders")
+    return app.store.call(ops.layout(QueueKeys("orders"))).every("orders")
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_message_that_can_be_seen_is_found_and_cancelled_and_others_are_not_sa
 
 def key_of(app, home):
     """Return a key with its home in this partition."""
-    layout = read_layout(app.store.call(ops.layout(QueueKeys("orders"))))
+    layout = app.store.call(ops.layout(QueueKeys("orders")))
     return next(key for key in map(str, range(1000)) if layout.homes("orders", bucket_of_key(key))[-1] == home)
 
 

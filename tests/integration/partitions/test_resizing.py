@@ -10,7 +10,7 @@ import reliq
 from reliq import ops
 from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of, layout_text, read_layout
+from reliq.model.partitions import bucket_of_key, homes_of, layout_text
 from reliq.protocol import resizing, resting, sharing
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
@@ -34,7 +34,7 @@ def monitor(app: reliq.Reliq) -> Monitor:
 
 
 def layout_of(app: reliq.Reliq):
-    return read_layout(app.store.call(ops.layout(QueueKeys("orders"))))
+    return app.store.call(ops.layout(QueueKeys("orders")))
 
 
 def key_that_moves(before: int, after: int) -> tuple[str, str, str]:

@@ -148,7 +148,7 @@ def is_same(first: list[str], second: list[str], now: list[str]) -> bool:
 
 def later(is_true: Callable[[str], bool], name: str) -> bool:
     """Whether a page that shows what was read a moment ago comes to be true."""
-    return name.startswith("GET /") and "/v1/" not in name and bool(eventually(lambda: is_true(name)))
+    return name.startswith("GET /") and "/v1/" not in name and bool(eventually(lambda: is_true(name), what=name))
 
 
 @pytest.mark.long

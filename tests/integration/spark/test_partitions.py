@@ -12,7 +12,7 @@ from reliq.features.staging.steps import Job, PartWriter, commit, roll_forward
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import BUCKETS, Layout, bucket_of, bucket_of_key, read_layout
+from reliq.model.partitions import BUCKETS, Layout, bucket_of, bucket_of_key
 from reliq.ops.chunks import chunks_of
 from reliq.protocol.stats import stats_of
 from reliq.spark.spread import Buckets, Spread, homes_in
@@ -52,7 +52,7 @@ def rows(spark, count: int, *columns: str):
 
 
 def layout_of(app) -> Layout:
-    return read_layout(app.store.call(ops.layout(QueueKeys("orders"))))
+    return app.store.call(ops.layout(QueueKeys("orders")))
 
 
 def resized(layout: Layout, count: int) -> Layout:

@@ -8,7 +8,6 @@ from reliq import ops
 from reliq.features.staging.steps import Job, PartWriter, abort, commit, roll_forward
 from reliq.model.keys import SEVERAL, QueueKeys
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import read_layout
 from reliq.ops.chunks import chunks_of
 from tests.integration.client.test_cluster import QUEUES, cluster_url, nodes  # noqa: F401  fixtures
 from tests.integration.spark.test_streams import forget_commit, from_reliq, run
@@ -98,7 +97,7 @@ def spread_out(app):
     """A queue with a partition on each node."""
     orders = app.queue("orders")
     orders.configure(partitions=3)
-    names = read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders")
+    names = app.store.call(ops.layout(QueueKeys("orders"))).every("orders")
     assert len({app.store.call(ops.command("CLUSTER", "KEYSLOT", name)) * 3 // 16384 for name in names}) == 3
     return orders
 

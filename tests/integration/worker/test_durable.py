@@ -12,7 +12,6 @@ from reliq import ops
 from reliq.features.steps import ops as own
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import read_layout
 from reliq.model.policy import RunOver
 from reliq.runtime.moment import Moment
 from tests.support.handlers import settled, working_as
@@ -670,7 +669,7 @@ def test_a_step_does_not_run_again_in_a_message_that_a_restarted_redis_gives_bac
         consumer.ack(message)
         for key, value in saved.items():
             client.restore(key, 0, value, replace=True)
-        consumer._parts["q"].steps.connected(named=True)
+        consumer._holdings["q"].steps.connected(named=True)
         (message,) = consumer.claim()
         charged_once(message, ran)
         consumer.ack(message)
@@ -711,7 +710,7 @@ class TestEarlySignalsOfPartitions:
     def test_a_call_that_has_reached_some_of_them_is_finished_by_the_next(self, app, queue):
         app.store.call(own.signal(KEYS, "m", "go", b"j1", 60.0))  # the call broke off after the first partition
         assert queue.signal("m", "go", 1) is False
-        every = [QueueKeys(one) for one in read_layout(app.store.call(ops.layout(KEYS))).every("q")]
+        every = [QueueKeys(one) for one in app.store.call(ops.layout(KEYS)).every("q")]
         assert [app.store.call(own.signal(keys, "m", "go", b"j2", None)) for keys in every] == ["early before"] * 4
 
     def test_a_message_that_has_ended_takes_no_signal_though_others_kept_one(self, app, queue):

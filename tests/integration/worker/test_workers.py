@@ -14,7 +14,6 @@ from reliq import __version__, ops
 from reliq.cli import top
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, new_owner, process_of
-from reliq.model.partitions import read_layout
 from reliq.model.worker import NO_WORKER, Doing, Process, encoded, read
 from reliq.observability.worker_metrics import WorkerCollector
 from reliq.protocol.consumer import ConsumerSteps
@@ -205,7 +204,7 @@ def test_a_child_that_is_told_to_stop_is_not_replaced_and_the_last_one_ends_its_
 
 def test_an_instruction_waits_in_each_partition_that_the_worker_may_serve_by_then(app):
     app.queue("orders").configure(partitions=2)
-    homes = [QueueKeys(name) for name in read_layout(app.store.call(ops.layout(QueueKeys("orders")))).every("orders")]
+    homes = [QueueKeys(name) for name in app.store.call(ops.layout(QueueKeys("orders"))).every("orders")]
     steps = ConsumerSteps(homes[0], new_owner(), 15.0)
     steps.doing = Doing()
     app.store.run(steps.be_registered())

@@ -23,7 +23,7 @@ from reliq.features.staging.spark.naming import id_prefix, job_name, of_transact
 from reliq.features.staging.spark.written import Staged, note, note_before, summary_of
 from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
-from reliq.model.partitions import Layout as Partitions
+from reliq.model.partitions import Layout as Homes
 from reliq.protocol.features import JOB_ENDS
 from reliq.spark.encoding import merged
 from reliq.spark.layout import Layout, layout_of
@@ -78,7 +78,7 @@ def stage_rows(
     """Stage the rows of this task; the id of a row is made of `prefix` and its number."""
     partition = task().partitionId()
     store = store_of(options.connection)
-    spread = Spread(lambda queue: _partitions_of(queue, where, store), partition)
+    spread = Spread(lambda queue: _homes_of(queue, where, store), partition)
     rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
     size = 0
@@ -106,8 +106,8 @@ def stage_rows(
     return Staged(job.name, job.run, parts, rows.row, rows.unroutable, rows.tally, stream, failure, rows.overridden)
 
 
-def _partitions_of(queue: str, where: Targets, store: Store) -> Partitions:
-    """Return the partitions of a queue, as the driver read them; of one that a column names, as they are now."""
+def _homes_of(queue: str, where: Targets, store: Store) -> Homes:
+    """Return the homes of a queue, as the driver read them; of one that a column names, as they are now."""
     known = where.layouts.get(queue)
     return known if known is not None else store.run(read_layouts({queue}))[queue]
 

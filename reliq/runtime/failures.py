@@ -15,7 +15,7 @@ from reliq.model.element import Failure, Undecodable
 from reliq.model.error_text import gist
 from reliq.model.message import Message
 from reliq.runtime import logging as logs
-from reliq.worker.origin import origin
+from reliq.runtime.origin import origin
 
 log = logging.getLogger("reliq.worker")
 
@@ -123,7 +123,7 @@ class FailureLog:
 def _text(error: BaseException) -> str:
     try:
         return cut(str(error), _MAX_TEXT)
-    except BaseException:  # the exception's own __str__ raises
+    except BaseException:  # noqa: BLE001  the exception's own __str__ raises
         return "<exception str() failed>"  # as in a traceback
 
 
