@@ -11,6 +11,7 @@ from weakref import WeakSet
 from reliq.aio.connections import Connections
 from reliq.aio.heartbeat import Heartbeat
 from reliq.aio.holding import Holding
+from reliq.aio.unbroken import finished
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
@@ -74,6 +75,8 @@ class Consumer(AsyncBlock):
         return self._first.id
 
     async def __aenter__(self) -> Self:
+        if self._entered or self._closed:
+            raise InvalidSetting("a consumer has one `async with` block: make a new one")
         self._entered = True
         self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
         self._heartbeat.start()
@@ -82,21 +85,30 @@ class Consumer(AsyncBlock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        if self._closed:
+            return
         self._entered, self._closed = False, True
-        failed: dict[str, ReliqError] = {}
-        leaving = [name for name, holding in self._holdings.items() if holding.steps.alive]
-        for name, holding in self._holdings.items():
-            try:
-                await holding.leave()
-            except ReliqError as one:
-                failed[name] = one
-        if self._heartbeat is not None and not self._first.steps.is_parents:
-            await self._heartbeat.stop()
+        leaving = [holding for holding in self._holdings.values() if holding.steps.alive]
+        failed = await finished(self._leave())
         if failed and len(failed) == len(leaving):
             raise next(iter(failed.values()))
         for name, failure in failed.items():
             text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
             log.warning(text, name, failure)
+
+    async def _leave(self) -> dict[str, ReliqError]:
+        """Leave every home, and let the lease end; return the errors of homes."""
+        failed: dict[str, ReliqError] = {}
+        try:
+            for name, holding in self._holdings.items():
+                try:
+                    await holding.leave()
+                except ReliqError as one:
+                    failed[name] = one
+        finally:  # also when the event loop ends meanwhile
+            if self._heartbeat is not None and not self._first.steps.is_parents:
+                await self._heartbeat.stop()
+        return failed
 
     async def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.

@@ -117,7 +117,7 @@ class Holding:
                 codes, _ = await self._store.run(self.steps.settle(acks, moves), self._connections.main)
         lost = len(messages) - len(codes) + codes.count(Settled.LOST)
         if lost:
-            raise lease_lost(self.keys.queue, lost, len(messages))
+            raise lease_lost(self.keys.logical, lost, len(messages))
         advise_about(settled)
 
     async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:

@@ -12,6 +12,7 @@ from weakref import WeakSet
 from reliq.client.connections import Connections
 from reliq.client.heartbeat import Heartbeat
 from reliq.client.holding import Holding
+from reliq.client.unbroken import finished
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
@@ -74,27 +75,38 @@ class Consumer:
         return self._first.id
 
     def __enter__(self) -> Self:
+        if self._entered or self._closed:
+            raise InvalidSetting("a consumer has one `with` block: make a new one")
         self._entered = True
         self._heartbeat = Heartbeat(self._store, self._owner, self.lease, self._leases, self._lost)
         self._heartbeat.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._closed:
+            return
         self._entered, self._closed = False, True
-        failed: dict[str, ReliqError] = {}
-        leaving = [name for name, holding in self._holdings.items() if holding.steps.alive]
-        for name, holding in self._holdings.items():
-            try:
-                holding.leave()
-            except ReliqError as one:
-                failed[name] = one
-        if self._heartbeat is not None and not self._first.steps.is_parents:
-            self._heartbeat.stop()
+        leaving = [holding for holding in self._holdings.values() if holding.steps.alive]
+        failed = finished(self._leave())
         if failed and len(failed) == len(leaving):
             raise next(iter(failed.values()))
         for name, failure in failed.items():
             text = "not_unregistered queue=%s error=%s: the monitor returns what it held when the lease ends"
             log.warning(text, name, failure)
+
+    def _leave(self) -> dict[str, ReliqError]:
+        """Leave every home, and let the lease end; return the errors of homes."""
+        failed: dict[str, ReliqError] = {}
+        try:
+            for name, holding in self._holdings.items():
+                try:
+                    holding.leave()
+                except ReliqError as one:
+                    failed[name] = one
+        finally:  # also when the event loop ends meanwhile
+            if self._heartbeat is not None and not self._first.steps.is_parents:
+                self._heartbeat.stop()
+        return failed
 
     def claim(self, limit: int = 1, wait: Duration = 0) -> list[Message]:
         """Return up to `limit` messages; none if nothing came within `wait` seconds. Raises InvalidSetting once closed.

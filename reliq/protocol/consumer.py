@@ -303,7 +303,8 @@ class ConsumerSteps(HeldSteps):
         """Refuse to work in a forked child: it would share the processing list with its parent."""
         if self.is_parents:
             raise InvalidSetting(
-                f"this consumer of {self.keys.queue!r} belongs to the process that forked this one: make a new one here"
+                f"this consumer of {self.keys.logical!r} belongs to the process that forked this one: "
+                "make a new one here"
             )
 
     def _be_ready(self) -> Steps[None]:

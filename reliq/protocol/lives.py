@@ -73,8 +73,9 @@ class Lives:
 
     def _not_held(self, message: Message) -> LeaseLost:
         return LeaseLost(
-            f"message {message.id} of {self._keys.queue!r} is not held here any more: its handler has ended, its time "
-            "limit has passed or the lease was lost, and another consumer may be handling it; the report was not stored"
+            f"message {message.id} of {self._keys.logical!r} is not held here any more: "
+            "its handler has ended, its time limit has passed or the lease was lost, and another consumer may be "
+            "handling it; the report was not stored"
         )
 
     def end(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:

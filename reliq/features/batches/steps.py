@@ -25,15 +25,18 @@ class BatchSteps:
     def __init__(self, on_done: Target | None, on_dead: Target | None, parent: str = "") -> None:
         self.id = new_batch_id()
         self.is_open = False
+        self._was_open = False
         self._done, self._dead = checked_end(on_done, "on_done"), checked_end(on_dead, "on_dead")
         self._parent = parent
         self._queues: set[str] = set()
 
     def open(self) -> Steps[None]:
-        """Create the batch in Redis; raises InvalidSetting if its parent is closed."""
+        """Create the batch in Redis; raises InvalidSetting if its parent is closed, or if it was open before."""
+        if self._was_open:
+            raise InvalidSetting(f"batch {self.id} has one `with` block: make a new one with app.batch()")
         if not (yield own.batch_open(self.id, {Field.DONE: self._done, Field.DEAD: self._dead}, self._parent)):
             raise InvalidSetting(f"batch {self._parent} is closed: open batches in it before its block ends")
-        self.is_open = True
+        self.is_open = self._was_open = True
 
     def enlist(self, queue: str) -> Steps[None]:
         """Note a queue before the first message is sent to it; raises InvalidSetting if the batch is not open."""

@@ -76,7 +76,7 @@ class PreparedSteps:
                 answer = yield self._decision(
                     identity, "committed", terms, session.producer, session.sequence, dedup=answer.id
                 )
-            _check(self._keys.queue, identity, "committed", answer.decision)
+            _check(self._keys.logical, identity, "committed", answer.decision)
             yield from self._confirmed(terms, known, session)
             first: str = answer.id
             return first
@@ -84,7 +84,7 @@ class PreparedSteps:
     def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
         """Roll back a message; raises PreparedClosed."""
         answer = yield self._decision(identity, "rolled_back", terms)
-        _check(self._keys.queue, identity, "rolled_back", answer.decision)
+        _check(self._keys.logical, identity, "rolled_back", answer.decision)
 
     def _decision(
         self,

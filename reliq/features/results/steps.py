@@ -71,7 +71,7 @@ def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:
         if letter is not None:
             raise _failed(letter)
     if stored == CANCELLED:
-        raise NoResult(f"message {identity} of {keys.queue!r} was cancelled while it was handled")
+        raise NoResult(f"message {identity} of {keys.logical!r} was cancelled while it was handled")
     if stored == DEAD:  # and redriven or removed since
         return Returned(None, (yield own.last_answer(keys)))
     return answer
@@ -84,8 +84,8 @@ def has_result(keys: QueueKeys, identity: str) -> Steps[bool]:
 def missing(keys: QueueKeys, identity: str) -> NoResult:
     """Return the error for a message that has no result."""
     return NoResult(
-        f"message {identity} of {keys.queue!r} has no result: it is not handled yet, or its handler keeps none "
-        f'(@app.handler({keys.queue!r}, result="1h"))'
+        f"message {identity} of {keys.logical!r} has no result: it is not handled yet, or its handler keeps none "
+        f'(@app.handler({keys.logical!r}, result="1h"))'
     )
 
 

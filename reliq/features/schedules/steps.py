@@ -158,16 +158,17 @@ class ScheduleSteps:
     def _put(self, definitions: Sequence[Definition]) -> Steps[Sequence[str]]:
         """Do that once; return the names of those that were added or changed."""
         by_name = {one.name: one for one in definitions}
-        before = yield own.queues_of_schedules(list(by_name))
-        for name, queue in zip(by_name, before, strict=True):
-            if queue is not None and queue != by_name[name].queue:  # first, so that it never runs in two queues
-                yield own.schedule_remove(QueueKeys(queue), [name])
         queues = {one.name: one.queue for one in definitions}
+        before = yield own.queues_of_schedules(list(by_name))
+        moving = {name: queue for name, queue in zip(by_name, before, strict=True) if queue not in (None, queues[name])}
+        paused = yield from _taken_out(moving)  # first, so that none runs in two queues
         yield own.index_schedules(queues)
         changed: list[str] = []
         for keys, names in _by_queue(queues):
             yield ops.announce(keys.queue)
-            changed += yield from self._change(keys, names, lambda name, old, now: _defined(by_name[name], old, now))
+            changed += yield from self._change(
+                keys, names, lambda name, old, now: _defined(by_name[name], old, now, name in paused)
+            )
         after = yield own.queues_of_schedules(list(queues))
         for (name, queue), owner in zip(queues.items(), after, strict=True):
             if owner != queue:  # another process has given it to another queue meanwhile, or has removed it
@@ -276,12 +277,23 @@ class ScheduleSteps:
 Change = Callable[[str, Stored | None, int], Written | None]
 
 
-def _defined(definition: Definition, old: Stored | None, now: int) -> Written | None:
-    """Return the schedule with a new definition; None if it has it already."""
+def _taken_out(queues: dict[str, str]) -> Steps[set[str]]:
+    """Remove schedules from their queues; return the names of those that are paused."""
+    paused = set[str]()
+    for keys, names in _by_queue(queues):
+        there = yield from read_stored(keys, names)
+        paused |= {name for name, one in there.items() if one.state.paused}
+        yield own.schedule_remove(keys, names)
+    return paused
+
+
+def _defined(definition: Definition, old: Stored | None, now: int, paused: bool) -> Written | None:
+    """Return the schedule with a new definition; None if it has it already. `paused`: a new one is."""
     if old is not None and old.definition == definition:
         return None
     if old is None:
-        return Written(definition.name, b"", State.at(definition, definition.next_tick(now)), definition)
+        state = State.at(definition, definition.next_tick(now))
+        return Written(definition.name, b"", msgspec.structs.replace(state, paused=paused), definition)
     tick = old.state.tick if old.definition.timing == definition.timing else definition.next_tick(now)
     return Written(definition.name, old.raw_state, State.at(definition, tick, old.state), definition)
 

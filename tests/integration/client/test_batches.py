@@ -330,6 +330,20 @@ def test_what_a_batch_needs_is_checked_before_anything_is_sent(app):
         pass
 
 
+def test_a_batch_has_one_block(app, monitor):
+    """A second one would send no message at its end: that has the id of the first."""
+    batch = app.batch(on_done=("reports", 1))
+    with batch:
+        with pytest.raises(InvalidSetting, match="make a new one"):
+            batch.__enter__()
+        batch.send("orders", 1)
+    with pytest.raises(InvalidSetting, match="make a new one"), batch:
+        pass
+    take(app.queue("orders"))
+    assert monitor.end_batches() == 1
+    assert reports(app) == [("1", handled(1))]
+
+
 def test_a_batch_whose_record_is_lost_is_forgotten(app, monitor, client):
     with app.batch(on_done=("reports", 1)) as batch:
         batch.send("orders", 1)

@@ -176,6 +176,36 @@ def test_both_connections_of_an_asyncio_consumer_are_named_and_come_back(url, st
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 13, 21])
+def test_a_context_that_is_cancelled_while_it_ends_gives_back_what_it_held(url, turns):
+    """The task of the heartbeat must not stay: it would renew the lease as long as the process lives."""
+
+    async def scenario():
+        app = aio.Reliq(url)
+        queue = app.queue("q")
+        await queue.send("x")
+        ending = asyncio.Event()
+
+        async def work():
+            async with queue.consumer() as consumer:
+                assert await consumer.claim()
+                ending.set()
+
+        working = asyncio.create_task(work())
+        await ending.wait()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.wait([working])
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 10)
+        stats = await queue.stats()
+        assert (stats.ready, stats.processing, stats.consumers) == (1, 0, 0)
+        await app.close()
+
+    asyncio.run(scenario())
+
+
 def clients(store):
     return store.call(command("CLIENT", "LIST"))
 

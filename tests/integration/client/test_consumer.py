@@ -188,6 +188,19 @@ def test_a_consumer_ends_with_its_context(queue):
         consumer.claim()
 
 
+def test_a_consumer_has_one_context(queue):
+    queue.send("x")
+    with queue.consumer() as consumer:
+        with pytest.raises(InvalidSetting, match="make a new one"):
+            consumer.__enter__()
+        consumer.claim()
+    consumer.__exit__(None, None, None)
+    with pytest.raises(InvalidSetting, match="make a new one"), consumer:
+        pass
+    assert (queue.stats().ready, queue.stats().consumers) == (1, 0)
+    eventually(lambda: not any(thread.name.endswith(consumer.id[:6]) for thread in threading.enumerate()))
+
+
 @pytest.mark.parametrize("policy", [{}, {"concurrency": 1}], ids=["plain", "limited"])
 def test_a_claim_of_one_message_passes_over_many_cancelled_ones_with_each_call(queue, client, policy):
     queue.configure(**policy)

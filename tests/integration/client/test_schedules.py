@@ -118,6 +118,17 @@ def test_a_schedule_moves_to_another_queue(app, monitor, client):
     assert app.queue("r").stats().ready == 1
 
 
+def test_a_schedule_that_moves_to_another_queue_keeps_its_pause(app, monitor, client):
+    for name in ("s", "t"):
+        app.schedules.add(name, "1m", "q")
+    app.schedules.pause("s")
+    for name in ("s", "t"):
+        app.schedules.add(name, "2m", "r")
+    assert [(one.name, one.queue, one.paused) for one in app.schedules.list()] == [("s", "r", True), ("t", "r", False)]
+    app.schedules.resume("s")
+    assert app.schedules.get("s").next_tick > datetime.now(UTC)
+
+
 def test_a_pause_sends_nothing_and_is_not_caught_up(app, monitor, client):
     app.schedules.add("s", "1m", "q", catch_up="all")
     make_due(client, "s")

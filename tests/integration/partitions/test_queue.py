@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 import reliq
-from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
+from reliq.errors import InvalidName, InvalidSetting, LeaseLost, OutcomeUnknown, PreparedClosed, QueueFull
 from reliq.model.keys import QueueKeys, partition_queue
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.ops import Together
@@ -179,6 +179,19 @@ def test_a_partition_is_no_queue_for_users(app):
     with pytest.raises(InvalidName, match="use the name of its queue, 'orders'"):
         app.queue(partition_queue("orders", "1"))
     assert QueueKeys("orders@partition.1").logical == "orders"
+
+
+@pytest.mark.parametrize("key", KEYS_OF_THREE)
+def test_errors_name_the_queue_and_no_partition(orders, key):
+    handle = orders.prepare("body", key=key)
+    handle.commit()
+    with pytest.raises(PreparedClosed, match="of queue 'orders' is committed"):
+        handle.rollback()
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim()
+        consumer.ack(message)
+        with pytest.raises(LeaseLost, match="of 'orders' is not held here"):
+            message.checkpoint(1)
 
 
 def test_the_list_of_queues_has_it_once(app, orders):
