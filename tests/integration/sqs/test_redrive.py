@@ -170,6 +170,19 @@ def _ready(sqs, url):
     return int(found["Attributes"]["ApproximateNumberOfMessages"])
 
 
+def test_a_task_that_has_moved_all_messages_is_complete(sqs, pair):
+    dead, source = pair()
+    let_die(sqs, source, *(f"m{at}" for at in range(3)))
+    eventually(lambda: _ready(sqs, dead) == 3)
+    sqs.start_message_move_task(SourceArn=arn_of(sqs, dead), MaxNumberOfMessagesPerSecond=1)
+
+    def all_moved():
+        (task,) = tasks(sqs, dead)
+        return task if task["ApproximateNumberOfMessagesMoved"] == 3 else None
+
+    assert eventually(all_moved)["Status"] == "COMPLETED"
+
+
 def test_messages_go_to_a_destination_in_the_order_of_their_group(sqs, queue, pair):
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     dead, source = pair(".fifo", **fifo)
