@@ -76,9 +76,10 @@ def test_an_action_that_is_not_of_a_queue_is_not_valid_at_its_address(http, queu
     )  # fmt: skip
 
 
-def test_a_request_without_an_action_is_unknown(http, queue, name):
+@pytest.mark.parametrize("accepted", ["*/*", "application/json"])
+def test_a_request_without_an_action_is_unknown(http, queue, name, accepted):
     queue()
-    answer = http.get(f"/000000000000/{name}")
+    answer = http.get(f"/000000000000/{name}", headers={"accept": accepted})
     assert (answer.status_code, answer.text.strip()) == (404, "<UnknownOperationException/>")
 
 
