@@ -56,9 +56,12 @@ def _between(value: int, name: str, least: int, most: int) -> int:
 
 
 def _system_names(older: Sequence[str], newer: Sequence[str]) -> frozenset[str]:
-    """Return the system attributes that are asked for; the older list may name attributes of queues, which are none."""
+    """Return the system attributes that are asked for: by the newer list, if it names any.
+
+    The older list may name attributes of queues, too, which are ignored.
+    """
     known = words("MessageSystemAttributeName")
-    names = [one for one in older if one in known or one not in words("QueueAttributeName")] + [*newer]
+    names = newer or [one for one in older if one in known or one not in words("QueueAttributeName")]
     for name in names:
         if name not in known:
             raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")

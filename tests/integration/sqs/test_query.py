@@ -95,6 +95,14 @@ def test_the_older_name_of_system_attributes_wins(http, sqs, queue, name):
     assert re.findall("<Attribute><Name>(.*?)</Name>", answer.text) == ["SenderId"]
 
 
+def test_in_the_other_protocol_the_newer_name_wins_if_it_has_a_value(sqs, queue):
+    url = queue(VisibilityTimeout="0")
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    for newer, found in ((["SenderId"], "SenderId"), ([], "SentTimestamp")):
+        asked = {"MessageSystemAttributeNames": newer, "AttributeNames": ["SentTimestamp"]}
+        assert [*received(sqs, url, **asked)[0]["Attributes"]] == [found]
+
+
 @pytest.mark.parametrize("host", ["sqs.us-west-2.localhost", "us-west-2.queue.localhost"])
 def test_without_a_signature_the_host_tells_the_region(http, name, host):
     named = {"host": host}

@@ -258,6 +258,10 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=arn) == (
         "InvalidParameterValue", 400, "Source queue and destination queue must be different.",
     )  # fmt: skip
+    form = "You must use this format to specify the SourceArn: arn:<partition>:<service>:<region>:<account-id>:"
+    for call in (sqs.start_message_move_task, sqs.list_message_move_tasks):
+        said = code_of(call, SourceArn="dead")
+        assert said == ("InvalidParameterValue", 400, f"{form}<resource-id>")
     said = code_of(sqs.start_message_move_task, SourceArn=arn, MaxNumberOfMessagesPerSecond=501)
     assert said[0] == "InvalidParameterValue"
     assert code_of(sqs.cancel_message_move_task, TaskHandle="none")[0] == "InvalidParameterValue"
