@@ -34,7 +34,7 @@ async def receive_message(call: Call) -> Result:
             call.gone,
             limit=most,
             visibility=visibility,
-            most_receives=queue.redrive.most_receives if queue.redrive else None,
+            most_receives=queue.buries.most_receives if queue.buries else None,
             runs=queue.fifo,
             attempt=attempt,
             most_in_flight=_MOST_IN_FLIGHT,

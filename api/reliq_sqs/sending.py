@@ -123,8 +123,6 @@ def _options(ids: Ids, queue: Known, given: Parameters, body: bytes, words: Word
         delay = None
     elif dedup is not None:
         raise invalid_parameter(words.not_for_this.format(dedup, "MessageDeduplicationId"))
-    elif group == "":
-        raise invalid_parameter(words.not_for_this.format(group, "MessageGroupId"))
     elif group is not None:
         tokens.check("MessageGroupId", group)
         options["limit_key"] = group

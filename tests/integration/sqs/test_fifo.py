@@ -216,8 +216,9 @@ def test_a_standard_queue_takes_a_group_and_no_deduplication_id(sqs, queue):
     said = code_of(sqs.send_message, QueueUrl=url, MessageBody="m", MessageDeduplicationId="d")
     text = f"Value d for parameter MessageDeduplicationId is invalid. Reason: {_NOT_FOR_THIS}"
     assert said == ("InvalidParameterValue", 400, text)
-    text = f"Value  for parameter MessageGroupId is invalid. Reason: {_NOT_FOR_THIS}"
-    assert code_of(send, sqs=sqs, url=url, body="m", group="") == ("InvalidParameterValue", 400, text)
+    said = code_of(send, sqs=sqs, url=url, body="m", group="")
+    assert said[:2] == ("InvalidParameterValue", 400)
+    assert said[2].startswith("Value  for parameter MessageGroupId is invalid. Reason: MessageGroupId can only")
     entries = [{"Id": "a", "MessageBody": "m", "MessageDeduplicationId": "d"}]
     (failed,) = sqs.send_message_batch(QueueUrl=url, Entries=entries)["Failed"]
     assert (failed["Code"], failed["Message"]) == ("InvalidParameterValue", _NOT_FOR_THIS.removesuffix("."))

@@ -104,12 +104,18 @@ def test_a_policy_that_is_wrong_is_refused_with_the_words_of_aws(sqs, queue, nam
     assert said[2].startswith(f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}")
 
 
-def test_a_queue_is_not_its_own_target(sqs, queue):
+def test_a_queue_that_is_its_own_target_keeps_its_messages(sqs, queue):
     url = queue()
-    said = code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes={"RedrivePolicy": policy(arn_of(sqs, url))})
-    assert said[:2] == ("InvalidParameterValue", 400)
-    assert said[2].endswith("Reason: Dead letter target must be another queue than the source.")
-    assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    itself = policy(arn_of(sqs, url), 1)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": itself})
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(found["RedrivePolicy"]) == json.loads(itself)
+    assert sqs.list_dead_letter_source_queues(QueueUrl=url)["queueUrls"] == [url]
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    for _ in range(3):
+        assert received(sqs, url, VisibilityTimeout=0)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
 
 
 def test_a_count_that_is_a_text_is_stored_as_a_number(sqs, queue):
