@@ -13,14 +13,15 @@ Check = Callable[[Parameters, receipts.Handle], None]  #: raises SqsError
 
 _LONGEST = 43_200
 _GONE = "Message does not exist or is not available for visibility timeout change."
-_EXPIRED = "The receipt handle has expired."
-_TOO_LONG = f"Total VisibilityTimeout for the message is beyond the limit [{_LONGEST} seconds]"
+_EXPIRED = "The receipt handle has expired"
+_TOO_LONG = f"Total VisibilityTimeout for the message is beyond the limit [{_LONGEST} seconds]."
 
 
 async def delete_message(call: Call) -> Result:
     """Delete a message. With a handle that expired it is deleted while no other receive holds it; not on FIFO."""
     queue = await call.queue()
-    _raise_first(await _deleted(call, queue, [call.given]))
+    expired = invalid_value(call.given["ReceiptHandle"], "ReceiptHandle", f"{_EXPIRED}.")
+    _raise_first(await _deleted(call, queue, [call.given], expired))
     return {}
 
 
@@ -28,7 +29,7 @@ async def delete_message_batch(call: Call) -> Result:
     """Delete up to ten messages."""
     queue = await call.queue()
     entries = batches.checked(call.action, call.given["Entries"])
-    return _outcome(entries, await _deleted(call, queue, entries))
+    return _outcome(entries, await _deleted(call, queue, entries, SqsError("ReceiptHandleIsInvalid", _EXPIRED)))
 
 
 async def change_message_visibility(call: Call) -> Result:
@@ -74,18 +75,21 @@ def _handles(queue: Known, entries: list[Parameters], check: Check | None = None
     return found
 
 
-async def _deleted(call: Call, queue: Known, entries: list[Parameters]) -> list[SqsError | None]:
-    """Delete messages; return for each why it was not deleted. One that is gone already is no error."""
+async def _deleted(call: Call, queue: Known, entries: list[Parameters], expired: SqsError) -> list[SqsError | None]:
+    """Delete messages; return for each why it was not deleted. One that is gone already is no error.
+
+    `expired`: what is said of a handle of a FIFO queue that expired, for which AWS has other words in a batch.
+    """
     handles = _handles(queue, entries)
     known = [one.receipt for one in handles if isinstance(one, receipts.Handle)]
     delete = partial(call.registry.handle(queue).delete_received, late=not queue.fifo)
     codes = iter(await call.endpoint.joined.run(("delete", queue.queue), known, delete) if known else ())
     errors: list[SqsError | None] = []
-    for one, entry in zip(handles, entries, strict=True):
+    for one in handles:
         if isinstance(one, SqsError):
             errors.append(one)
         elif next(codes) == "expired" and queue.fifo:
-            errors.append(invalid_value(entry["ReceiptHandle"], "ReceiptHandle", _EXPIRED))
+            errors.append(expired)
         else:
             errors.append(None)
     return errors
@@ -122,5 +126,5 @@ def _check_time(entry: Parameters, handle: receipts.Handle) -> None:
     if not 0 <= seconds <= _LONGEST:
         raise invalid_value(seconds, "VisibilityTimeout", f"Must be between 0 and {_LONGEST}.")
     so_far = max(0.0, time.time() - handle.received_at / 1000)
-    if so_far + seconds > _LONGEST + 1:
+    if so_far + seconds >= _LONGEST:
         raise invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)

@@ -43,6 +43,11 @@ class Known:
     def fifo(self) -> bool:
         return self.place.fifo
 
+    @property
+    def buries(self) -> Redrive | None:
+        """Where messages go that were received too often. Those of a queue that is its own target stay."""
+        return None if self.redrive is None or self.redrive.target == self.place else self.redrive
+
     def deduplicates_by_group(self, now: float) -> bool:
         """Whether deduplication ids are of their group, at a time in seconds since the epoch."""
         return (self.scope if now >= self.scope_from else self.scope_before) == "messageGroup"

@@ -151,7 +151,11 @@ class Moves:
                     raise
                 await source.delete_received([one_received.receipt], late=True)
                 task.moved += 1
+            if task.moved >= task.to_move and not (await source.stats()).ready:
+                task.status = "COMPLETED"  # with the last message: who sees that all were moved sees a task that ended
             await self._save(task)
+            if not task.active:
+                return
             if task.rate:
                 due = began + (task.moved - moved_before) / task.rate
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

@@ -88,6 +88,11 @@ def _handle(task: Task) -> str:
 
 async def _of_arn(call: Call, arn: str, parameter: str) -> Known:
     """Return the queue that an ARN names; raises SqsError."""
+    if len(parts := arn.split(":")) != 6 or parts[0] != "arn" or not all(parts):
+        raise invalid_parameter(
+            f"You must use this format to specify the {parameter}: "
+            "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
+        )
     place = call.registry.names.of_arn(arn)
     found = None
     if place is not None:

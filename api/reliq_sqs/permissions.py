@@ -53,6 +53,8 @@ async def add_permission(call: Call) -> Result:
 async def remove_permission(call: Call) -> Result:
     """Remove a statement by its label; a policy without statements is removed."""
     queue, label = await call.queue(), call.given["Label"]
+    if not label:
+        raise missing("Label")
 
     def edit(now: Known) -> tuple[dict[str, str], list[str]]:
         policy = _policy(now)
@@ -67,6 +69,8 @@ async def remove_permission(call: Call) -> Result:
 
 
 def _check(label: str, accounts: list[str], granted: list[str]) -> None:
+    if not label:
+        raise missing("Label")
     if not granted:
         raise missing("Actions")
     if not accounts or not all(map(_ACCOUNT.fullmatch, accounts)):

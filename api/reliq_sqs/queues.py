@@ -67,7 +67,7 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
 
 async def _apply(call: Call, queue: Known) -> None:
     """Tell reliq's queue where its dead letters go. Repeated with each CreateQueue, so that nothing stays half done."""
-    target = call.registry.names.queue(queue.redrive.target) if queue.redrive else None
+    target = call.registry.names.queue(queue.buries.target) if queue.buries else None
     handle = call.registry.handle(queue)
     if target != (await handle.config()).dead_to:
         await handle.configure(dead_to=target)

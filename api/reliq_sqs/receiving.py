@@ -1,6 +1,7 @@
 """ReceiveMessage: which messages, and what of them a receiver asks for."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from reliq import TooManyInFlight
@@ -22,7 +23,7 @@ async def receive_message(call: Call) -> Result:
     queue = await call.queue()
     wait = _between(given.get("WaitTimeSeconds", queue.wait), "WaitTimeSeconds", 0, _LONGEST_WAIT)
     visibility = _between(given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, _LONGEST_VISIBILITY)
-    system = _system_names([*given.get("AttributeNames", ()), *given.get("MessageSystemAttributeNames", ())])
+    system = _system_names(given.get("AttributeNames", ()), given.get("MessageSystemAttributeNames", ()))
     attempt = given.get("ReceiveRequestAttemptId") if queue.fifo else None
     if attempt is not None:
         tokens.check("ReceiveRequestAttemptId", attempt)
@@ -33,7 +34,7 @@ async def receive_message(call: Call) -> Result:
             call.gone,
             limit=most,
             visibility=visibility,
-            most_receives=queue.redrive.most_receives if queue.redrive else None,
+            most_receives=queue.buries.most_receives if queue.buries else None,
             runs=queue.fifo,
             attempt=attempt,
             most_in_flight=_MOST_IN_FLIGHT,
@@ -54,8 +55,13 @@ def _between(value: int, name: str, least: int, most: int) -> int:
     return value
 
 
-def _system_names(names: list[str]) -> frozenset[str]:
+def _system_names(older: Sequence[str], newer: Sequence[str]) -> frozenset[str]:
+    """Return the system attributes that are asked for: by the newer list, if it names any.
+
+    The older list may name attributes of queues, too, which are ignored.
+    """
     known = words("MessageSystemAttributeName")
+    names = newer or [one for one in older if one in known or one not in words("QueueAttributeName")]
     for name in names:
         if name not in known:
             raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")

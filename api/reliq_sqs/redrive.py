@@ -47,8 +47,6 @@ def read(text: str, source: Place, names: Names) -> Redrive:
         )
     if target.region != source.region:
         raise refused("Dead letter target must be in the same region as the source.")
-    if target == source:
-        raise refused("Dead letter target must be another queue than the source.")
     if target.fifo != source.fifo:
         raise refused("Dead-letter queue must be same type of queue as the source.")
     if type(policy["maxReceiveCount"]) is not int:

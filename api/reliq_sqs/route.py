@@ -132,6 +132,7 @@ def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes
         form += wire_query.fields(body)
     name = next((value for field, value in form if field == "Action"), None)
     if name is None:
+        asked.json_of_query = False  # AWS says this in XML to all
         raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.")
     asked.action = wire_query.action_of(name)
     if path:  # the address of a queue

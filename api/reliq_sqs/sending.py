@@ -15,9 +15,22 @@ from reliq_sqs.known import Known
 
 WINDOW = 300.0  #: seconds for which FIFO queues know deduplication ids
 _LONGEST_DELAY = 900
-_NOT_FOR_THIS = "The request include parameter that is not valid for this queue type."
-_TOO_LARGE = "One or more parameters are invalid. Reason: Message must be shorter than {} bytes."
-_ENTRY_TOO_LARGE = _TOO_LARGE.replace("are invalid", "cannot be validated")
+_NOT_FOR_THIS = "The request include parameter that is not valid for this queue type"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What AWS says of a message that is refused: it has other words for one of a batch."""
+
+    too_large: str
+    not_for_this: str  #: of a parameter that the queue's type does not allow
+
+
+ALONE = Words(
+    "One or more parameters are invalid. Reason: Message must be shorter than {} bytes.",
+    f"Value {{}} for parameter {{}} is invalid. Reason: {_NOT_FOR_THIS}.",
+)
+IN_BATCH = Words(ALONE.too_large.replace("are invalid", "cannot be validated"), _NOT_FOR_THIS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ async def send_message_batch(call: Call) -> Result:
     accepted: list[tuple[str, Checked]] = []
     for entry in entries:
         try:
-            accepted.append((entry["Id"], _checked(call, queue, entry, _ENTRY_TOO_LARGE)))
+            accepted.append((entry["Id"], _checked(call, queue, entry, IN_BATCH)))
         except SqsError as error:
             outcome.fail(entry["Id"], error)
     if accepted:
@@ -69,7 +82,7 @@ def _size(entry: Parameters) -> int:
     return len(body.encode(errors="surrogatepass")) + message_attributes.size(entry.get("MessageAttributes", {}))
 
 
-def _checked(call: Call, queue: Known, given: Parameters, too_large: str = _TOO_LARGE) -> Checked:
+def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE) -> Checked:
     text: str = given["MessageBody"]
     if not text:
         raise missing("MessageBody")
@@ -78,8 +91,8 @@ def _checked(call: Call, queue: Known, given: Parameters, too_large: str = _TOO_
     system = message_attributes.checked_system(given.get("MessageSystemAttributes", {}))
     body = text.encode()
     if len(body) + message_attributes.size(attributes) > queue.largest:
-        raise invalid_parameter(too_large.format(queue.largest))
-    options = _options(call.registry.ids, queue, given, body)
+        raise invalid_parameter(words.too_large.format(queue.largest))
+    options = _options(call.registry.ids, queue, given, body, words)
     trace = system[message_attributes.TRACE]["StringValue"] if system else call.trace
     content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
     payload, headers = stored.written(body, content)
@@ -93,7 +106,7 @@ def _checked(call: Call, queue: Known, given: Parameters, too_large: str = _TOO_
     return Checked(NewMessage(payload, **options), result)
 
 
-def _options(ids: Ids, queue: Known, given: Parameters, body: bytes) -> dict[str, Any]:
+def _options(ids: Ids, queue: Known, given: Parameters, body: bytes, words: Words) -> dict[str, Any]:
     """Return the options of reliq's message; raises SqsError."""
     group, dedup, delay = (given.get(name) for name in ("MessageGroupId", "MessageDeduplicationId", "DelaySeconds"))
     if delay is not None and not 0 <= delay <= _LONGEST_DELAY:
@@ -102,14 +115,14 @@ def _options(ids: Ids, queue: Known, given: Parameters, body: bytes) -> dict[str
     if queue.fifo:
         _check_fifo(queue, given)
         if delay:
-            raise invalid_value(delay, "DelaySeconds", _NOT_FOR_THIS)
+            raise invalid_parameter(words.not_for_this.format(delay, "DelaySeconds"))
         options["key"] = group
         scoped = dedup or hashlib.sha256(body).hexdigest()
         options["dedup_key"] = f"{group} {scoped}" if queue.deduplicates_by_group(time.time()) else scoped
         options["window"] = WINDOW
         delay = None
     elif dedup is not None:
-        raise invalid_value(dedup, "MessageDeduplicationId", _NOT_FOR_THIS)
+        raise invalid_parameter(words.not_for_this.format(dedup, "MessageDeduplicationId"))
     elif group is not None:
         tokens.check("MessageGroupId", group)
         options["limit_key"] = group

@@ -90,6 +90,16 @@ def test_a_handle_that_expired_deletes_nothing(sqs, fifo):
     code, _, text = code_of(sqs.delete_message, QueueUrl=url, ReceiptHandle=handle)
     assert code == "InvalidParameterValue"
     assert text == f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+    answer = sqs.delete_message_batch(QueueUrl=url, Entries=[{"Id": "a", "ReceiptHandle": handle}])
+    assert "Successful" not in answer
+    assert answer["Failed"] == [
+        {
+            "Id": "a",
+            "SenderFault": True,
+            "Code": "ReceiptHandleIsInvalid",
+            "Message": "The receipt handle has expired",
+        }
+    ]
     assert bodies(sqs, url) == ["m"]
 
 
@@ -206,6 +216,12 @@ def test_a_standard_queue_takes_a_group_and_no_deduplication_id(sqs, queue):
     said = code_of(sqs.send_message, QueueUrl=url, MessageBody="m", MessageDeduplicationId="d")
     text = f"Value d for parameter MessageDeduplicationId is invalid. Reason: {_NOT_FOR_THIS}"
     assert said == ("InvalidParameterValue", 400, text)
+    said = code_of(send, sqs=sqs, url=url, body="m", group="")
+    assert said[:2] == ("InvalidParameterValue", 400)
+    assert said[2].startswith("Value  for parameter MessageGroupId is invalid. Reason: MessageGroupId can only")
+    entries = [{"Id": "a", "MessageBody": "m", "MessageDeduplicationId": "d"}]
+    (failed,) = sqs.send_message_batch(QueueUrl=url, Entries=entries)["Failed"]
+    assert (failed["Code"], failed["Message"]) == ("InvalidParameterValue", _NOT_FOR_THIS.removesuffix("."))
 
 
 def test_throughput_per_group_needs_deduplication_per_group(sqs, fifo):

@@ -101,6 +101,15 @@ def test_a_trace_header_is_kept_and_digested(sqs, queue):
     assert len(sent["MD5OfMessageSystemAttributes"]) == 32
 
 
+def test_attributes_of_queues_among_those_of_a_receive_are_ignored(sqs, queue):
+    url = queue()
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    (message,) = received(sqs, url, AttributeNames=["VisibilityTimeout", "ApproximateReceiveCount"])
+    assert message["Attributes"] == {"ApproximateReceiveCount": "1"}
+    said = code_of(sqs.receive_message, QueueUrl=url, AttributeNames=["Nothing"])
+    assert said == ("InvalidAttributeName", 400, "Unknown Attribute Nothing.")
+
+
 def test_a_trace_header_of_the_request_is_that_of_the_message(sqs, queue, http):
     url, trace = queue(), "Root=1-5759e988-bd862e3fe1be46a994272793"
     form = {"Action": "SendMessage", "QueueUrl": url, "MessageBody": "m"}
@@ -241,12 +250,14 @@ def test_a_handle_that_expired_on_a_standard_queue_changes_nothing(sqs, queue):
 def test_the_time_in_flight_ends_after_twelve_hours_in_all(sqs, queue):
     url = queue()
     sqs.send_message(QueueUrl=url, MessageBody="m")
-    handle = received(sqs, url)[0]["ReceiptHandle"]
-    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_200)
-    assert (
-        code_of(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=43_201)[0]
-        == "InvalidParameterValue"
-    )
+    told = {"QueueUrl": url, "ReceiptHandle": received(sqs, url)[0]["ReceiptHandle"]}
+    sqs.change_message_visibility(VisibilityTimeout=43_100, **told)
+    beyond = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]."
+    for seconds, reason in ((43_200, beyond), (43_201, "Must be between 0 and 43200.")):
+        assert code_of(sqs.change_message_visibility, VisibilityTimeout=seconds, **told) == (
+            "InvalidParameterValue", 400,
+            f"Value {seconds} for parameter VisibilityTimeout is invalid. Reason: {reason}",
+        )  # fmt: skip
 
 
 def test_a_delayed_message_is_counted_apart_and_comes_when_it_is_due(sqs, queue):

@@ -76,9 +76,10 @@ def test_an_action_that_is_not_of_a_queue_is_not_valid_at_its_address(http, queu
     )  # fmt: skip
 
 
-def test_a_request_without_an_action_is_unknown(http, queue, name):
+@pytest.mark.parametrize("accepted", ["*/*", "application/json"])
+def test_a_request_without_an_action_is_unknown(http, queue, name, accepted):
     queue()
-    answer = http.get(f"/000000000000/{name}")
+    answer = http.get(f"/000000000000/{name}", headers={"accept": accepted})
     assert (answer.status_code, answer.text.strip()) == (404, "<UnknownOperationException/>")
 
 
@@ -92,6 +93,14 @@ def test_the_older_name_of_system_attributes_wins(http, sqs, queue, name):
     both = {"Action": "ReceiveMessage", "MessageSystemAttributeName.1": "All", "AttributeName.1": "SenderId"}
     answer = http.get(f"/000000000000/{name}", params=both)
     assert re.findall("<Attribute><Name>(.*?)</Name>", answer.text) == ["SenderId"]
+
+
+def test_in_the_other_protocol_the_newer_name_wins_if_it_has_a_value(sqs, queue):
+    url = queue(VisibilityTimeout="0")
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    for newer, found in ((["SenderId"], "SenderId"), ([], "SentTimestamp")):
+        asked = {"MessageSystemAttributeNames": newer, "AttributeNames": ["SentTimestamp"]}
+        assert [*received(sqs, url, **asked)[0]["Attributes"]] == [found]
 
 
 @pytest.mark.parametrize("host", ["sqs.us-west-2.localhost", "us-west-2.queue.localhost"])

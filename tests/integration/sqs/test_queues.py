@@ -273,6 +273,7 @@ def test_permissions_are_statements_of_the_policy(sqs, queue, name):
         sqs.remove_permission(QueueUrl=url, Label=label)
     assert attributes_of(sqs, url, "Policy") is None
     assert code_of(sqs.remove_permission, **unknown)[2].endswith("Reason: can't find label.")
+    assert code_of(sqs.remove_permission, QueueUrl=url, Label="")[0] == "MissingParameter"
 
 
 @pytest.mark.parametrize(
@@ -285,6 +286,7 @@ def test_permissions_are_statements_of_the_policy(sqs, queue, name):
         ({"AWSAccountIds": []}, ("InvalidParameterValue", 400), "for parameter PrincipalId is invalid"),
         ({"AWSAccountIds": ["1"]}, ("InvalidParameterValue", 400), "Value [1] for parameter PrincipalId is invalid"),
         ({"Label": "a b"}, ("InvalidParameterValue", 400), "for parameter Label is invalid"),
+        ({"Label": ""}, ("MissingParameter", 400), "The request must contain the parameter Label."),
     ],
 )
 def test_a_permission_that_is_wrong_is_refused(sqs, queue, change, code, text):

@@ -104,12 +104,18 @@ def test_a_policy_that_is_wrong_is_refused_with_the_words_of_aws(sqs, queue, nam
     assert said[2].startswith(f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}")
 
 
-def test_a_queue_is_not_its_own_target(sqs, queue):
+def test_a_queue_that_is_its_own_target_keeps_its_messages(sqs, queue):
     url = queue()
-    said = code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes={"RedrivePolicy": policy(arn_of(sqs, url))})
-    assert said[:2] == ("InvalidParameterValue", 400)
-    assert said[2].endswith("Reason: Dead letter target must be another queue than the source.")
-    assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    itself = policy(arn_of(sqs, url), 1)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": itself})
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(found["RedrivePolicy"]) == json.loads(itself)
+    assert sqs.list_dead_letter_source_queues(QueueUrl=url)["queueUrls"] == [url]
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    for _ in range(3):
+        assert received(sqs, url, VisibilityTimeout=0)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
 
 
 def test_a_count_that_is_a_text_is_stored_as_a_number(sqs, queue):
@@ -168,6 +174,19 @@ def test_messages_go_back_to_the_queue_in_which_they_died(sqs, pair):
 def _ready(sqs, url):
     found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
     return int(found["Attributes"]["ApproximateNumberOfMessages"])
+
+
+def test_a_task_that_has_moved_all_messages_is_complete(sqs, pair):
+    dead, source = pair()
+    let_die(sqs, source, *(f"m{at}" for at in range(3)))
+    eventually(lambda: _ready(sqs, dead) == 3)
+    sqs.start_message_move_task(SourceArn=arn_of(sqs, dead), MaxNumberOfMessagesPerSecond=1)
+
+    def all_moved():
+        (task,) = tasks(sqs, dead)
+        return task if task["ApproximateNumberOfMessagesMoved"] == 3 else None
+
+    assert eventually(all_moved)["Status"] == "COMPLETED"
 
 
 def test_messages_go_to_a_destination_in_the_order_of_their_group(sqs, queue, pair):
@@ -245,6 +264,10 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=arn) == (
         "InvalidParameterValue", 400, "Source queue and destination queue must be different.",
     )  # fmt: skip
+    form = "You must use this format to specify the SourceArn: arn:<partition>:<service>:<region>:<account-id>:"
+    for call in (sqs.start_message_move_task, sqs.list_message_move_tasks):
+        said = code_of(call, SourceArn="dead")
+        assert said == ("InvalidParameterValue", 400, f"{form}<resource-id>")
     said = code_of(sqs.start_message_move_task, SourceArn=arn, MaxNumberOfMessagesPerSecond=501)
     assert said[0] == "InvalidParameterValue"
     assert code_of(sqs.cancel_message_move_task, TaskHandle="none")[0] == "InvalidParameterValue"
