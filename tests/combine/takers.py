@@ -96,8 +96,8 @@ class ByHand:
     def vanish(self) -> None:
         """End without a word to Redis."""
         consumer, self._consumer = self._consumer, None
-        for part in getattr(consumer, "inner", consumer)._parts.values():
-            part.steps.end_life()
+        for holding in getattr(consumer, "inner", consumer)._holdings.values():
+            holding.steps.end_life()
         consumer.__exit__(None, None, None)
         self._held.clear()
 
