@@ -17,6 +17,7 @@ _JSON_NAMES = {
 }
 _WANTED = {"string": "a String", "integer": "an Integer", "long": "a Long", "boolean": "a Boolean", "blob": "a Blob"}
 _BITS = {"integer": 31, "long": 63}
+_SAID_AS = {("DeleteMessageRequest", "ReceiptHandle"): "MessageHandle"}  #: what AWS calls one that is missing
 
 
 def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
@@ -35,7 +36,7 @@ def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
             found[name] = _value(member, given, f"{path}{name}")
         elif name in shape.required:
             if member.kind not in ("list", "map"):
-                raise missing(f"{path}{name}")
+                raise missing(path + _SAID_AS.get((shape.name, name), name))
             found[name] = [] if member.kind == "list" else {}
     return found
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reliq import Message
 from reliq.model.keys import is_name
-from reliq_sqs import message_attributes, receipts, stored
+from reliq_sqs import checking, message_attributes, model, receipts, stored
 from reliq_sqs.errors import SqsError
 from reliq_sqs.ids import Ids, random_id, sequence_number
 from reliq_sqs.names import Names, Place
@@ -176,3 +176,21 @@ def test_a_handle_is_of_its_queue():
 )
 def test_who_may_send_dead_letters(policy, allowed):
     assert allows(policy, "arn:a") == allowed
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "name"),
+    [
+        ("DeleteMessage", {"QueueUrl": "q"}, "MessageHandle"),  # as AWS calls it, here only
+        ("ChangeMessageVisibility", {"QueueUrl": "q", "VisibilityTimeout": 1}, "ReceiptHandle"),
+        (
+            "DeleteMessageBatch",
+            {"QueueUrl": "q", "Entries": [{"ReceiptHandle": "h"}]},
+            "DeleteMessageBatchRequestEntry.1.Id",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_by_the_name_that_aws_has_for_it(action, given, name):
+    with pytest.raises(SqsError) as raised:
+        checking.checked(model.actions()[action].takes, given)
+    assert raised.value.message == f"The request must contain the parameter {name}."
