@@ -194,3 +194,26 @@ def test_what_is_missing_is_told_by_the_name_that_aws_has_for_it(action, given, 
     with pytest.raises(SqsError) as raised:
         checking.checked(model.actions()[action].takes, given)
     assert raised.value.message == f"The request must contain the parameter {name}."
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        (
+            {"": {"DataType": "String", "StringValue": "x"}},
+            "The request must contain non-empty message attribute name.",
+        ),
+        ({"a": {"StringValue": "x"}}, "The message attribute 'a' must contain non-empty message attribute type."),
+        ({"a": {}}, "The message attribute 'a' must contain non-empty message attribute value."),
+        (
+            {"a": {"DataType": "String"}},
+            "Message (user) attribute 'a' must contain a non-empty value of type 'String'.",
+        ),
+    ],
+)
+def test_what_an_attribute_lacks_is_said_of_its_message_which_in_a_batch_fails_alone(attributes, text):
+    entries = [{"Id": "1", "MessageBody": "m", "MessageAttributes": attributes}]
+    batch = checking.checked(model.actions()["SendMessageBatch"].takes, {"QueueUrl": "q", "Entries": entries})
+    with pytest.raises(SqsError) as raised:
+        message_attributes.checked(batch["Entries"][0]["MessageAttributes"])
+    assert (raised.value.code, raised.value.message) == ("InvalidParameterValue", text)
