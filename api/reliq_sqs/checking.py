@@ -17,6 +17,8 @@ _JSON_NAMES = {
 }
 _WANTED = {"string": "a String", "integer": "an Integer", "long": "a Long", "boolean": "a Boolean", "blob": "a Blob"}
 _BITS = {"integer": 31, "long": 63}
+_EMPTY_IF_MISSING = ("MessageAttributeValue", "MessageSystemAttributeValue")  #: AWS says of both the same
+_SAID_AS = {("DeleteMessageRequest", "ReceiptHandle"): "MessageHandle"}  #: what AWS calls one that is missing
 
 
 def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
@@ -34,9 +36,12 @@ def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
         elif given is not None:
             found[name] = _value(member, given, f"{path}{name}")
         elif name in shape.required:
-            if member.kind not in ("list", "map"):
-                raise missing(f"{path}{name}")
-            found[name] = [] if member.kind == "list" else {}
+            if member.kind in ("list", "map"):
+                found[name] = [] if member.kind == "list" else {}
+            elif shape.name in _EMPTY_IF_MISSING:
+                found[name] = ""
+            else:
+                raise missing(path + _SAID_AS.get((shape.name, name), name))
     return found
 
 

@@ -47,7 +47,7 @@ def checked(attributes: Attributes) -> Attributes:
 
 def _check_name(name: str) -> None:
     if not name:
-        raise invalid_parameter("The request must contain non-empty message attribute names.")
+        raise invalid_parameter("The request must contain non-empty message attribute name.")
     if len(name) > _LONGEST:
         raise invalid_parameter("Message (user) attribute names must be shorter than 256 Bytes")
     if _NAME.fullmatch(name) is None:
@@ -65,7 +65,8 @@ def _check_name(name: str) -> None:
 def _check_value(name: str, attribute: Attribute) -> None:
     kind = attribute["DataType"]
     if not kind:
-        raise invalid_parameter(f"The message attribute '{name}' must contain a non-empty message attribute type.")
+        part = "type" if "StringValue" in attribute or "BinaryValue" in attribute else "value"
+        raise invalid_parameter(f"The message attribute '{name}' must contain non-empty message attribute {part}.")
     family, _, label = kind.partition(".")
     if family not in ("String", "Number", "Binary") or (kind != family and not label):
         raise invalid_parameter(

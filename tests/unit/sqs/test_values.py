@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reliq import Message
 from reliq.model.keys import is_name
-from reliq_sqs import message_attributes, receipts, stored
+from reliq_sqs import checking, message_attributes, model, receipts, stored
 from reliq_sqs.errors import SqsError
 from reliq_sqs.ids import Ids, random_id, sequence_number
 from reliq_sqs.names import Names, Place
@@ -176,3 +176,44 @@ def test_a_handle_is_of_its_queue():
 )
 def test_who_may_send_dead_letters(policy, allowed):
     assert allows(policy, "arn:a") == allowed
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "name"),
+    [
+        ("DeleteMessage", {"QueueUrl": "q"}, "MessageHandle"),  # as AWS calls it, here only
+        ("ChangeMessageVisibility", {"QueueUrl": "q", "VisibilityTimeout": 1}, "ReceiptHandle"),
+        (
+            "DeleteMessageBatch",
+            {"QueueUrl": "q", "Entries": [{"ReceiptHandle": "h"}]},
+            "DeleteMessageBatchRequestEntry.1.Id",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_by_the_name_that_aws_has_for_it(action, given, name):
+    with pytest.raises(SqsError) as raised:
+        checking.checked(model.actions()[action].takes, given)
+    assert raised.value.message == f"The request must contain the parameter {name}."
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        (
+            {"": {"DataType": "String", "StringValue": "x"}},
+            "The request must contain non-empty message attribute name.",
+        ),
+        ({"a": {"StringValue": "x"}}, "The message attribute 'a' must contain non-empty message attribute type."),
+        ({"a": {}}, "The message attribute 'a' must contain non-empty message attribute value."),
+        (
+            {"a": {"DataType": "String"}},
+            "Message (user) attribute 'a' must contain a non-empty value of type 'String'.",
+        ),
+    ],
+)
+def test_what_an_attribute_lacks_is_said_of_its_message_which_in_a_batch_fails_alone(attributes, text):
+    entries = [{"Id": "1", "MessageBody": "m", "MessageAttributes": attributes}]
+    batch = checking.checked(model.actions()["SendMessageBatch"].takes, {"QueueUrl": "q", "Entries": entries})
+    with pytest.raises(SqsError) as raised:
+        message_attributes.checked(batch["Entries"][0]["MessageAttributes"])
+    assert (raised.value.code, raised.value.message) == ("InvalidParameterValue", text)
