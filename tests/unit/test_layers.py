@@ -2,6 +2,9 @@
 
 import ast
 import functools
+import io
+import itertools
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,40 @@ def test_what_a_consumer_asks_of_redis_is_asked_in_one_place(name):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"ops.{name}"
     ]
     assert found == ["reliq/protocol/claimant.py"]
+
+
+#: Where code names partitions (docs/decisions/0016-homes.md): the layout and its changes, and what users read or write.
+OF_PARTITIONS = {
+    "api/reliq_api/routes/queues.py", "api/reliq_api/schemas/queues.py", "monitor/reliq_monitor/partitions.py",
+    "reliq/aio/queue.py", "reliq/cli/services.py", "reliq/cli/size.py", "reliq/cli/sizing.py", "reliq/cli/spread.py",
+    "reliq/client/queue.py", "reliq/contract/keywords.py", "reliq/contract/metrics.py", "reliq/contract/settings.py",
+    "reliq/model/keys.py", "reliq/model/partitions.py", "reliq/observability/partition_metrics.py",
+    "reliq/ops/partitions.py", "reliq/ops/schema.py", "reliq/protocol/partition_progress.py",
+    "reliq/protocol/policy.py", "reliq/protocol/resizing.py", "reliq/protocol/resting.py", "reliq/protocol/sharing.py",
+    "reliq/protocol/spread.py", "reliq/worker/sharing.py",
+}  # fmt: skip
+
+
+def names_partitions(path):
+    """Whether the code of a file does, beside what it imports and the methods of texts."""
+    text = path.read_text(encoding="utf-8")
+    if "partition" not in text.lower():
+        return False
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    for before, token in itertools.pairwise(tokens):
+        is_imported = token.line.lstrip().startswith(("from ", "import "))
+        is_of_text = before.string == "." and token.string in {"partition", "rpartition"}
+        if token.type == tokenize.NAME and not is_imported and not is_of_text and "partition" in token.string.lower():
+            return True
+    return False
+
+
+def test_partitions_stand_behind_one_seam():
+    spark = (ROOT / "reliq/spark", ROOT / "reliq/features/staging/spark")  # there they are Spark's own
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("reliq", "monitor/reliq_monitor", "api")
+        for path in (ROOT / folder).rglob("*.py")
+        if not any(one in path.parents for one in spark) and names_partitions(path)
+    }
+    assert found == OF_PARTITIONS

@@ -63,6 +63,20 @@ def rest(store, steps, answer):
         answer = None if isinstance(request, Sleep) else store.call(request)
 
 
+def lasting(app, kind, seconds):
+    """Add a handler whose runs last so long, by their message."""
+    if kind == "async":
+
+        @app.handler("q")
+        async def work(message):
+            await asyncio.sleep(seconds(message))
+    else:
+
+        @app.handler("q")
+        def work(message):
+            time.sleep(seconds(message))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["threads", "async"])
 def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
@@ -78,17 +92,7 @@ def test_restarts_under_load_run_nothing_twice(app, redis_server, kind):
         runs[message.json()] += 1
         return 0.06 + 0.03 * (message.json() % together)
 
-    if kind == "async":
-
-        @app.handler("q")
-        async def work(message):
-            await asyncio.sleep(seconds(message))
-    else:
-
-        @app.handler("q")
-        def work(message):
-            time.sleep(seconds(message))
-
+    lasting(app, kind, seconds)
     options: dict[str, Any] = {"threads": together} if kind == "threads" else {"concurrency": together}
     with Proxy(redis_server.port, request=slowly, reply=slowly) as proxy:
         for first in range(0, together * rounds, together):
@@ -231,17 +235,7 @@ def test_under_latency_and_killed_connections_nothing_runs_twice_and_nothing_is_
         ran[message.id] += 1
         return 0.06 if len(ran) % 10 == 0 else 0.001
 
-    if kind == "async":
-
-        @app.handler("q")
-        async def work(message):
-            await asyncio.sleep(seconds(message))
-    else:
-
-        @app.handler("q")
-        def work(message):
-            time.sleep(seconds(message))
-
+    lasting(app, kind, seconds)
     options: dict[str, Any] = {"inline": {}, "threads": {"threads": 40}, "async": {"concurrency": 40}}[kind]
     with (
         connections_killed(redis_server.url),
