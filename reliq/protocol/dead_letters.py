@@ -21,6 +21,7 @@ from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import STEP, Part, check_headers, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable
 from reliq.protocol.progress import Progress, unwatched
+from reliq.protocol.reports import forget_reports
 from reliq.runtime.moment import earlier
 from reliq.runtime.pieces import pieces
 
@@ -209,25 +210,12 @@ class DeadLetterSteps:
                 gone += yield ops.discard(self.keys, discarded(some), counter)
             removed += gone
             if gone == len(letters):  # else one was redriven meanwhile, and goes on from its checkpoint
-                yield from self._forget_reports([one for one in letters if one.was_started])
+                yield from forget_reports(self.keys, last_seen(letters))
             return True
 
         with counted(_PURGE, self.keys, lambda: removed):
             yield from self._walk(wanted, act, removing=True)
         return removed
-
-    def _forget_reports(self, letters: Sequence[DeadLetter]) -> Steps[None]:
-        """Delete what handlers have reported about letters that are gone; a later report is of another message."""
-        if not letters:
-            return
-        reports = yield [ops.progress_of(self.keys, one.id) for one in letters]
-        ids = [
-            letter.id
-            for letter, report in zip(letters, reports, strict=True)
-            if report is not None and report.at <= letter.died_at
-        ]
-        if ids:
-            yield ops.forget_reports(self.keys, ids)
 
     def trim(self, max_age: float | None, max_count: int | None, at_most: int) -> Steps[int]:
         """Remove letters older than `max_age` seconds, then the oldest beyond `max_count`; return how many.
@@ -257,6 +245,8 @@ class DeadLetterSteps:
         if not letters:
             return 0
         removed: int = yield ops.discard(self.keys, discarded(letters), Counter.TRIMMED)
+        if removed == len(letters):
+            yield from forget_reports(self.keys, last_seen(letters))
         return removed
 
     def _walk(
@@ -351,6 +341,11 @@ def gist_of(letter: DeadLetter) -> str:
 def discarded(letters: Sequence[DeadLetter]) -> list[tuple[bytes, str, bytes]]:
     """Return what `ops.discard` takes: element, id, and the reference to a body that is apart."""
     return [(letter.element, letter.id, letter.leaves_behind) for letter in letters]
+
+
+def last_seen(letters: Sequence[DeadLetter]) -> dict[str, int]:
+    """Return the ids of letters that handlers may have reported about, each with the time of its death."""
+    return {one.id: one.died_at for one in letters if one.was_started}
 
 
 class Relapses:

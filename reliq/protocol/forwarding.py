@@ -14,11 +14,12 @@ from reliq.ops.schema import Counter
 from reliq.protocol import spread
 from reliq.protocol.along import Along
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.dead_letters import discarded
+from reliq.protocol.dead_letters import discarded, last_seen
 from reliq.protocol.features import ALONG
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import walk
 from reliq.protocol.producer import ProducerPool
+from reliq.protocol.reports import forget_reports
 
 #: A header of messages that were dead letters: the queue in which they died.
 DEAD_FROM: Final = "reliq-dead-from"
@@ -54,6 +55,8 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
         yield from _send(keys, target, [_message(keys.logical, one) for one in there])
         gone: int = yield ops.discard(keys, discarded(there), Counter.FORWARDED)
         moved += gone
+        if gone == len(there):
+            yield from forget_reports(keys, last_seen(there))
         return moved < at_most
 
     now = yield ops.server_time()

@@ -31,6 +31,7 @@ from reliq.protocol.hidden import Hidden
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import read_by_id, read_letter
 from reliq.protocol.progress import Progress, unwatched
+from reliq.protocol.reports import forget_reports
 from reliq.runtime.pieces import pieces
 
 _CANCELLATION = "the cancellation"
@@ -193,7 +194,9 @@ class Search:
 
     def _remove(self, identity: str, wanted: Wanted) -> Steps[bool]:
         """Remove a message that is not in processing; return whether it was there. Raises OutcomeUnknown."""
+        now = yield ops.server_time()
         if (yield ops.once(ops.cancel(self.keys, identity))) or (yield from self._withdraw(identity)):
+            yield from forget_reports(self.keys, {identity: now})
             return True
         return bool((yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1, once=True)))
 
@@ -322,10 +325,13 @@ class Search:
 
     def _withdraw_many(self, wanted: Wanted) -> Steps[int]:
         """Cancel the matching messages that no consumer sees; return how many."""
-        cancelled = 0
+        now: int = yield ops.server_time()
+        gone: list[str] = []
         for hidden, identity in (yield from self._hidden(wanted)):
-            cancelled += yield from hidden.withdraw(self.keys, identity)
-        return cancelled
+            if (yield from hidden.withdraw(self.keys, identity)):
+                gone.append(identity)
+        yield from forget_reports(self.keys, dict.fromkeys(gone, now))
+        return len(gone)
 
     def _sweep(
         self,
@@ -340,7 +346,9 @@ class Search:
 
         `once`: a call is not repeated after a lost reply: what it removed would not be counted.
         """
-        count = 0
+        count, now = 0, 0
+        if removals:
+            now = yield ops.server_time()
         for place in places:
             start: bytes | int | None = self._start(place)
             while start is not None and count < at_most:
@@ -348,9 +356,15 @@ class Search:
                 swept: Swept = yield ops.once(call) if once else call
                 count += len(swept.matches)
                 start = swept.following
+                if removals:
+                    yield from forget_reports(self.keys, dict.fromkeys(self._started(swept), now))
                 if count:
                     progress(count)
         return count
+
+    def _started(self, swept: Swept) -> list[str]:
+        """Return the ids of those messages that a handler may have reported about."""
+        return [match.id for match in swept.matches if ListedMessage.read(self.keys.logical, match.glimpse).was_started]
 
     def _tell(self, wanted: Wanted) -> Steps[int]:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""

@@ -9,6 +9,7 @@ from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
 from tests.support.sync_adapter import Blocking
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 
@@ -237,6 +238,36 @@ def test_a_consumer_by_hand_cannot_report_about_what_it_has_settled(queue, clien
         with pytest.raises(reliq.LeaseLost, match="is not held here any more"):
             wait(queue, message.checkpoint("late"))
     assert client.keys("*report*") == []
+
+
+@pytest.mark.parametrize("delay", [0, 60], ids=["ready", "delayed"])
+@pytest.mark.parametrize("many", [False, True], ids=["cancel", "cancel_many"])
+def test_what_was_reported_about_a_cancelled_message_goes_with_it(queue, client, many, delay):
+    one = queue.send("x", headers={"tenant": "a"})
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        wait(queue, message.checkpoint({"step": 1}))
+        consumer.retry(message, delay=delay)
+    assert client.keys("*:report:*")
+    if many:
+        assert queue.cancel_many(headers={"tenant": "a"}) == CancelledMany(1, 0)
+    else:
+        assert queue.cancel(one) is Cancellation.CANCELLED
+    assert client.keys("*:report:*") == []
+
+
+@pytest.mark.parametrize("policy", [{"dead_to": "r"}, {"dead_max_count": 1}], ids=["sent on", "trimmed"])
+def test_what_was_reported_about_a_dead_letter_that_leaves_goes_with_it(queue, client, store, policy):
+    queue.send_many(["x", "y"])
+    with queue.consumer() as consumer:
+        first, second = consumer.claim(limit=2)
+        wait(queue, first.checkpoint({"step": 1}))
+        consumer.dead(first, "no")
+        consumer.dead(second, "no")
+    queue.configure(**policy)
+    monitor = Monitor(store)
+    eventually(lambda: (monitor.forward(), monitor.tidy()) and queue.stats().dead < 2)
+    assert client.keys("*:report:*") == []
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, "0.4", True, None, float("nan")])
