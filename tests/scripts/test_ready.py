@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from reliq import ops
+from reliq.errors import OutcomeUnknown
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import FIRST_RECEIVED, LATEST_RECEIVED, Wanted
+from reliq.features.receipts.ready import receive_ready
 from reliq.features.receipts.steps import ReceiptSteps, _flying
 from reliq.model.element import BLANK, decode_envelope, name_of, new_nonce
 from reliq.model.message import Message
@@ -250,3 +252,26 @@ def test_other_options_are_left_to_enqueue(options: dict[str, Any]):
     assert not Call.of([NewMessage("x", **options)], 1).in_order
     assert not Call.of([NewMessage("x" * 2000, key="k")], 1).in_order
     assert not Call.of([NewMessage("x", key="k"), NewMessage("x", key="k", dedup_key="d")], 1).in_order
+
+
+def answered(world: World, steps: ops.Steps[Any], request: Any) -> Any:
+    """Run steps from this request on; return what they return."""
+    try:
+        while True:
+            request = steps.send(world.run(request))
+    except StopIteration as end:
+        return end.value
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_after_a_lost_answer_a_receive_looks_what_it_did(world: World, carried_out):
+    sent(world, NewMessage("before"))
+    receive(world)
+    sent(world, NewMessage("a", id="z", key="k"), NewMessage("b", id="y", key="k"))
+    steps = receive_ready(KEYS, Wanted(10, MINUTE, runs=True))
+    request = next(steps)
+    if carried_out:
+        world.run(request)
+    found, ready = answered(world, steps, steps.throw(OutcomeUnknown("no answer")))
+    assert ([one.body for one in found], ready.rest) == (([b"a", b"b"], "") if carried_out else ([], "claim"))
+    assert ready.in_flight == (3 if carried_out else 1)

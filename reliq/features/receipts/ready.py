@@ -62,5 +62,6 @@ def _ready(keys: QueueKeys, wanted: Wanted, limit: int) -> Steps[Ready]:
         earliest = now + round((wanted.visibility - (time.monotonic() - sent_at) - _SLACK) * 1000)
         fields = yield own.flights_since(keys, earliest)
         records = (yield own.records(keys, fields)) if fields else []
-        taken = [one for one in records if one and name_of(one)[-_NONCE:] in nonces]
+        by_nonce = {name_of(one)[-_NONCE:]: one for one in records if one}
+        taken = [by_nonce[one] for one in nonces if one in by_nonce]
         return Ready("" if taken else "claim", (yield own.in_flight(keys)), taken)
