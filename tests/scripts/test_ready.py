@@ -269,7 +269,7 @@ def test_after_a_lost_answer_a_receive_looks_what_it_did(world: World, carried_o
     receive(world)
     sent(world, NewMessage("a", id="z", key="k"), NewMessage("b", id="y", key="k"))
     steps = receive_ready(KEYS, Wanted(10, MINUTE, runs=True))
-    request = next(steps)
+    request: Any = next(steps)
     if carried_out:
         world.run(request)
     found, ready = answered(world, steps, steps.throw(OutcomeUnknown("no answer")))
