@@ -3,8 +3,8 @@
 -- KEYS  messages, waiting, active, cycle, counters, config, bodies, received, receipts, early
 -- ARGV  late: flag, names...
 --       late: also one whose time is over, as long as no other consumer has taken it
--- Returns 1; 0: nothing was done, and the caller must use `delete_received`, because one of them is not in flight under its name, its
---         time is over, or its queue notes what happens to messages
+-- Returns 1; 0: nothing was done, and the caller must use `delete_received`, because one of them is not in flight under its name, the
+--         time of a message is over, or its queue notes what happens to messages
 -- uses: now, element, lanes, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local messages, waiting, active, cycle, counters, config = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -35,12 +35,7 @@ for at, record in ipairs(redis.call('HMGET', receipts, unpack(ids))) do
     table.insert(gone_of[group], string.sub(record, 1, #FIRST_TURN))
   end
 end
-if not late then
-  local now = now_ms()
-  for _, until_ms in ipairs(redis.call('ZMSCORE', received, unpack(ids))) do
-    if not until_ms or tonumber(until_ms) <= now then return 0 end
-  end
-end
+if not late and redis.call('ZRANGEBYSCORE', received, '-inf', now_ms(), 'LIMIT', 0, 1)[1] then return 0 end
 
 -- What becomes of the keys of the messages: others of a key stay in flight, or the next one of its line is ready, or it is free.
 local held, free, following, ready = {}, {}, {}, {}

@@ -67,8 +67,8 @@ for place = #ready, 1, -1 do
 end
 local rest = stopped and 'claim' or ''
 if not stopped and #elements < limit then
-  local first = redis.call('ZRANGE', received, 0, 0, 'WITHSCORES')[2]
-  if first and tonumber(first) <= now or redis.call('SCARD', early) > 0 then rest = 'due' end
+  local due = redis.call('ZRANGEBYSCORE', received, '-inf', now, 'LIMIT', 0, 1)[1]
+  if due or redis.call('SCARD', early) > 0 then rest = 'due' end
 end
 if #elements == 0 then return {rest, flying} end
 
