@@ -3,21 +3,27 @@
 import logging
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
+from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
+from reliq.observability.histograms import Measurements
+from reliq_api.http.buffered import Buffered
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedBody, check_headers, fields
 from reliq_sqs import checking, wire_json, wire_query, wire_query_json
 from reliq_sqs.actions import HANDLERS
-from reliq_sqs.calls import Call
+from reliq_sqs.calls import Call, Endpoint
 from reliq_sqs.errors import SqsError
+from reliq_sqs.guard import Guard
 from reliq_sqs.ids import random_id
 from reliq_sqs.model import Action
+from reliq_sqs.settings import Settings
 
 log = logging.getLogger("reliq.sqs")
 
@@ -53,15 +59,30 @@ class Asked:
     action: Action | None = None
 
 
+class Parts:
+    """What a request needs of the state of a started application, whose attributes are slow to read."""
+
+    def __init__(self, state: State) -> None:
+        self.settings: Settings = state.settings
+        self.buffered: Buffered = state.buffered
+        self.measurements: Measurements = state.measurements
+        self.guard: Guard = state.guard
+        self.endpoint: Endpoint = state.endpoint
+
+
 class SqsRoute:
     """The ASGI application for all paths of SQS: they are part of queue URLs."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
 
+    @cached_property
+    def _parts(self) -> Parts:
+        return Parts(self._app.state)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = self._app.state
-        request = BoundedBody(scope, receive, state.buffered, state.settings.body_timeout)
+        parts = self._parts
+        request = BoundedBody(scope, receive, parts.buffered, parts.settings.body_timeout)
         request_id = random_id()
         headers = fields(scope)
         json = "x-amz-target" in headers
@@ -73,7 +94,7 @@ class SqsRoute:
         finally:
             request.release()
             action = asked.action.name if asked.action else "unknown"
-            state.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
+            parts.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
         await answer.send(send)
 
     async def _answer(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
@@ -91,13 +112,13 @@ class SqsRoute:
             return refused(SqsError("InternalFailure", "The request processing has failed."), asked, request_id)
 
     async def _carried_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
-        state, scope = self._app.state, request.scope
+        parts, scope = self._parts, request.scope
         check_headers(scope)
         if scope["method"] not in ("GET", "POST"):
             raise SqsError("UnsupportedOperation", "Requests of SQS are GET or POST.")
         headers = fields(scope)
         body = await request.taken(BODY_LARGEST)
-        sender, region = await state.guard.admit(scope, headers, body)
+        sender, region = await parts.guard.admit(scope, headers, body)
         given = _understood(scope, asked, headers, body)
         action = asked.action
         assert action is not None  # noqa: S101  it was understood
@@ -108,7 +129,7 @@ class SqsRoute:
             )
         parameters = checking.checked(action.takes, given)
         call = Call(
-            state.endpoint, action.name, sender, region, _base_url(scope, headers, state.settings.endpoint_url),
+            parts.endpoint, action.name, sender, region, _base_url(scope, headers, parts.settings.endpoint_url),
             parameters, request.gone, headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)

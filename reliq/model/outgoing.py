@@ -154,6 +154,12 @@ class NewMessage:
         return bool(self.delay or keyed or self.waits) or self.priority != "normal" or self.cost != 1
 
     @property
+    def only_keyed(self) -> bool:
+        """Whether an ordering key, with a deduplication key or without, is all that decides where it goes."""
+        other = self.delay or self.replace or self.waits or self.in_cycle or self.batch
+        return bool(self.key) and not other and self.priority == "normal" and self.cost == 1
+
+    @property
     def digest(self) -> str:
         """Digest of the body, or an empty string without a dedup_key."""
         return "" if self.dedup_key is None else hashlib.blake2b(self.body, digest_size=8).hexdigest()

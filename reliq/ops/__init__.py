@@ -187,6 +187,7 @@ from reliq.ops.producer import (
     enqueue,
     last_sequence,
     push,
+    push_keyed,
     with_bodies,
 )
 from reliq.ops.queue_scan import any_exists, due, existing

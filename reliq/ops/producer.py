@@ -103,6 +103,29 @@ def push(
     return scripted(call, bool)
 
 
+def push_keyed(
+    keys: QueueKeys, entries: Sequence[Entry], producer: str, sequence: int, now: int
+) -> Op["Enqueued | None"]:
+    """Push new messages with ordering keys, and all of them or none with deduplication keys, as `push` others.
+
+    None: the queue has a limit or notes its messages, and `enqueue` must decide.
+    """
+    call = signatures.push_keyed(
+        keys,
+        dedup_keys=[keys.dedup(entry.dedup_key) for entry in entries if entry.dedup_key is not None],
+        producer=producer,
+        sequence=sequence,
+        entry=f"{sequence} {now}",
+        options=(
+            signatures.push_keyed_option(
+                id=entry.id, element=entry.element, window=milliseconds(entry.window), digest=entry.digest
+            )
+            for entry in entries
+        ),
+    )
+    return scripted(call, lambda reply: None if reply == 0 else _read_enqueued((b"ok", now, *reply)))
+
+
 def enqueue(
     keys: QueueKeys,
     plain: Sequence[bytes],

@@ -196,6 +196,26 @@ def push(
     )
 
 
+def push_keyed(
+    keys: NamedKeys,
+    *,
+    dedup_keys: Iterable[str],
+    producer: Argument,
+    sequence: float,
+    entry: Argument,
+    options: Records,
+) -> Call:
+    return (
+        "push_keyed",
+        (keys.messages, keys.waiting, keys.active, keys.counters, keys.config, keys.producers, *dedup_keys),
+        (producer, sequence, entry, *flat(options)),
+    )
+
+
+def push_keyed_option(*, id: Argument, element: Argument, window: Argument, digest: Argument) -> tuple[Argument, ...]:
+    return (id, element, window, digest)
+
+
 def put_notes(
     keys: NamedKeys, *, report: str, brought: str, id: Argument, cancelled: Argument, kept: Argument,
     told_kept: Argument, fields: Iterable[Argument],

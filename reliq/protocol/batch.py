@@ -99,6 +99,16 @@ class Call:
     bodies: list[StoredBody]
     batches: Mapping[str, int]  #: how many of the plain ones are of each batch
 
+    @property
+    def in_order(self) -> bool:
+        """Whether all have ordering keys and no other option but deduplication keys, all of them or none."""
+        deduplicated = self.placed[0].dedup_key is not None if self.placed else False
+        return (
+            not (self.plain or self.bodies)
+            and bool(self.placed)
+            and all(one.only_keyed and (one.dedup_key is not None) == deduplicated for one in self.placed)
+        )
+
     @classmethod
     def of(cls, messages: Sequence[NewMessage], now: int, route: Route = DIRECT) -> "Call":
         """Encode the messages as sent at `now`."""

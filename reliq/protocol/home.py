@@ -79,16 +79,30 @@ class Home:
         call = Call.of(batch, now, route)
         with self._pool.session(call.ids) as session:
             pushed = False
-            if not (self._limited or call.entries or call.batches or self.unknown):
-                push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
-                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, terms.retries))
-                self._limited = self._limited or not pushed
+            if not (self._limited or self.unknown):
+                pushed = yield from self._push(call, session, now, terms.retries, route)
             if not pushed:
                 session.ids = yield from self._enqueue(call, session, terms.retries, route)
             sure = terms.wanted or self.durability
             if sure.waits:
                 yield from confirm(self.keys, sure, session.producer, session.sequence)
             return session.ids
+
+    def _push(self, call: Call, session: ProducerSession, now: int, retries: int | None, route: Route) -> Steps[bool]:
+        """Enqueue by one of the scripts for queues without limits; False: that is not possible."""
+        pushed: Any
+        if not (call.entries or call.batches):
+            push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
+            _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
+        elif call.in_order and route == DIRECT:
+            keyed = ops.push_keyed(self.keys, call.entries, session.producer, session.sequence, now)
+            pushed = yield at_most(keyed, retries)
+            if pushed:
+                session.ids = call.enqueued(pushed)
+        else:
+            return False
+        self._limited = not pushed
+        return bool(pushed)
 
     def _enqueue(self, call: Call, session: ProducerSession, retries: int | None, route: Route) -> Steps[list[str]]:
         """Enqueue by the script that decides where each message goes; raises Moved and AtLimit."""

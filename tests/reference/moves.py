@@ -8,7 +8,7 @@ Move = tuple[str, str]
 
 #: Which step may move a message from where to where; a step that is not here moves none.
 MOVES: Mapping[str, set[Move]] = {
-    "push": {(GONE, READY)},
+    "push": {(GONE, READY)}, "push_keyed": {(GONE, READY)},
     "enqueue": {(GONE, READY), (GONE, DELAYED), (READY, GONE), (DELAYED, GONE)},
     "publish": {(GONE, READY), (GONE, DELAYED)}, "fire": {(GONE, READY)}, "prepare": {(GONE, PREPARED)},
     "decide": {(PREPARED, READY), (PREPARED, DELAYED), (PREPARED, GONE)},
@@ -28,7 +28,9 @@ MOVES: Mapping[str, set[Move]] = {
     "EXEC": {(PROCESSING, READY), (PROCESSING, DEAD)},
     "BLMOVE": {(READY, PROCESSING)}, "cancel": {(DELAYED, GONE)},
     "promote": {(DELAYED, READY), (READY, GONE), (DELAYED, GONE)},
-    "receive": {(READY, PROCESSING)}, "return_due": {(PROCESSING, READY)}, "set_visibility": {(PROCESSING, READY)},
+    "receive": {(READY, PROCESSING)}, "receive_ready": {(READY, PROCESSING)},
+    "return_due": {(PROCESSING, READY)}, "set_visibility": {(PROCESSING, READY)},
+    "delete_flying": {(PROCESSING, GONE)},
     "delete_received": {(PROCESSING, GONE), (READY, GONE)}, "purge_received": {(PROCESSING, GONE)},
     "commit_roll": {(GONE, READY), (GONE, DELAYED), (GONE, DEAD)},
     "flow_tell": {(READY, GONE), (DELAYED, GONE)}, "flow_bury": {(READY, DEAD), (DELAYED, DEAD)},

@@ -11,6 +11,8 @@ from tests.reference.flows import DEAD_LETTER, HANDLED, IS_BURIED, IS_SKIPPED, L
 from tests.simulation.stories import DEAD, DELAYED, PARKED, PROCESSING, READY, Message, Place, Story, Violation
 from tests.simulation.world import World
 
+_DELETES = frozenset(("delete_received", "delete_flying"))  #: the scripts by which receivers delete
+
 #: A message, the numbers of those it waits for, and its rule.
 Node = tuple[Message, tuple[int, ...], str]
 
@@ -198,4 +200,4 @@ class Graphs:
 def _was_handled(causes: Sequence[str], story: Story, old: Place) -> bool:
     """Whether a message that is gone was handled; else it was cancelled, or removed."""
     ran = any(run.outcome == "ack" and run.consumer == old.consumer for run in story.runs)
-    return (old.state == PROCESSING and ran) or "delete_received" in causes
+    return (old.state == PROCESSING and ran) or not _DELETES.isdisjoint(causes)

@@ -282,7 +282,7 @@ RECEIPT_SCRIPTS = {
         r"received, '-inf', now, 'LIMIT'",
         "received, '-inf', now + 1000, 'LIMIT'",
     ),
-    "a key goes on while a message of it is in flight": (r"if #stay > 0 then", "if #stay > 1 then"),
+    "a key goes on while a message of it is in flight": (r"if #stay > 0 then", "if #stay > 16 then"),
     "a former receipt deletes": (
         r"return record and string.sub\(record, #FIRST_TURN \+ 1, .*? == name",
         "return record",

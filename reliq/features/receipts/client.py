@@ -8,14 +8,9 @@ from functools import cached_property
 from reliq.client.unbroken import Lock, acquired, brought
 from reliq.contract import values
 from reliq.contract.values import Duration
+from reliq.features.receipts.checks import check_wanted, checked_changes, checked_receipts, checked_visibility
 from reliq.features.receipts.model import Received, Wanted
-from reliq.features.receipts.steps import (
-    ReceiptSteps,
-    check_wanted,
-    checked_changes,
-    checked_receipts,
-    checked_visibility,
-)
+from reliq.features.receipts.steps import ReceiptSteps
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 

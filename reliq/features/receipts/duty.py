@@ -1,7 +1,7 @@
 """Messages in flight whose receiver did not delete them in time: make them ready again."""
 
 from reliq.features.receipts import ops as own
-from reliq.features.receipts.steps import RETURNED_AT_ONCE
+from reliq.features.receipts.ready import RETURNED_AT_ONCE
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op
 from reliq_monitor.duty import DueDuty

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from reliq.contract import values
 from reliq.features.receipts import signatures
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys, dedup_digest
@@ -56,6 +58,35 @@ def receive(
         moves=moves,
     )
     return scripted(call, lambda reply: (reply[0].decode(), reply[1]))
+
+
+class Ready(NamedTuple):
+    """What a receive without a claim has brought."""
+
+    rest: str  #: why there may be more: "due", "claim" (which a claim has to look at); empty: there is none
+    in_flight: int  #: messages of the queue
+    elements: list[bytes]  #: oldest first
+
+
+def receive_ready(
+    keys: QueueKeys, visible: float, limit: int, most_receives: int | None, nonces: Sequence[bytes], *, runs: bool
+) -> Op[Ready]:
+    """Put up to `limit` ready messages in flight, each with one of these nonces of eight bytes."""
+    call = signatures.receive_ready(
+        keys,
+        visible=milliseconds(visible),
+        limit=limit,
+        room=values.CLAIM_BYTES,
+        most=values.MAX_COUNT if most_receives is None else most_receives,
+        runs=runs,
+        nonces=b"".join(nonces),
+    )
+    return scripted(call, lambda reply: Ready(reply[0].decode(), reply[1], reply[2:]), repeatable=False)
+
+
+def flights_since(keys: QueueKeys, earliest: int) -> Op[list[bytes]]:
+    """Read which messages become visible at or after a time, in ms: their fields of `receipts`, a thousand at most."""
+    return Op(("ZRANGEBYSCORE", keys.received, earliest, "+inf", "LIMIT", 0, 1000))
 
 
 def receive_again(keys: QueueKeys, attempt: str, visible: float) -> Op[list[bytes]]:
@@ -115,6 +146,12 @@ def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float, str]],
     )
     call = signatures.set_visibility(keys, late=late, changes=changed)
     return scripted(call, as_text)
+
+
+def delete_flying(keys: QueueKeys, names: Sequence[bytes], late: bool) -> Op[bool]:
+    """Delete messages in flight by their names, all or none; False: `delete_received` must say why."""
+    call = signatures.delete_flying(keys, late=late, names=names)
+    return scripted(call, bool)
 
 
 def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Op[str]:

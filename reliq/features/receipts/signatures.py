@@ -6,6 +6,25 @@ from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
+def delete_flying(keys: NamedKeys, *, late: bool, names: Iterable[Argument]) -> Call:
+    return (
+        "receipts/delete_flying",
+        (
+            keys.messages,
+            keys.waiting,
+            keys.active,
+            keys.cycle,
+            keys.counters,
+            keys.config,
+            keys.bodies,
+            keys.received,
+            keys.receipts,
+            keys.early,
+        ),
+        (int(late), *names),
+    )
+
+
 def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
     return (
         "receipts/delete_received",
@@ -44,6 +63,27 @@ def receive_move(*, former: Argument, again: Argument, name: Argument, line: Arg
 
 def receive_again(keys: NamedKeys, *, attempt: str, visible: float) -> Call:
     return "receipts/receive_again", (keys.received, keys.receipts, attempt), (visible,)
+
+
+def receive_ready(
+    keys: NamedKeys, *, visible: float, limit: float, room: float, most: float, runs: bool, nonces: Argument
+) -> Call:
+    return (
+        "receipts/receive_ready",
+        (
+            keys.messages,
+            keys.waiting,
+            keys.active,
+            keys.cycle,
+            keys.counters,
+            keys.config,
+            keys.bodies,
+            keys.received,
+            keys.receipts,
+            keys.early,
+        ),
+        (visible, limit, room, most, int(runs), nonces),
+    )
 
 
 def return_due(keys: NamedKeys, *, limit: Argument) -> Call:

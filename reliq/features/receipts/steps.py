@@ -1,16 +1,18 @@
 """The steps of messages in flight.
 
-A receive is an ordinary claim, with all that a claim knows of limits, expired messages and large bodies; then one
-script moves what was claimed from the processing list into flight, where each message has a time of its own.
+A receive is one script, which puts ready messages in flight, where each has a time of its own. What has to be looked at
+is left to an ordinary claim, with all that a claim knows of limits, expired messages and large bodies; another script
+then moves what was claimed from the processing list into flight.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import InvalidSetting, TooManyInFlight
+from reliq.errors import ReliqError, TooManyInFlight
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import (
     CODES,
@@ -25,6 +27,7 @@ from reliq.features.receipts.model import (
     by_queue,
 )
 from reliq.features.receipts.ops import Flight
+from reliq.features.receipts.ready import RETURNED_AT_ONCE, is_plain, receive_ready
 from reliq.model.element import Undecodable
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys, new_owner
@@ -41,9 +44,9 @@ from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.outcomes import released
 from reliq.protocol.producer import ProducerPool
 
-RETURNED_AT_ONCE = 100  #: messages that one call makes visible again
-LONGEST = 12 * 3600.0  #: seconds for which a message may be invisible
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
+_CLAIMS = 1.0  #: seconds for which receives are claims, after one that had to be
+_DELETED_AT_ONCE = 1000  #: by the script for nearly all deletes
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _PURGED_AT_ONCE = 500
 _AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another home
@@ -59,6 +62,7 @@ class ReceiptSteps:
         self._idle: dict[str, list[ConsumerSteps]] = {}  #: by home: registered, holding nothing
         self._in_flight: dict[str, int] = {}  #: as last read
         self._run_length: dict[str, float] = {}  #: messages of one key in the latest receive
+        self._claims_until: dict[str, float] = {}  #: by home, by time.monotonic(): its receives are claims
 
     @property
     def queue(self) -> str:
@@ -79,6 +83,25 @@ class ReceiptSteps:
         if wanted.attempt is not None and (again := (yield from self._again(keys, wanted))):
             return again
         yield from self._check_room(keys, wanted)
+        if timeout or not is_plain(wanted) or self._claims_until.get(keys.queue, 0.0) > time.monotonic():
+            return (yield from self._claimed(keys, wanted, timeout))
+        messages, ready = yield from receive_ready(keys, wanted)
+        received = [_shown(keys, one, one) for one in messages]
+        self._in_flight[keys.queue] = ready.in_flight
+        if not ready.rest or len(received) == wanted.limit:
+            return received
+        if ready.rest == "claim" and not received:
+            self._claims_until[keys.queue] = time.monotonic() + _CLAIMS
+        try:
+            rest = replace(wanted, limit=wanted.limit - len(received))
+            return received + (yield from self._claimed(keys, rest, 0.0))
+        except ReliqError:
+            if not received:
+                raise
+            return received
+
+    def _claimed(self, keys: QueueKeys, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
+        """Receive by a claim, which knows limits, expired messages and whatever else may forbid a receive."""
         consumer = self._consumer(keys)
         for _ in range(_TRIES):
             heads = self._heads(keys, wanted)
@@ -282,44 +305,6 @@ def next_in_line(queue: str, entry: bytes, now: int) -> Message | None:
     return None if 0 < message.expires_at <= now else message
 
 
-def check_wanted(wanted: Wanted) -> Wanted:
-    """Return what a receive asks for; raises InvalidSetting."""
-    values.whole(wanted.limit, "limit", 1, values.MAX_BATCH)
-    if wanted.most_receives is not None:
-        values.whole(wanted.most_receives, "most_receives", 1, values.MAX_COUNT)
-    if wanted.most_in_flight is not None:
-        values.whole(wanted.most_in_flight, "most_in_flight", 1, 10**12)
-    if wanted.attempt is not None and not values.unicode_text(wanted.attempt, "attempt"):
-        raise InvalidSetting("attempt is empty: give an id of this receive, or None")
-    return wanted
-
-
-def checked_visibility(value: values.Duration) -> float:
-    """Return the seconds of a visibility; raises InvalidSetting."""
-    return values.seconds(value, "visibility", longest=LONGEST)
-
-
-def checked_changes(changes: object) -> list[tuple[str, float]]:
-    """Return receipts, each with the seconds of its visibility; raises InvalidSetting."""
-    try:
-        pairs = [(receipt, visibility) for receipt, visibility in changes]  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise InvalidSetting(f"changes is {changes!r}: give a list of receipts, each with its visibility") from None
-    receipts = checked_receipts([receipt for receipt, _ in pairs])
-    return [(one, checked_visibility(seconds)) for one, (_, seconds) in zip(receipts, pairs, strict=True)]
-
-
-def checked_receipts(receipts: object) -> list[str]:
-    """Return the receipts; raises InvalidSetting."""
-    if isinstance(receipts, str) or not isinstance(receipts, Iterable):
-        raise InvalidSetting(f"receipts is {receipts!r}: give them in a list")
-    checked = list(receipts)
-    for one in checked:
-        if not isinstance(one, str):
-            raise InvalidSetting(f"a receipt is {one!r}: give the `receipt` of a received message")
-    return checked
-
-
 def _receives(message: Message) -> int:
     """Return how often the message was received, with the next time included."""
     return message.deliveries + message.failures + 1
@@ -328,7 +313,7 @@ def _receives(message: Message) -> int:
 def _flying(message: Message, now: int) -> Message:
     """Return a message as it is in flight from now on."""
     time = LATEST_RECEIVED if FIRST_RECEIVED in message.headers else FIRST_RECEIVED
-    headers = {**message.headers, time: str(now)}
+    headers = {time: str(now), **{name: value for name, value in message.headers.items() if name != time}}
     deliveries = min(message.deliveries + 1, values.MAX_COUNT)
     return message.pushed_again(deliveries=deliveries, headers=headers)
 
@@ -349,6 +334,8 @@ def _change(times: Sequence[float], late: bool, keys: QueueKeys, some: Sequence[
 
 
 def _delete(late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
+    if len(some) <= _DELETED_AT_ONCE and (yield own.delete_flying(keys, [one.name for _, one in some], late)):
+        return DONE * len(some)
     codes: str = yield own.delete_received(keys, [(one.name, one.group) for _, one in some], late)
     return codes
 

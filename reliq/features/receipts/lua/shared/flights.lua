@@ -51,9 +51,9 @@ local function note_early(q, early, group)
   redis.call(turn and first_before(q, group, turn) and 'SADD' or 'SREM', early, group)
 end
 
--- Note that messages of an ordering key, at these turns, have left flight: with the last one the key passes on.
-local function leave_flight(q, early, group, gone)
-  local leaving, stay, turns = {}, {}, turns_in_flight(q, group)
+-- The turns that are left without these.
+local function without(turns, gone)
+  local leaving, stay = {}, {}
   for _, turn in ipairs(gone) do leaving[turn] = (leaving[turn] or 0) + 1 end
   for at = 1, #turns, #FIRST_TURN do
     local turn = string.sub(turns, at, at + #FIRST_TURN - 1)
@@ -63,8 +63,14 @@ local function leave_flight(q, early, group, gone)
       stay[#stay + 1] = turn
     end
   end
+  return table.concat(stay)
+end
+
+-- Note that messages of an ordering key, at these turns, have left flight: with the last one the key passes on.
+local function leave_flight(q, early, group, gone)
+  local stay = without(turns_in_flight(q, group), gone)
   if #stay > 0 then
-    redis.call('HSET', q.active, group, ' ' .. table.concat(stay))
+    redis.call('HSET', q.active, group, ' ' .. stay)
   elseif not pass_on(q, group) then
     redis.call('HDEL', q.active, group)
   end
