@@ -153,22 +153,37 @@ class Consumer:
         return messages
 
     def _claim(self, limit: int) -> list[Message]:
-        """Claim from those places that have messages, another one first each time; raises if all fail."""
+        """Claim from those places that have messages, another one first each time; raises if all fail.
+
+        All are looked at if those that are known to have some gave less than `limit`.
+        """
         self._turn += 1
-        look = Round([part.keys for part in self._parts.values()], self._homes.failing)
-        self._store.run(look.begin(self._turn, self._owes, self._store.node_of))
+        look = self._look_at(list(self._parts.values()))
         messages: list[Message] = []
         try:
-            for keys in look.keys:
-                if len(messages) < limit:
-                    with look.trying(keys):
-                        messages += self._parts[keys.queue].claim(limit - len(messages), 0, PATIENCE)
+            look.recall(self._turn, self._owes)
+            self._claim_from(look, limit, messages)
+            if len(messages) < limit:
+                self._store.run(look.look(self._turn, self._owes, self._store.node_of))
+                self._claim_from(look, limit, messages)
         except BaseException:
             self._take_back(messages)
             raise
         if not messages:
             look.end()
         return messages
+
+    def _look_at(self, parts: Sequence[Holding]) -> Round:
+        return Round([part.keys for part in parts], self._homes.failing, self._homes.found)
+
+    def _claim_from(self, look: Round, limit: int, messages: list[Message]) -> None:
+        """Claim from places, until there are `limit` messages."""
+        for keys in look.keys:
+            if len(messages) < limit:
+                with look.trying(keys):
+                    some = self._parts[keys.queue].claim(limit - len(messages), 0, PATIENCE)
+                    messages += some
+                    look.got(keys, some)
 
     def _owes(self, name: str) -> bool:
         return self._parts[name].owes
@@ -183,7 +198,7 @@ class Consumer:
             return []
         self._turn += 1
         part = rotated(parts, self._turn)[0]
-        with Round([part.keys], self._homes.failing).trying(part.keys):
+        with self._look_at([part]).trying(part.keys):
             return part.claim(limit, min(left, _WAIT), PATIENCE)
         return []
 
