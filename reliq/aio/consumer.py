@@ -166,22 +166,37 @@ class Consumer(AsyncBlock):
         return messages
 
     async def _claim(self, limit: int) -> list[Message]:
-        """Claim from those homes that have messages, another one first each time; raises if all fail."""
+        """Claim from those homes that have messages, another one first each time; raises if all fail.
+
+        All are looked at if those that are known to have some gave less than `limit`.
+        """
         self._turn += 1
-        look = Round([holding.keys for holding in self._holdings.values()], self._homes.failing)
-        await self._store.run(look.begin(self._turn, self._owes, self._store.node_of))
+        look = self._look_at(list(self._holdings.values()))
         messages: list[Message] = []
         try:
-            for keys in look.keys:
-                if len(messages) < limit:
-                    with look.trying(keys):
-                        messages += await self._holdings[keys.queue].claim(limit - len(messages), 0, PATIENCE)
+            look.recall(self._turn, self._owes)
+            await self._claim_from(look, limit, messages)
+            if len(messages) < limit:
+                await self._store.run(look.look(self._turn, self._owes, self._store.node_of))
+                await self._claim_from(look, limit, messages)
         except BaseException:
             await self._take_back(messages)
             raise
         if not messages:
             look.end()
         return messages
+
+    def _look_at(self, holdings: Sequence[Holding]) -> Round:
+        return Round([holding.keys for holding in holdings], self._homes.failing, self._homes.found)
+
+    async def _claim_from(self, look: Round, limit: int, messages: list[Message]) -> None:
+        """Claim from homes, until there are `limit` messages."""
+        for keys in look.keys:
+            if len(messages) < limit:
+                with look.trying(keys):
+                    some = await self._holdings[keys.queue].claim(limit - len(messages), 0, PATIENCE)
+                    messages += some
+                    look.got(keys, some)
 
     def _owes(self, name: str) -> bool:
         return self._holdings[name].owes
@@ -196,7 +211,7 @@ class Consumer(AsyncBlock):
             return []
         self._turn += 1
         holding = rotated(holdings, self._turn)[0]
-        with Round([holding.keys], self._homes.failing).trying(holding.keys):
+        with self._look_at([holding]).trying(holding.keys):
             return await holding.claim(limit, min(left, _WAIT), PATIENCE)
         return []
 

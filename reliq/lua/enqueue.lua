@@ -19,7 +19,7 @@
 --         {position ...}}: nothing was enqueued, because these messages with options, and with -1 the plain elements,
 --         belong to another partition of the queue; of the ordering keys of the second ones others are still here
 -- Refuses a full queue, and messages of a key with its home elsewhere. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, together, room, producers
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, producers = KEYS[14], KEYS[15], KEYS[16]
 local producer, sequence, plain_and_version, batches = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -128,16 +128,28 @@ have_entered(q, elements)
 for from = ELEMENTS, first_option - 1, 1000 do
   redis.call('LPUSH', q.messages, unpack(ARGV, from, math.min(from + 999, first_option - 1)))
 end
+local ready, later, together = {}, {}, #fresh > 1 and takes_together(q)
 for _, entry in ipairs(fresh) do
   if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
-  if entry.burst then
-    enter_latest(q, delayed, index, entry, now)
-  elseif entry.delay < 0 then
-    join_line(q, group_of(entry.element), entry.element)
-  elseif entry.delay > 0 then
-    index_add(delayed, index, now + entry.delay, entry.id, entry.element)
+  if entry.delay > 0 and not entry.burst then
+    later[#later + 1] = entry
   else
-    enter(q, entry.element, version)
+    ready[#ready + 1] = entry.element
+    together = together and not entry.burst and entry.delay == 0 and not is_cyclic(entry.element)
+  end
+end
+index_add_together(delayed, index, now, later)
+if together then
+  enter_together(q, ready, version)
+else
+  for _, entry in ipairs(fresh) do
+    if entry.burst then
+      enter_latest(q, delayed, index, entry, now)
+    elseif entry.delay < 0 then
+      join_line(q, group_of(entry.element), entry.element)
+    elseif entry.delay == 0 then
+      enter(q, entry.element, version)
+    end
   end
 end
 if plain + #fresh > 0 then redis.call('HINCRBY', q.counters, 'enqueued', plain + #fresh) end

@@ -28,7 +28,8 @@ _NO_OPTIONS = {option.name: option.default for option in options_of(SEND_MANY)}
 
 _NO_MESSAGE = NewMessage(b"")
 _CALL_BYTES = 16 * 1024 * 1024  #: of bodies in one call
-_ENQUEUED, _PLACED = 4, 16  #: what it costs when `enqueue` takes a message without options, or with some; pushed: 1
+#: What it costs when `enqueue` takes a message without options, with some, or in a call with dedup keys; pushed: 1.
+_ENQUEUED, _PLACED, _LOOKED_UP = 4, 10, 16
 
 
 class RawBatch(Sequence[NewMessage]):
@@ -179,7 +180,7 @@ def _costs(messages: Sequence[NewMessage], pushed: bool) -> Iterable[int]:
     if isinstance(messages, RawBatch):
         return repeat(plain, len(messages))
     if any(one.dedup_key is not None for one in messages):  # all of them are placed one by one
-        return repeat(_PLACED, len(messages))
+        return repeat(_LOOKED_UP, len(messages))
     return [_PLACED if one.placed else _ENQUEUED if one.batch else plain for one in messages]
 
 

@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ log = logging.getLogger("reliq.partitions")
 
 PATIENCE = 0.25  #: seconds for which a claim from one of several homes is repeated: the others wait meanwhile
 _AGAIN = 5.0  #: seconds between two tries whether one of the failing homes works again
+_TRUSTED = 0.2  #: seconds for which claims go to the homes that had messages, before all are looked at again
 
 _FAILURES = (RedisUnavailable, OutcomeUnknown, QueueFull)
 
@@ -60,20 +61,56 @@ class Failing:
         return there, [random.choice(out)]
 
 
+class Found:
+    """How many messages the latest look has found in the homes of a queue, less those claimed since.
+
+    It is trusted for a short while: so a queue with many messages is not looked at before each claim.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Mapping[str, int] = {}
+        self._until = 0.0
+
+    def note(self, counts: Mapping[str, int]) -> None:
+        self._counts, self._until = counts, time.monotonic() + _TRUSTED
+
+    def claimed(self, home: str, count: int) -> None:
+        """Note that a claim got so many; a home that gave none is not asked again before the next look."""
+        self._counts = {**self._counts, home: self._counts.get(home, 0) - count if count else 0}
+
+    def trusted(self) -> Mapping[str, int]:
+        """Return how many are left in which homes; nothing if the look was too long ago."""
+        return self._counts if time.monotonic() < self._until else {}
+
+
 class Round:
     """One look of a consumer at the homes of its queue; `keys`: those to claim from now, in this order."""
 
-    def __init__(self, every: Sequence[QueueKeys], failing: Failing) -> None:
+    def __init__(self, every: Sequence[QueueKeys], failing: Failing, found: Found) -> None:
         self.keys = every
         self._every = every
         self._failing = failing
+        self._found = found
         self._failure: ReliqError | None = None
 
-    def begin(self, turn: int, owes: Callable[[str], bool], node_of: NodeOf | None = None) -> Steps[None]:
-        """Find the homes that have messages, or of which one `owes` some: another one comes first each turn."""
+    def recall(self, turn: int, owes: Callable[[str], bool]) -> None:
+        """Find the homes that have messages by what the latest look has found; none if that is not trusted any more."""
+        self._choose(self._found.trusted(), turn, owes)
+
+    def look(self, turn: int, owes: Callable[[str], bool], node_of: NodeOf | None = None) -> Steps[None]:
+        """Find the homes that have messages now."""
         counts = yield from ready_counts(self._every, self._failing, node_of)
+        self._found.note(counts)
+        self._choose(counts, turn, owes)
+
+    def _choose(self, counts: Mapping[str, int], turn: int, owes: Callable[[str], bool]) -> None:
+        """Choose those that have messages, or of which one `owes` some: another one comes first each turn."""
         there = [one for one in rotated(self._every, turn) if one.queue in counts]
-        self.keys = [one for one in there if counts[one.queue] or owes(one.queue)]
+        self.keys = [one for one in there if counts[one.queue] > 0 or owes(one.queue)]
+
+    def got(self, keys: QueueKeys, messages: Sequence[Any]) -> None:
+        """Note what a home has given."""
+        self._found.claimed(keys.queue, len(messages))
 
     @contextmanager
     def trying(self, keys: QueueKeys) -> Iterator[None]:
@@ -83,6 +120,7 @@ class Round:
         except _FAILURES as error:
             self._failure = error
             self._failing.note(keys.queue, error)
+            self._found.claimed(keys.queue, 0)
         else:
             self._failing.works(keys.queue)
 
@@ -95,19 +133,29 @@ class Round:
 def from_any(
     every: Sequence[QueueKeys],
     failing: Failing,
+    found: Found,
     claim: Callable[[QueueKeys], Steps[list[T]]],
     owes: Callable[[str], bool] = lambda _: False,
 ) -> Steps[list[T]]:
     """Claim from the homes that have messages, a random one first, until one gives some; raises only if all fail."""
-    look = Round(every, failing)
-    yield from look.begin(random.randrange(len(every)), owes)
+    look, turn = Round(every, failing, found), random.randrange(len(every))
+    look.recall(turn, owes)
+    if not (given := (yield from _first_given(look, claim))):
+        yield from look.look(turn, owes)
+        given = yield from _first_given(look, claim)
+    if not given:
+        look.end()
+    return given
+
+
+def _first_given(look: Round, claim: Callable[[QueueKeys], Steps[list[T]]]) -> Steps[list[T]]:
     for keys in look.keys:
-        found: list[T] = []
+        given: list[T] = []
         with look.trying(keys):
-            found = yield from claim(keys)
-        if found:
-            return found
-    look.end()
+            given = yield from claim(keys)
+            look.got(keys, given)
+        if given:
+            return given
     return []
 
 

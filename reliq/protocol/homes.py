@@ -16,7 +16,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, read_layout
 from reliq.ops import Steps, Together, at_most
 from reliq.protocol.acts import done_everywhere
-from reliq.protocol.claiming import Failing
+from reliq.protocol.claiming import Failing, Found
 from reliq.protocol.home import ANNOUNCE_EVERY, Home
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.looking import unseen
@@ -44,6 +44,7 @@ class QueueHomes:
         self._turn = itertools.count(random.randrange(1000))
         self._away: dict[str, float] = {}  #: by queue of a home: until when it is avoided
         self.failing = Failing()  #: those that claims leave out
+        self.found = Found()  #: by the latest look of a claim
 
     # --- which there are ---
 

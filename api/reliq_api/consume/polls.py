@@ -63,7 +63,7 @@ class Poll:
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from taken(self.steps, self.limit))
-        messages = yield from from_any(every, self._homes.failing, self._claim_from, self._owes)
+        messages = yield from from_any(every, self._homes.failing, self._homes.found, self._claim_from, self._owes)
         if not messages:
             yield from self.leave()
         return messages

@@ -73,7 +73,8 @@ class ReceiptSteps:
         every = yield from self._homes.known()
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))
-        received = yield from from_any(every, self._homes.failing, lambda keys: self._receive(keys, wanted, 0.0))
+        failing, found = self._homes.failing, self._homes.found
+        received = yield from from_any(every, failing, found, lambda keys: self._receive(keys, wanted, 0.0))
         if not received:
             yield from self.return_due()
         return received

@@ -13,6 +13,12 @@ local TAIL = {
   cost = '\164cost\203', batch = '\165batch\172', cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
   apart = '\165apart\196\12',
 }
+local PRIORITY = '\168priority'
+
+-- Whether an element has these bytes anywhere: most have not, and this takes less time than to find the place of a field.
+local function has(element, bytes)
+  return string.find(element, bytes, 1, true) ~= nil
+end
 
 -- The id: after the array header and the version, a str of up to 255 bytes.
 local function id_of(element)
@@ -76,6 +82,7 @@ local function priority_of(element)
   local last = end_of(element)
   if not last then return nil, -1 end
   if group_of(element) then last = last - GROUP - #TAIL.group end
+  if not has(element, PRIORITY) then return nil, last end
   known = {nil, last}
   for _, priority in ipairs({'high', 'low'}) do
     local first = last - #TAIL[priority] + 1
@@ -87,14 +94,14 @@ end
 
 -- Whether the message was created for a member of a cycle. Such a message has a key.
 local function is_cyclic(element)
-  if not group_of(element) then return false end
+  if not has(element, TAIL.cycle) or not group_of(element) then return false end
   local _, last = priority_of(element)
   return string.sub(element, last - #TAIL.cycle + 1, last) == TAIL.cycle
 end
 
 -- Whether the message has a limit key: its group is the digest of that key, and not of an ordering key.
 local function is_laned(element)
-  if not group_of(element) then return false end
+  if not has(element, TAIL.lane) or not group_of(element) then return false end
   local _, last = priority_of(element)
   return string.sub(element, last - #TAIL.lane + 1, last) == TAIL.lane
 end
@@ -110,7 +117,7 @@ end
 
 -- The id of the message's batch, or nil. No text that a field may have, which is UTF-8, looks like one.
 local function batch_of(element)
-  if string.byte(element) ~= 0x9a or not string.find(element, TAIL.batch, 1, true) then return nil end
+  if string.byte(element) ~= 0x9a or not has(element, TAIL.batch) then return nil end
   if string.sub(element, -#TAIL.batch - BATCH, -BATCH - 1) == TAIL.batch then -- without other fields of the tail
     local batch = string.sub(element, -BATCH)
     return not string.find(batch, '[^%w_-]') and batch or nil
@@ -125,7 +132,7 @@ end
 -- How much of a rate the message takes: 1, unless it was sent with another cost. No text looks like one: the first byte of
 -- a positive float64 cannot follow the byte before it in UTF-8.
 local function cost_of(element)
-  if string.byte(element) ~= 0x9a or not string.find(element, TAIL.cost, 1, true) then return 1 end
+  if string.byte(element) ~= 0x9a or not has(element, TAIL.cost) then return 1 end
   local last = before_flags(element)
   if batch_of(element) then last = last - BATCH - #TAIL.batch end
   local first = last - COST + 1
