@@ -197,12 +197,7 @@ def push(
 
 
 def push_keyed(
-    keys: NamedKeys,
-    *,
-    dedup_keys: Iterable[str],
-    producer: Argument,
-    sequence: float,
-    entry: Argument,
+    keys: NamedKeys, *, dedup_keys: Iterable[str], producer: Argument, sequence: float, entry: Argument,
     options: Records,
 ) -> Call:
     return (
@@ -212,7 +207,7 @@ def push_keyed(
     )
 
 
-def push_keyed_option(*, id: Argument, element: Argument, window: Argument, digest: Argument) -> tuple[Argument, ...]:
+def push_keyed_option(*, id: Argument, element: Argument, window: Argument, digest: Argument) -> Record:
     return (id, element, window, digest)
 
 

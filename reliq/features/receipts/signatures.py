@@ -9,18 +9,8 @@ from reliq.ops.request import Argument, Call, Record, Records, flat
 def delete_flying(keys: NamedKeys, *, late: bool, names: Iterable[Argument]) -> Call:
     return (
         "receipts/delete_flying",
-        (
-            keys.messages,
-            keys.waiting,
-            keys.active,
-            keys.cycle,
-            keys.counters,
-            keys.config,
-            keys.bodies,
-            keys.received,
-            keys.receipts,
-            keys.early,
-        ),
+        (keys.messages, keys.waiting, keys.active, keys.cycle, keys.counters, keys.config, keys.bodies, keys.received,
+        keys.receipts, keys.early),
         (int(late), *names),
     )
 
@@ -66,22 +56,12 @@ def receive_again(keys: NamedKeys, *, attempt: str, visible: float) -> Call:
 
 
 def receive_ready(
-    keys: NamedKeys, *, visible: float, limit: float, room: float, most: float, runs: bool, nonces: Argument
+    keys: NamedKeys, *, visible: float, limit: float, room: float, most: float, runs: bool, nonces: Argument,
 ) -> Call:
     return (
         "receipts/receive_ready",
-        (
-            keys.messages,
-            keys.waiting,
-            keys.active,
-            keys.cycle,
-            keys.counters,
-            keys.config,
-            keys.bodies,
-            keys.received,
-            keys.receipts,
-            keys.early,
-        ),
+        (keys.messages, keys.waiting, keys.active, keys.cycle, keys.counters, keys.config, keys.bodies, keys.received,
+        keys.receipts, keys.early),
         (visible, limit, room, most, int(runs), nonces),
     )
 
