@@ -50,7 +50,7 @@ class PooledLoop:
         room = self._room()
         if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
             self._start(messages)
-        elif not self.runner.running and not self._keeps_clear():
+        elif not (self.runner.running or self.exchange.unstarted or self._keeps_clear()):
             if self._in_trial is None and self._shared.rest(self):
                 return True
             if not self.stopping:

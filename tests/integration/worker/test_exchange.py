@@ -11,6 +11,10 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Destination, Move
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
+from reliq.worker.loop import Shared
+from reliq.worker.pooled import PooledLoop
+from reliq.worker.prefetch import MOST
+from reliq.worker.runner import Runner
 
 
 @pytest.fixture
@@ -187,3 +191,16 @@ def test_what_is_handed_back_keeps_its_order(exchange, queue, way):
         assert exchange.leave(idle)
     with queue.consumer() as consumer:
         assert [message.json() for message in consumer.claim(5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_pool_that_has_begun_nothing_yet_is_given_no_more_than_the_limit(app, exchange, store, queue):
+    """As on a busy core: its tasks begin later than the next looks of the loop."""
+    app.handler("q")(lambda message: None)
+    queue.send_many(["x"] * 500)
+    tasks = []
+    (handler,) = app.handlers
+    runner = Runner(store, handler, exchange, new_owner())
+    loop = PooledLoop(exchange, runner, Shared(), 100, tasks.append)
+    for _ in range(5):
+        loop.step()
+    assert len(tasks) == queue.stats().processing <= MOST
