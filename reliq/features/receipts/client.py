@@ -109,6 +109,7 @@ class ReceiveCalls:
         `most_receives` times becomes a dead letter. The same `attempt` returns within five minutes the same messages.
         Raises InvalidSetting, TooManyInFlight (`most_in_flight`), RedisUnavailable and OutcomeUnknown.
         """
+        runs = values.yes_or_no(runs, "runs")
         wanted = Wanted(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
         waits = values.seconds(wait, "wait")
         patience = Patience()
@@ -117,10 +118,12 @@ class ReceiveCalls:
 
     def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""
+        late = values.yes_or_no(late, "late")
         return self._store.run(self._receipts.change_visibility(checked_changes(changes), late=late))
 
     def delete_received(self, receipts: Sequence[str], *, late: bool = False) -> list[str]:
         """Delete received messages; return "deleted", "expired" or "unknown" for each; `late`: expired ones too."""
+        late = values.yes_or_no(late, "late")
         return self._store.run(self._receipts.delete(checked_receipts(receipts), late=late))
 
     def return_due(self) -> int:

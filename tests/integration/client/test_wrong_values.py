@@ -17,14 +17,13 @@ GROUPS = {  #: what has the calls, and those of them that read or change what th
     "delayed": ["list", "run"],
     "queue": ["search", "find", "cancel", "receive", "change_visibility", "delete_received"],
 }
-RIGHT = {"text": "x", "id": "x", "changes": [], "receipts": []}
 SAME_FOR_ALL = {"progress", "wait"}  #: a function that is called later; a duration, for which the call would wait
 
 
-def calls_of(call):
+def calls_of(call, right):
     """Give each parameter each value, with right ones for the others that a call needs."""
     parameters = inspect.signature(call).parameters.values()
-    needed = {one.name: RIGHT[one.name] for one in parameters if one.name in RIGHT and one.default is one.empty}
+    needed = {one.name: right[one.name] for one in parameters if one.name in right and one.default is one.empty}
     for one in parameters:
         names = sorted(reliq.DeadLetterFilters.__optional_keys__) if one.kind is one.VAR_KEYWORD else [one.name]
         for name, value in itertools.product(set(names) - SAME_FOR_ALL, WRONG):
@@ -37,7 +36,10 @@ def calls_of(call):
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in GROUPS.items() for name in names])
 def test_a_value_of_any_type_is_taken_or_refused_by_an_error_of_reliq(app, group, name):
     queue, unexpected = app.queue("q"), []
-    for parameter, value, call in calls_of(getattr(queue if group == "queue" else getattr(queue, group), name)):
+    queue.send("x")
+    (received,) = queue.receive()
+    right = {"text": "x", "id": "x", "changes": [(received.receipt, 60)], "receipts": [received.receipt]}
+    for parameter, value, call in calls_of(getattr(queue if group == "queue" else getattr(queue, group), name), right):
         try:
             call()
         except reliq.ReliqError:
