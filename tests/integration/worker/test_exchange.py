@@ -197,7 +197,7 @@ def test_a_pool_that_has_begun_nothing_yet_is_given_no_more_than_the_limit(app, 
     """As on a busy core: its tasks begin later than the next looks of the loop."""
     app.handler("q")(lambda message: None)
     queue.send_many(["x"] * 500)
-    tasks = []
+    tasks = list[object]()
     (handler,) = app.handlers
     runner = Runner(store, handler, exchange, new_owner())
     loop = PooledLoop(exchange, runner, Shared(), 100, tasks.append)
