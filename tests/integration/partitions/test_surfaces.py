@@ -36,7 +36,8 @@ COMMANDS = (
     "doctor", "top --once --interval 0.1",
 )  # fmt: skip
 PLOT = re.compile(r"<svg.*?</svg>|<span class=.gathering.*?</span>", re.DOTALL)  #: of what was read before, too
-AGE = re.compile(r"(&lt;)?\b\d+(\.\d+)? ?(ms|us|min|[smhd])\b|<time .*</time>")
+#: In one or two units: 45 s, 1 min 20 s.
+AGE = re.compile(r"(&lt;)?\b\d+(\.\d+)? ?(ms|us|min|[smhd])\b( \d+ (min|[smh])\b)?|<time .*</time>")
 #: Findings of the doctor that depend on how busy the machine is.
 MEASURED = re.compile(r"^\w+ +(?:recovery|disk|memory|clock|latency) .*\n(?: .*\n)*", re.MULTILINE)
 NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]\d+)?")
