@@ -11,9 +11,11 @@ from reliq.ops import Await, Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.aio_replies import Replies, read_replies, replies_on
 from reliq.transport.calls import (
+    Loaded,
     asked_elsewhere,
     carried_out,
     loading,
+    not_sent,
     read,
     to_repeat,
     unknown_in_transaction,
@@ -44,6 +46,7 @@ class AioConnection:
         self._epoch = store.epoch
         self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
         self.connects = 0
+        self._loaded = Loaded()
         self.idle_since = 0.0  #: by time.monotonic()
         self.named = False  #: the server knows its name
         #: Called for each new connection with whether it is named.
@@ -64,6 +67,8 @@ class AioConnection:
             await self.close()  # noticed before a command is sent on a dead connection
         if isinstance(request, Watch):
             self.watching = False
+        elif isinstance(request, Transaction) and request.repeatable:
+            await self._load_first(request)
         replies = await self._exchange(commands_of(request))
         if type(request) is Op and not isinstance(replies[0], Exception):  # nearly every call
             return request.read(replies[0])
@@ -128,6 +133,14 @@ class AioConnection:
         if self.watching:
             await self.close()
             self.watching = False
+
+    async def _load_first(self, request: Transaction) -> None:
+        """Load the scripts of a transaction that this connection has not loaded."""
+        with not_sent():
+            await self._connected()
+            commands = self._loaded.missing(request, self.connects)
+            replies = await self._exchange(commands) if commands else []
+        self._loaded.note(request, self.connects, replies)
 
     async def _exchange(self, commands: list[Command]) -> list[Any]:
         task = asyncio.current_task()

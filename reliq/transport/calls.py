@@ -1,7 +1,8 @@
 """Requests and their replies: whether a request may be repeated, was carried out, and what its answer is."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from reliq.errors import (
@@ -10,7 +11,7 @@ from reliq.errors import (
 )
 from reliq.ops import Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
-from reliq.transport.errors import TryAgain, translated
+from reliq.transport.errors import ConnectionLost, TryAgain, translated
 from reliq.transport.resp import Command
 
 T = TypeVar("T")
@@ -75,6 +76,34 @@ def loading(request: Request) -> list[Command]:
     """Return the commands that load all scripts of a request."""
     scripts = {op.script for op in _ops(request) if op.script is not None}
     return [("SCRIPT", "LOAD", script.source) for script in scripts]
+
+
+class Loaded:
+    """The scripts that were loaded by a connection for its transactions.
+
+    A transaction runs without a script that the server does not know, as after a restart: the bodies that it stores
+    would have no messages, for ever if the server or this process ended then.
+    """
+
+    __slots__ = ("_connection", "_scripts")
+
+    def __init__(self) -> None:
+        self._connection = 0  #: how many connections there had been
+        self._scripts: frozenset[Any] = frozenset()
+
+    def missing(self, request: Transaction, connection: int) -> list[Command]:
+        """Return the commands that must come before a transaction on this connection, counted from the first one on."""
+        scripts = self._scripts if connection == self._connection else frozenset()
+        wanted = {op.script for op in request.ops if op.script is not None}
+        return [] if wanted <= scripts else loading(request)
+
+    def note(self, request: Transaction, connection: int, replies: list[Any]) -> None:
+        """Note that the scripts of a request are loaded; raises TryAgain if the server does not take commands yet."""
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise translated(reply)
+        before = self._scripts if connection == self._connection else frozenset()
+        self._connection, self._scripts = connection, before | {op.script for op in request.ops}
 
 
 _READS = frozenset({
@@ -146,6 +175,16 @@ def to_repeat(request: Request, replies: list[Any]) -> TryAgain:
     error = TryAgain("it did not know a script")
     error.loaded, error.sent = True, carried_out(request, replies)
     return error
+
+
+@contextlib.contextmanager
+def not_sent() -> Iterator[None]:
+    """Do what comes before a request: if the connection is lost, nothing of the request was sent."""
+    try:
+        yield
+    except ConnectionLost as error:
+        error.sent = False
+        raise
 
 
 def waits(request: Request) -> bool:

@@ -13,9 +13,11 @@ from reliq.errors import ReliqError
 from reliq.ops import Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.calls import (
+    Loaded,
     asked_elsewhere,
     carried_out,
     loading,
+    not_sent,
     read,
     to_repeat,
     unknown_in_transaction,
@@ -69,6 +71,7 @@ class Connection:
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost
         self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
         self.notices: Notices | None = None  #: of changes in what this connection reads
+        self._loaded = Loaded()
         self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
         _connections.add(self)
 
@@ -98,7 +101,17 @@ class Connection:
         """Send a request once; return a ticket for `finish`. Several may be under way. Raises ConnectionLost."""
         if isinstance(request, Watch):
             self.watching = False
+        elif isinstance(request, Transaction) and request.repeatable:
+            self._load_first(request)
         return self._send(commands_of(request))
+
+    def _load_first(self, request: Transaction) -> None:
+        """Load the scripts of a transaction that this connection has not loaded."""
+        with not_sent():
+            self._connected()
+            commands = self._loaded.missing(request, self.connects)
+            replies = self._exchange(commands) if commands else []
+        self._loaded.note(request, self.connects, replies)
 
     def finish(self, request: Request, ticket: Any) -> Any:
         """Read the answer to a request that `begin` has sent; raises as `perform`."""

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+import redis
 
 import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, RedisUnsuitable, ops
@@ -298,32 +299,36 @@ def test_a_send_that_ran_without_a_script_and_is_refused_then_is_an_unknown_outc
 
     armed = threading.Event()
     store = Store(server.url)
-    store.call(command("SCRIPT", "FLUSH"))
     with Proxy(server.port, reply=reply) as proxy:
         queue = face(proxy.url, send_timeout=0.3).queue("q")
+        queue.send("x" * 5000, dedup_key="first")  # loads the scripts of its connection
+        store.call(command("SCRIPT", "FLUSH"))
         queue.send("small: the server knows the script that enqueues", dedup_key="small")
         armed.set()
         with pytest.raises(OutcomeUnknown) as caught:
             queue.send("x" * 5000, id="large", dedup_key="large", **options)
     assert caught.value.ids == ("large",)
-    assert store.call(command("LLEN", "reliq:{q}:messages")) == 2
+    assert store.call(command("LLEN", "reliq:{q}:messages")) == 3
     store.close()
 
 
 def test_a_send_that_ran_without_any_script_and_is_refused_then_is_not_enqueued(server, face):
     def reply(data):
-        if b"NOSCRIPT" in data:
+        if b"NOSCRIPT" in data and armed.is_set():
             configure(server, "min-replicas-to-write", "1")
         return data
 
+    armed = threading.Event()
     store = Store(server.url)
     with Proxy(server.port, reply=reply) as proxy:
         queue = face(proxy.url, send_timeout=0.3).queue("q")
-        queue.stats()
+        queue.send("x" * 5000)
+        queue.send("x" * 5000)  # by another script, as the queue is known by now
+        armed.set()
         store.call(command("SCRIPT", "FLUSH"))
         with pytest.raises(RedisUnavailable, match="too few replicas"):
             queue.send("x" * 5000)
-    assert store.call(command("LLEN", "reliq:{q}:messages")) == 0
+    assert store.call(command("LLEN", "reliq:{q}:messages")) == 2
     store.close()
 
 
@@ -499,3 +504,11 @@ def test_an_idle_producer_survives_a_restart(server, looked_at):
     app.queue("q").send(2)
     assert app.queue("q").stats().ready == 2
     app.close()
+
+
+def test_a_large_body_is_not_stored_without_its_message_by_a_server_that_knows_no_script(face, server):
+    """As after a restart: the server or the producer might end before a second try."""
+    with redis.Redis(port=server.port) as client:
+        client.script_flush()
+        face(server.url).queue("q").send("x" * 2000)
+        assert client.info("commandstats")["cmdstat_exec"]["calls"] == 1
