@@ -50,7 +50,7 @@ WORKERS := $(shell awk '/^MemTotal/ {print ($$2 > 7000000) ? 8 : 6}' /proc/memin
 # .ci/run also calls test-heavy, test-campaign and test-install.
 SHORT := not slow and not campaign and not combine and not full
 HEAVY := spark or browser or celery
-test: $(READY) ## The tests, on both cores (6 minutes)
+test: $(READY) ## The tests, on both cores (7 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(SHORT) and not ($(HEAVY))' --ignore tests/packaging -rR
 
 # Those with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were. Stealing leaves a
