@@ -63,7 +63,7 @@ def receive(
 class Ready(NamedTuple):
     """What a receive without a claim has brought."""
 
-    rest: str  #: why there may be more: "due", "claim" (which a claim has to look at); empty: there is none
+    rest: str  #: what may be left: "due" messages, or those that need a "claim"; empty: none
     in_flight: int  #: messages of the queue
     elements: list[bytes]  #: oldest first
 

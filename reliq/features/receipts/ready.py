@@ -27,7 +27,7 @@ def is_plain(wanted: Wanted) -> bool:
 
 def receive_ready(keys: QueueKeys, wanted: Wanted) -> Steps[tuple[list[Message], Ready]]:
     """Receive from a home what nothing forbids; second, what the latest call has answered."""
-    ready = yield from _ready(keys, wanted, wanted.limit)
+    ready = yield from _ready(keys, wanted)
     found, broken = _decoded(keys, ready.elements)
     if broken:  # a claim makes dead letters of them
         yield own.set_visibility(keys, [(name_of(one), 0.0, "") for one in broken])
@@ -49,12 +49,12 @@ def _decoded(keys: QueueKeys, elements: Sequence[bytes]) -> tuple[list[Message],
     return found, broken
 
 
-def _ready(keys: QueueKeys, wanted: Wanted, limit: int) -> Steps[Ready]:
+def _ready(keys: QueueKeys, wanted: Wanted) -> Steps[Ready]:
     """Put ready messages in flight. After a lost answer, look what it did: its messages have these nonces."""
-    nonces, sent_at = [new_nonce().to_bytes(_NONCE) for _ in range(limit)], time.monotonic()
+    nonces, sent_at = [new_nonce().to_bytes(_NONCE) for _ in range(wanted.limit)], time.monotonic()
     try:
         ready: Ready = yield own.receive_ready(
-            keys, wanted.visibility, limit, wanted.most_receives, nonces, runs=wanted.runs
+            keys, wanted.visibility, wanted.limit, wanted.most_receives, nonces, runs=wanted.runs
         )
         return ready
     except OutcomeUnknown:

@@ -15,7 +15,7 @@ local function name_in(element)
   return string.sub(element, 1, nonce_at(element) + 8)
 end
 
--- The place behind a text in an element; nil if there is none that headers have.
+-- The place behind a text in an element; nil if what is there has no form of a text in headers.
 local function behind_text(element, at)
   local head, size, more = string.byte(element, at, at + 2)
   if not more then return nil end
