@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from reliq.transport.aiostore import AioStore
-from reliq.transport.watch import News
+from reliq.transport.news import News
 
 _MOMENT = 0.001  #: seconds
 

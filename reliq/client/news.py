@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Sequence
 
+from reliq.transport.news import News
 from reliq.transport.store import Store
-from reliq.transport.watch import News
 
 _MOMENT = 0.001  #: seconds
 

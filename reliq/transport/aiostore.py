@@ -68,15 +68,16 @@ class AioStore(Server):
         await self._step(self.check(), connection, timeout, self._send)
 
     async def _send(self, request: Request, connection: AioConnection, timeout: float | None) -> Any:
+        began = time.monotonic()
         try:
             return await connection.perform(request)
         except (ConnectionLost, TryAgain) as failure:
-            return await self._again(request, connection, failure, timeout)
+            return await self._again(request, connection, failure, began + self.patience(timeout))
 
     async def _again(
-        self, request: Request, connection: AioConnection, failure: ConnectionLost | TryAgain, timeout: float | None
+        self, request: Request, connection: AioConnection, failure: ConnectionLost | TryAgain, until: float
     ) -> Any:
-        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching, self._known)
+        patience = CallRetry(request, self.where, until, connection.watching, self._known)
         while True:
             await asyncio.sleep(patience.after(failure))
             try:

@@ -18,12 +18,12 @@ _PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)  #: seconds between two tries; the la
 class CallRetry:
     """The retries of one call: with growing pauses, until its time or its retries are used up."""
 
-    def __init__(self, request: Request, where: str, timeout: float, watching: bool, reached: bool = True) -> None:
-        """`reached`: the server has answered before."""
+    def __init__(self, request: Request, where: str, until: float, watching: bool, reached: bool = True) -> None:
+        """`until`: by time.monotonic(), no try begins later; `reached`: the server has answered before."""
         self._where = where
         self._reached = reached
         self._node = ""  #: the node of a cluster that failed last
-        self._until = time.monotonic() + timeout
+        self._until = until
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
         self._retries = most_retries(request)
         # Requests after a Watch belong to the watching connection: on another one they would be unguarded.

@@ -87,16 +87,15 @@ class Store(Server):
         self._run(self.check(), lambda request: self._send(request, connection, timeout))
 
     def _send(self, request: Request, connection: Connection, timeout: float | None) -> Any:
+        began = time.monotonic()
         try:
             return connection.perform(request)
         except (ConnectionLost, TryAgain) as failure:
-            return self.repeat(request, connection, failure, timeout)
+            return self.repeat(request, connection, failure, began + self.patience(timeout))
 
-    def repeat(
-        self, request: Request, connection: Connection, failure: ConnectionLost | TryAgain, timeout: float | None
-    ) -> Any:
-        """Send a request that failed again, for as long as it may be repeated and there is time."""
-        patience = CallRetry(request, self.where, self.patience(timeout), connection.watching, self._known)
+    def repeat(self, request: Request, connection: Connection, failure: ConnectionLost | TryAgain, until: float) -> Any:
+        """Send a request that failed again, for as long as it may be repeated, `until` its time is over."""
+        patience = CallRetry(request, self.where, until, connection.watching, self._known)
         while True:
             time.sleep(patience.after(failure))
             try:
@@ -203,6 +202,7 @@ class PendingCall(Generic[T]):
         self._steps = steps
         self._connection = connection
         self._timeout = timeout
+        self._began = time.monotonic()
         self._request: Request | Together | None = None  #: None: the steps ended without a request
         self._failure: ConnectionLost | TryAgain | None = None
         self._ticket: Any = None
@@ -237,7 +237,8 @@ class PendingCall(Generic[T]):
                 return self._ask(request)
             return self._connection.finish(request, self._ticket)
         except (ConnectionLost, TryAgain) as error:
-            return self._store.repeat(request, self._connection, error, self._timeout)
+            until = self._began + self._store.patience(self._timeout)
+            return self._store.repeat(request, self._connection, error, until)
 
     def _ask(self, request: Request | Together) -> Any:
         return self._store.call(request, self._connection, self._timeout)

@@ -33,7 +33,8 @@ class Watchdog(threading.Thread):
             failures.flush()
             for loop in list(self._loops):
                 try:
-                    self.watch(loop)
+                    if self.watch(loop):
+                        outage.over()
                 except ReliqError as error:
                     outage.failed(error)
                     self._stopping.wait(_ERROR_PAUSE)

@@ -324,7 +324,7 @@ class Kernel:
             self.at(task.process.paused_until, lambda: self._failed(task, request, failure, retry))
             return
         watching = task.watch_lost or task.watching is not None
-        retry = retry or CallRetry(request, "the simulation", task.timeout, watching)
+        retry = retry or CallRetry(request, "the simulation", self.clock.monotonic() + task.timeout, watching)
         try:
             pause = retry.after(failure)
         except ReliqError as error:

@@ -1,0 +1,33 @@
+"""What a caller who waits for several homes knows of their keys. `reliq.aio.news` and `reliq.client.news` wait."""
+
+from collections.abc import Sequence
+
+from reliq.transport.server import Server
+
+
+class News:
+    """What one caller knows of some keys: one that was empty stays so until the watch says that it may exist."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._empty: set[str] = set()
+
+    def known_empty(self, key: str) -> bool:
+        """Whether the key did not exist when it was last asked about, and has not changed since."""
+        return key in self._empty
+
+    def _expect(self, keys: Sequence[str]) -> bool:
+        """Have the watch tell of these keys, which were empty a moment ago; return whether it will, of each."""
+        new = [key for key in keys if key not in self._empty]
+        self._empty.update(new)
+        unwatched = self._server.watches.tell(new, self._told)
+        self._empty.difference_update(unwatched)
+        return not unwatched
+
+    def _told(self, key: str) -> None:
+        """In the thread of the watch."""
+        self._empty.discard(key)
+        self._wake()
+
+    def _wake(self) -> None:
+        raise NotImplementedError
