@@ -115,8 +115,8 @@ _READS = frozenset({
 
 
 _READING_SCRIPTS = frozenset({
-    "announce", "biography", "browse", "due", "existing", "fates", "find", "held_keys", "result", "stats", "strays",
-    "ticks", "upcoming",
+    "announce", "biography", "browse", "due", "emitted", "existing", "fates", "find", "held_keys", "result", "stats",
+    "strays", "ticks", "upcoming",
 })  # fmt: skip
 
 
