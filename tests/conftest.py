@@ -18,7 +18,7 @@ from reliq import embedded
 from reliq.embedded import EmbeddedRedis
 from reliq.transport.store import Store
 from reliq_monitor.liveness import OUTAGE_GRACE
-from tests.support import ports
+from tests.support import parser, ports
 from tests.support.workers import eventually
 
 # No test fails because the machine is busy.
@@ -34,6 +34,9 @@ sys.dont_write_bytecode = False
 
 # redis-py reads its own version from the package's metadata for every pool and client: 1.5 ms, thousands of times.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+
+# Each command in this process would make the parser of all commands: 24 ms, hundreds of times.
+parser.share()
 
 # A server of a test keeps its port, also while the test has stopped it.
 embedded.free_port = ports.free_port

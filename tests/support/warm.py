@@ -3,7 +3,8 @@
 A monitor that starts and stops takes 0.1 s of a core in place of 0.5, an HTTP service 0.2 in place of 1.1.
 
 Each has its session, files, folder and environment, and is a child of the process of the tests, which waits for it as
-for any other. It lacks Python's start and the imports: a test of those starts Python (`process(..., fresh=True)`).
+for any other. It lacks Python's start, the imports and the making of the parser: a test of those starts Python
+(`process(..., fresh=True)`).
 """
 
 import atexit
@@ -152,6 +153,9 @@ def main() -> None:
     gc.disable()
     for name in _IMPORTED:
         importlib.import_module(name)
+    from tests.support import parser
+
+    parser.share()
     assert threading.active_count() == 1, "a fork of one with threads is not whole"
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
