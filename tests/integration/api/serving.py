@@ -38,7 +38,8 @@ class Service(httpx.Client):
 
 
 @contextlib.contextmanager
-def _application(settings: Settings) -> Iterator[FastAPI]:
+def application(settings: Settings) -> Iterator[FastAPI]:
+    """An application of the service with these settings."""
     anywhere = replace(settings, port=0)
     found = next((one for one in _unused if one[0] == anywhere), None) or (anywhere, create_app(settings))
     if found in _unused:
@@ -54,7 +55,7 @@ def serving(url: str, **settings: Any) -> Iterator[Service]:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=2048))
         port = listener.getsockname()[1]
         asked = Settings(url=url, port=port, **{"no_auth": True, **settings})
-        app = stack.enter_context(_application(asked))
+        app = stack.enter_context(application(asked))
         with mock.patch.object(api_server, "create_app", return_value=app):
             server = api_server.server_of(asked)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

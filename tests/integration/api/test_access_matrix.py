@@ -20,6 +20,7 @@ from reliq_api.access import keyring
 from reliq_api.access.keyring import SCOPES
 from reliq_api.app import create_app
 from reliq_api.settings import Settings
+from tests.integration.api.serving import application
 from tests.integration.ui.dying import bury
 
 # --- who may use a route ---------------------------------------------------------------------------------------------
@@ -287,13 +288,13 @@ def refused(answer: httpx.Response) -> int:
 @asynccontextmanager
 async def service(url: str, **settings: Any) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
     """The application in this process, without a server, and a client for it."""
-    app = create_app(Settings(url=url, **settings))
-    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
-        yield app, client
+    with application(Settings(url=url, **settings)) as app:
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            yield app, client
 
 
 async def asked(client: httpx.AsyncClient, call: str, row: Row, who: Holder) -> httpx.Response:
