@@ -201,6 +201,9 @@ class AioConnection:
             except (redis_errors().RedisError, *connection_ended(aio=True)) as error:
                 await raw.disconnect(nowait=True)
                 raise failed(error, sent=False) from None
+            except asyncio.CancelledError:
+                await raw.disconnect(nowait=True)
+                raise
             self._raw, self._replies = raw, replies_on(raw)
             self.connects += 1
             if self.connects > 1:
