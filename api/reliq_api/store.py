@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Request, Steps, Together
