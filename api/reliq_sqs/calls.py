@@ -39,7 +39,7 @@ class Call:
     action: str
     sender: Sender
     region: str
-    base_url: str  #: of queue URLs
+    base_url: Callable[[], str]  #: the beginning of queue URLs
     given: Parameters
     gone: Callable[[], Awaitable[None]]  #: waits until the client is away
     trace: str = ""  #: the header X-Amzn-Trace-Id
@@ -49,7 +49,7 @@ class Call:
         return self.endpoint.registry
 
     def url(self, place: Place) -> str:
-        return self.registry.names.url(self.base_url, place)
+        return self.registry.names.url(self.base_url(), place)
 
     async def queue(self) -> Known:
         """Return the queue that the request is about; raises SqsError."""

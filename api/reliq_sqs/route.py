@@ -3,7 +3,7 @@
 import logging
 import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -114,8 +114,9 @@ class SqsRoute:
             )
         parameters = checking.checked(action.takes, given)
         call = Call(
-            parts.endpoint, action.name, sender, region, _base_url(scope, headers, parts.settings.endpoint_url),
-            parameters, request.gone, headers.get("x-amzn-trace-id", ""),
+            parts.endpoint, action.name, sender, region,
+            partial(_base_url, scope, headers, parts.settings.endpoint_url), parameters, request.gone,
+            headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)
         if asked.json:

@@ -190,9 +190,9 @@ class Measurements:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered HTTP request; `route` is the template of its path, never the path itself."""
-        known = method if method in _METHODS else "other"
+        labels = method if method in _METHODS else "other", route, str(status)
         with self._lock:
-            self._histogram(HTTP, (known, route, str(status))).add_one(seconds)
+            self._histogram(HTTP, labels).add_one(seconds)
 
     def read(self) -> list[tuple[Family, Labels, list[int], float]]:
         """Return all series: family, labels, counts by bucket, sum."""

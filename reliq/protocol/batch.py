@@ -209,11 +209,12 @@ def checked_many(
     `plain`: whether nothing is changed in them later: without any option they are a RawBatch then.
     """
     check_option_names(options, BatchOptions)
-    if type(bodies) is not list:
-        if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
-            raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
-        bodies = list(bodies)
-    made_before = bool(bodies) and all(isinstance(one, NewMessage) for one in bodies)
+    if type(bodies) is not list and (
+        isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable)
+    ):
+        raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
+    bodies = list(bodies)
+    made_before = bool(bodies) and not [one for one in bodies if not isinstance(one, NewMessage)]
     ids = [""] * len(bodies) if made_before else new_ids(len(bodies))
     plain = plain and not made_before and (not options or {**_NO_OPTIONS, **options} == _NO_OPTIONS)
     if plain and (bare := _bare(bodies, ids, max_body)) is not None:
