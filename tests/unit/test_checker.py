@@ -160,3 +160,26 @@ def test_a_run_that_a_paused_process_began_late_is_explained_and_counted(tmp_pat
     assert "duplicated" not in verdict["broken"]
     assert (verdict["late starts"], verdict["extra runs"]) == (1, {"sigstop": 1})
     assert "duplicated" in judged(tmp_path, worker=late)["broken"]
+
+
+def claimed_before_and_run_after(folder, also):
+    """A claim at 2.0 that Redis forgot at 2.2, and that its process runs at 2.9; another message or the same follows."""
+    events = [RUNS[0], (2.9, *RUNS[1][1:]), (4.5, *RUNS[2][1:])]
+    lines = [json.dumps({"t": at, "f": function, "s": state, "call": 1, **fields})
+             for at, function, state, fields in also[:3]]  # fmt: skip
+    (folder / "worker-3.history").write_text("\n".join(lines))
+    faults = [{"kind": "redis-kill", "process": "*", "from": 2.2, "to": 2.8, "rewound": 1.0}]
+    with_fault = judged(folder, worker=events, faults=faults)["broken"]
+    return set(with_fault), set(judged(folder, worker=events)["broken"])
+
+
+def test_a_claim_that_redis_forgot_explains_a_second_run_of_a_message_that_was_sent_again(tmp_path):
+    found, without = claimed_before_and_run_after(tmp_path, handled(3, "a", "p:1"))
+    assert "duplicated" not in found
+    assert "duplicated" in without
+
+
+def test_a_claim_that_redis_forgot_explains_that_two_messages_of_a_key_run_at_a_time(tmp_path):
+    found, without = claimed_before_and_run_after(tmp_path, handled(3, "b", "p:2"))
+    assert "disordered" not in found
+    assert "disordered" in without

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from tests.campaign.checker.reading import Claim, Evidence, Fault, Run, Settle, Story
 
@@ -84,21 +84,28 @@ def claim_of(story: Story, run: Run) -> Claim | None:
     return max(own, default=None)
 
 
-def before_start(evidence: Evidence, story: Story, run: Run) -> Iterator[Fault]:
-    """Yield the faults that hit a process between its claim of a message and the run of it: the run began late."""
+def faults_behind(evidence: Evidence, first: tuple[Story, Run], second: tuple[Story, Run]) -> Iterator[Fault]:
+    """Yield the faults that explain why a second run began while the first counted.
+
+    They hit the first one's process between its claim and the second start, or the second one's between its claim and
+    its start: a claim that Redis has forgotten, or that has run out, is still run by the process that holds it.
+    """
+    (_, run), (_, following) = first, second
+    yield from evidence.faults_of(run.process, _claimed(*first), following.start)
+    yield from evidence.faults_of(following.process, _claimed(*second), following.start)
+
+
+def _claimed(story: Story, run: Run) -> float:
     claim = claim_of(story, run)
-    yield from evidence.faults_of(run.process, run.start if claim is None else claim.since, run.start)
+    return run.start if claim is None else claim.since
 
 
 def duplicates(evidence: Evidence) -> Iterator[tuple[Story, Fault | None]]:
     """Yield each duplicate run that no call asked for, with the fault that explains it."""
     for story in evidence.stories.values():
-        if len(story.runs) < 2:
-            continue
         for first, second in pairwise(sorted(story.runs)):
             if first.then != "retried":
-                of_first = evidence.faults_of(first.process, first.start, second.start)
-                yield story, next(chain(of_first, before_start(evidence, story, second)), None)
+                yield story, next(faults_behind(evidence, (story, first), (story, second)), None)
 
 
 def late_starts(evidence: Evidence) -> Iterator[str]:
@@ -173,14 +180,8 @@ def disordered(evidence: Evidence) -> Iterator[str]:
             if story is other:
                 continue
             back, together = other.turn < story.turn, run.end is None or run.end > following.start
-            if (back or together) and not _excused(evidence, run, other, following):
+            if (back or together) and not any(faults_behind(evidence, (story, run), (other, following))):
                 yield f"{key}: {other.name} began {'after' if back else 'during'} {story.name}"
-
-
-def _excused(evidence: Evidence, run: Run, story: Story, following: Run) -> bool:
-    """Whether a fault hit the run before, or the process of the following one between its claim and its run."""
-    of_run = evidence.faults_of(run.process, run.start, following.start)
-    return any(of_run) or any(before_start(evidence, story, following))
 
 
 def dead_letters(evidence: Evidence) -> Iterator[str]:
