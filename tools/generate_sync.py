@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("reliq/aio")
 TARGET = Path("reliq/client")
 FEATURES = Path("reliq/features")  #: a slice has both faces side by side
-WRITTEN_BY_HAND = ("__init__", "heartbeat", "unbroken")  #: a task renews a lease or a thread; only a task is cancelled
+#: A task renews a lease, or a thread; one of them waits; only a task is cancelled.
+WRITTEN_BY_HAND = ("__init__", "heartbeat", "news", "unbroken")
 
 # In this order. A difference that needs more than a word belongs into reliq.protocol, which both share.
 REPLACEMENTS = tuple(

@@ -8,6 +8,7 @@ seconds in which nothing happens, then it has to act on all of it at once. The l
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -345,6 +346,21 @@ def _idle_monitor(what: str, build: Build, size: int) -> Row:
     return row
 
 
+def _idle_consumer(partitions: int) -> Row:
+    row = Row(f"growth: idle, a consumer by hand of {partitions} partitions")
+    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
+        _partitions(app, partitions)
+        with app.queue(_QUEUE).consumer() as consumer:
+            waiting = threading.Thread(target=consumer.claim, kwargs={"wait": _SETTLED + _WATCHED})
+            waiting.start()
+            time.sleep(_SETTLED)
+            rate = _rate(client)
+            waiting.join()
+    row.checks = [Check("commands/s", [rate], 30.0, at_least=False)]
+    row.figures = {"rate": rate}
+    return row
+
+
 def _rate(client: Any) -> float:
     before, began = _commands(client), time.monotonic()
     time.sleep(_WATCHED)
@@ -357,6 +373,7 @@ def idle_rows(setting: Setting) -> Iterator[Row]:
     yield _idle_monitor("partitions", _idle_partitions, max(64, setting.volume(1024)))
     for partitions, count, bound in ((1, 1, 30.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
         yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
+    yield _idle_consumer(256)
 
 
 def rows(setting: Setting, seconds: float = 6.0, only: Collection[str] = ()) -> list[Row]:

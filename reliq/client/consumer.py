@@ -12,6 +12,7 @@ from weakref import WeakSet
 from reliq.client.connections import Connections
 from reliq.client.heartbeat import Heartbeat
 from reliq.client.holding import Holding
+from reliq.client.news import HomeNews
 from reliq.client.unbroken import finished
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
@@ -20,7 +21,7 @@ from reliq.model.keys import QueueKeys, new_owner, next_life
 from reliq.model.message import Message
 from reliq.ops import Move
 from reliq.ops.topology import Node
-from reliq.protocol.claiming import PATIENCE, Round, pause, rotated
+from reliq.protocol.claiming import PATIENCE, Round, pause, to_look_at
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.lease import Lease
@@ -31,7 +32,7 @@ from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.partitions")
 
-_WAIT = 0.2  #: seconds of waiting for a message of one of several homes before the others are looked at
+_WAIT = 0.2  #: seconds between two looks at several homes, where the server does not tell that one has messages
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
@@ -56,6 +57,7 @@ class Consumer:
         self._first = self._held_at(homes.first.keys, self._owner)
         self._holdings = {homes.queue: self._first}  #: one for each home of the queue
         self._heartbeat: Heartbeat | None = None
+        self._news: HomeNews | None = None  #: of several homes, once it has waited
         self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of homes that are not there any more
         self._lives: dict[str, str] = {}  #: the id that follows in such a home, should it come back
         self._turn = 0
@@ -122,22 +124,25 @@ class Consumer:
                 "consumer"
             )
         whole(limit, "limit", 1, values.MAX_BATCH)
-        until = time.monotonic() + seconds(wait, "wait")
-        if self._layout is not self._homes.layout or not self._homes.fresh:
-            self._follow()
-        if len(self._holdings) == 1:
-            return self._claim_alone(limit, until)
+        until = time.monotonic() + (waits := seconds(wait, "wait"))
         patient_until = max(until, time.monotonic() + self._store.timeout)
+        in_vain = 0
         while True:
             try:
-                messages = self._claim(limit) or self._wait(limit, until - time.monotonic())
+                if self._layout is not self._homes.layout or not self._homes.fresh:
+                    self._follow()
+                if len(self._holdings) == 1:
+                    return self._claim_alone(limit, until)
+                messages = self._claim(limit, all_homes=waits < _WAIT)  # news may be on its way
             except (RedisUnavailable, OutcomeUnknown) as error:  # of all homes
-                if isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
+                if len(self._holdings) == 1 or isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
                     raise
                 self._store.run(pause(_WAIT))
                 continue
-            if messages or until - time.monotonic() <= _ENOUGH:
+            left = until - time.monotonic()
+            if messages or left <= _ENOUGH:
                 return messages
+            in_vain = in_vain + 1 if self._wait(left, in_vain) else 0
 
     def _follow(self) -> None:
         """Hold messages of the homes that are new, and leave those that are not there any more."""
@@ -163,13 +168,16 @@ class Consumer:
             messages = self._first.claim(limit, timeout)
         return messages
 
-    def _claim(self, limit: int) -> list[Message]:
+    def _claim(self, limit: int, all_homes: bool) -> list[Message]:
         """Claim from those homes that have messages, another one first each time; raises if all fail.
 
-        All are looked at if those that are known to have some gave less than `limit`.
+        They are looked at if those that are known to have some gave less than `limit`: all of them, or only those that
+        may have messages by what the server has told.
         """
         self._turn += 1
-        look = self._look_at(list(self._holdings.values()))
+        every = [holding.keys for holding in self._holdings.values()]
+        failing, found = self._homes.failing, self._homes.found
+        look = Round(every if all_homes else to_look_at(every, failing, self._known_empty), failing, found)
         messages: list[Message] = []
         try:
             look.recall(self._turn, self._owes)
@@ -184,9 +192,6 @@ class Consumer:
             look.end()
         return messages
 
-    def _look_at(self, holdings: Sequence[Holding]) -> Round:
-        return Round([holding.keys for holding in holdings], self._homes.failing, self._homes.found)
-
     def _claim_from(self, look: Round, limit: int, messages: list[Message]) -> None:
         """Claim from homes, until there are `limit` messages."""
         for keys in look.keys:
@@ -199,19 +204,24 @@ class Consumer:
     def _owes(self, name: str) -> bool:
         return self._holdings[name].owes
 
-    def _wait(self, limit: int, left: float) -> list[Message]:
-        """Wait a while for a message of one of the homes, another one each time."""
-        if left <= _ENOUGH:
-            return []
-        holdings = [holding for name, holding in self._holdings.items() if name not in self._homes.failing]
-        if not holdings:
+    def _known_empty(self, keys: QueueKeys) -> bool:
+        steps = self._holdings[keys.queue].steps
+        return self._news is not None and steps.awaits and self._news.known_empty(steps.awaited)
+
+    def _wait(self, left: float, in_vain: int) -> bool:
+        """Wait a while until one of the homes may have messages; return whether the server has told so.
+
+        `in_vain`: how often in a row it had, and none was left.
+        """
+        if self._news is None and self._entered:
+            self._news = HomeNews(self._store)
+        homes = [holding for name, holding in self._holdings.items() if name not in self._homes.failing]
+        keys = [holding.steps.awaited for holding in homes if holding.steps.awaits]
+        if self._news is None or not keys:
             self._store.run(pause(min(left, _WAIT)))
-            return []
-        self._turn += 1
-        holding = rotated(holdings, self._turn)[0]
-        with self._look_at([holding]).trying(holding.keys):
-            return holding.claim(limit, min(left, _WAIT), PATIENCE)
-        return []
+            return False
+        most = values.BLOCK if len(keys) == len(self._holdings) else _WAIT
+        return self._news.wait(keys, min(left, most), _WAIT, in_vain)
 
     def _take_back(self, messages: Sequence[Message]) -> None:
         """Give back claimed messages that the caller does not receive."""

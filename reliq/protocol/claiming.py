@@ -49,6 +49,12 @@ class Failing:
             log.warning("partition=%s works again", home)
             self._names.clear()
 
+    def due(self, homes: Sequence[QueueKeys]) -> bool:
+        """Whether it is time to try again one of these homes, or whether none of them works."""
+        if not self._names:
+            return False
+        return time.monotonic() >= self._next_try or all(one.queue in self._names for one in homes)
+
     def divided(self, homes: Sequence[QueueKeys]) -> tuple[list[QueueKeys], list[QueueKeys]]:
         """Return the homes to ask, and the one that is tried again, if it is time; all if all fail."""
         out = [one for one in homes if one.queue in self._names]
@@ -84,7 +90,7 @@ class Found:
 
 
 class Round:
-    """One look of a consumer at the homes of its queue; `keys`: those to claim from now, in this order."""
+    """One look of a consumer at homes of its queue; `keys`: those to claim from now, in this order."""
 
     def __init__(self, every: Sequence[QueueKeys], failing: Failing, found: Found) -> None:
         self.keys = every
@@ -99,7 +105,7 @@ class Round:
 
     def look(self, turn: int, owes: Callable[[str], bool], node_of: NodeOf | None = None) -> Steps[None]:
         """Find the homes that have messages now."""
-        counts = yield from ready_counts(self._every, self._failing, node_of)
+        counts = (yield from ready_counts(self._every, self._failing, node_of)) if self._every else {}
         self._found.note(counts)
         self._choose(counts, turn, owes)
 
@@ -130,6 +136,15 @@ class Round:
             raise self._failure
 
 
+def to_look_at(
+    homes: Sequence[QueueKeys], failing: Failing, known_empty: Callable[[QueueKeys], bool]
+) -> Sequence[QueueKeys]:
+    """Return the homes that may have messages: all if it is time to try again one that fails."""
+    if failing.due(homes):
+        return homes
+    return [one for one in homes if one.queue not in failing and not known_empty(one)]
+
+
 def from_any(
     every: Sequence[QueueKeys],
     failing: Failing,
@@ -138,7 +153,7 @@ def from_any(
     owes: Callable[[str], bool] = lambda _: False,
 ) -> Steps[list[T]]:
     """Claim from the homes that have messages, a random one first, until one gives some; raises only if all fail."""
-    look, turn = Round(every, failing, found), random.randrange(len(every))
+    look, turn = Round(every, failing, found), random.randrange(max(1, len(every)))
     look.recall(turn, owes)
     if not (given := (yield from _first_given(look, claim))):
         yield from look.look(turn, owes)
@@ -243,5 +258,5 @@ def pause(seconds: float) -> Steps[None]:
 
 def rotated(items: Sequence[T], turn: int) -> list[T]:
     """Return the items in their order, beginning with another one each turn."""
-    first = turn % len(items)
+    first = turn % max(1, len(items))
     return [*items[first:], *items[:first]]

@@ -203,8 +203,12 @@ class ConsumerSteps(HeldSteps):
     @property
     def rests(self) -> bool:
         """Whether there is nothing to do until the key `awaited` exists."""
-        busy = self._paused or self._gone or self.arrivals.messages or self.limits.resting or self.limits.looks
-        return self._state is State.REGISTERED and not busy
+        return self._state is State.REGISTERED and self.awaits
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a claim brings nothing until the key `awaited` exists, if it brought nothing now."""
+        return not (self._paused or self._gone or self.arrivals.messages or self.limits.resting or self.limits.looks)
 
     @property
     def awaited(self) -> str:

@@ -101,6 +101,12 @@ class QueueHomes:
         """Whether the layout was read so shortly ago that a claim trusts it."""
         return time.monotonic() - self._read_at <= _FRESH
 
+    @property
+    def awaited(self) -> list[str]:
+        """The keys of several homes that exist when a claim may bring messages, but for those that fail."""
+        names = self.layout.every(self.queue) if self.layout.several else ()
+        return [self.named(name).keys.messages for name in names if name not in self.failing]
+
     def known(self) -> Steps[list[QueueKeys]]:
         """Return the same, for a claim."""
         return [one.keys for one in (yield from self.every())]

@@ -14,6 +14,7 @@ from reliq.transport.aio_connection import AioConnection
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.retry import CallRetry
 from reliq.transport.server import IDLE_MOST, Server
+from reliq.transport.store import Store
 
 T = TypeVar("T")
 
@@ -118,12 +119,17 @@ class AioStore(Server):
         """Return the error that the steps get for one of a request."""
         return error
 
+    def for_threads(self) -> Store | None:
+        """Return a store of the same server for threads; None for a server that a test has given."""
+        return None if self._given else Store(self._url, allow_eviction=self._allow_eviction)
+
     def connection(self, name: str = "") -> AioConnection:
         """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""
         return AioClusterConnection(self, name) if self.sharded else AioConnection(self, name)
 
     async def close(self) -> None:
         """Close the idle connections; the next call opens new ones."""
+        self._end_watches()
         while self._idle:
             await self._idle.pop().close()
         if self.sentinels is not None:

@@ -3,7 +3,7 @@
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reliq.ops import Steps
 from reliq.ops.topology import ANY, WATCHED, Node, Slots
@@ -13,9 +13,23 @@ from reliq.transport.sentinel import Sentinels
 from reliq.transport.server_check import check_server
 from reliq.transport.target import Target
 
+if TYPE_CHECKING:
+    from reliq.transport.connection import Connection
+    from reliq.transport.watch import Watches
+
 IDLE_MOST = 60.0  #: seconds for which a connection is kept without a call
 #: Seconds for which operators' calls do not ask a node again that refused a connection, or did not answer in time.
 _REFUSED, _SILENT = 1.0, 5.0
+
+
+class Threads(Protocol):
+    """What makes connections for threads."""
+
+    def connection(self, name: str = "") -> "Connection":
+        """Return a new connection."""
+
+    def connection_to(self, node: Node, name: str = "") -> "Connection":
+        """Return a new connection to a node of the cluster."""
 
 
 class Server:
@@ -28,10 +42,12 @@ class Server:
         self.timeout = timeout
         self._aio = aio
         self._allow_eviction = allow_eviction
+        self._watches: Watches | None = None
         self._aim(url, connect)
 
     def _aim(self, url: str, connect: Any) -> None:
         """Set the target. `connect` makes a redis-py connection; given by tests with a server of their own."""
+        self._url, self._given = url, connect is not None
         self._target = target = Target(url)
         self.where = target.where
         self.new_connection = connect or target.factory(aio=self._aio)
@@ -42,12 +58,30 @@ class Server:
             self.sentinels = Sentinels(target.sentinels, target.service, target.to_sentinel)
             self.sentinels.on_change = _Departure(self)
             self.new_connection = self._to_master
-        self._trusted = self._checked = connect is not None
+        self._trusted = self._checked = self._given
         self._known = False  #: whether it was checked before
         self.epoch += 1
         self.slots: Slots | None = None  #: slot map of a cluster
         self._latest: Slots | None = None
         self._away: dict[Node, tuple[float, str]] = {}  #: nodes that are away: until when they are not asked, and why
+
+    def for_threads(self) -> Threads | None:
+        """Return what makes connections for threads; None for a server that a test has given."""
+        raise NotImplementedError
+
+    @property
+    def watches(self) -> "Watches":
+        """What waits for keys of several homes, for everyone who uses this store."""
+        if self._watches is None:
+            from reliq.transport.watch import Watches  # with threads and sockets: few wait for several homes
+
+            self._watches = Watches(self)
+        return self._watches
+
+    def _end_watches(self) -> None:
+        watches, self._watches = self._watches, None
+        if watches is not None:
+            watches.stop()
 
     @property
     def sharded(self) -> bool:

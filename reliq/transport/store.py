@@ -162,6 +162,10 @@ class Store(Server):
                 if now - self._idle[0].idle_since > IDLE_MOST:
                     self._idle.popleft().close()
 
+    def for_threads(self) -> "Store":
+        """Return a store of the same server for threads: this one."""
+        return self
+
     def connection(self, name: str = "") -> Connection:
         """Return a new connection for exclusive use; `name` is its name in CLIENT LIST."""
         return ClusterConnection(self, name) if self.sharded else Connection(self, name)
@@ -177,6 +181,7 @@ class Store(Server):
 
     def close(self) -> None:
         """Close the idle connections; the next call opens new ones."""
+        self._end_watches()
         while self._idle:
             self._idle.pop().close()
         if self.sentinels is not None:

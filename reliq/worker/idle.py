@@ -14,8 +14,8 @@ from reliq.model.keys import QueueKeys
 from reliq.ops.topology import Node
 from reliq.transport.connection import Connection
 from reliq.transport.store import Store
+from reliq.transport.watch import Watches
 from reliq.worker.loop import Loop, Shared
-from reliq.worker.watch import Watch
 
 RESTS_AFTER = 3.0  #: seconds without a message or a notice, after which a loop leaves the waiting to the watch
 _SPARE_MOST = 8  #: connections to a server that no loop has; a loop that finds none has to connect first
@@ -31,7 +31,8 @@ class Idle:
         self._shared = shared
         self._start = start
         self._resting: set[Loop] = set()
-        self._watches: dict[Node | None, Watch] = {}
+        self._waiting: dict[str, Loop] = {}  #: by the key that a loop waits for, or has waited for
+        self._watches = Watches(store)
         self._spare: defaultdict[Node | None, deque[tuple[Connection, float]]] = defaultdict(deque)  #: and since when
         self._lock = threading.Lock()
         self._over = False
@@ -42,7 +43,7 @@ class Idle:
         Return False if it goes on: the server does not tell, or there were messages lately, when BLMOVE is faster.
         """
         exchange, key = loop.exchange, loop.exchange.steps.awaited
-        watch = self._watch(key) if exchange.quiet_for(RESTS_AFTER) else None
+        watch = self._watches.of(key) if exchange.quiet_for(RESTS_AFTER) else None
         if watch is None:
             return False
         if (connection := exchange.give_connection()) is not None:  # before another thread may wake the loop
@@ -52,12 +53,16 @@ class Idle:
                 return False
             self._shared.working.discard(loop)
             self._resting.add(loop)
-        if watch.tell(key, lambda: self.wake(loop)):
+        self._waiting[key] = loop
+        if watch.tell([key], self._told):
             return True
         if not self._taken(loop):  # it was woken meanwhile, for another reason
             return True
         self._shared.working.add(loop)
         return False
+
+    def _told(self, key: str) -> None:
+        self.wake(self._waiting[key])
 
     def wake(self, loop: Loop) -> None:
         """Let a loop that rests go on. Thread-safe."""
@@ -83,8 +88,7 @@ class Idle:
         """Wake all loops, and let none rest any more."""
         with self._lock:
             self._over = True
-        for watch in self._watches.values():
-            watch.stop()
+        self._watches.stop()
         for loop in list(self._resting):
             self.wake(loop)
 
@@ -98,7 +102,7 @@ class Idle:
         """Return those of these homes that may have messages."""
         found: list[QueueKeys] = []
         for keys in homes:
-            watch = self._watch(keys.messages)
+            watch = self._watches.of(keys.messages)
             found += [keys] if watch is None or watch.not_known_empty([keys.messages]) else []
         return found
 
@@ -108,16 +112,3 @@ class Idle:
             rested = loop in self._resting
             self._resting.discard(loop)
         return rested
-
-    def _watch(self, key: str) -> Watch | None:
-        """Return the watch of the server that has this key; None where it is not known."""
-        node = self._store.node_of(key)
-        if self._store.sharded and node is None:
-            return None
-        with self._lock:
-            if self._over:
-                return None
-            if node not in self._watches:
-                self._watches[node] = Watch(self._store, node)
-                self._watches[node].start()
-            return self._watches[node]

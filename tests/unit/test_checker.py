@@ -163,7 +163,7 @@ def test_a_run_that_a_paused_process_began_late_is_explained_and_counted(tmp_pat
 
 
 def claimed_before_and_run_after(folder, also):
-    """A claim at 2.0 that Redis forgot at 2.2, and that its process runs at 2.9; another message or the same follows."""
+    """A claim at 2.0 that Redis forgot at 2.2, and that its process runs at 2.9; then another run follows."""
     events = [RUNS[0], (2.9, *RUNS[1][1:]), (4.5, *RUNS[2][1:])]
     lines = [json.dumps({"t": at, "f": function, "s": state, "call": 1, **fields})
              for at, function, state, fields in also[:3]]  # fmt: skip

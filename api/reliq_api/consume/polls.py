@@ -1,5 +1,5 @@
 """Claims over HTTP. A waiting poll costs a future and no connection: each queue has one blocking connection, which
-serves the poll that has waited longest. With several homes it looks at all of them again and again, and never blocks.
+serves the poll that has waited longest. With several homes it never blocks: the server tells which may have messages.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from reliq import ops
+from reliq.aio.news import HomeNews
 from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
-from reliq.protocol.claiming import from_any, taken
+from reliq.protocol.claiming import from_any, taken, to_look_at
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.transport.aio_connection import AioConnection
@@ -26,7 +27,7 @@ from reliq_api.consume.homes import lease_id
 log = logging.getLogger("reliq.api")
 
 _PAUSE = 0.2  #: seconds between two tries while Redis is away
-_LOOK = 0.2  #: seconds between two looks at the homes of a queue
+_LOOK = 0.2  #: seconds between two looks at the homes of a queue, where the server does not tell
 _KNOWN_MOST = 100_000  #: queues known to exist that are remembered
 _SHORTEST_BLOCK = 0.01  #: seconds; 0 would mean for ever
 
@@ -57,13 +58,15 @@ class Poll:
         """The id of the lease for its client."""
         return lease_id(self.steps.keys, self.steps.consumer)
 
-    def claim(self) -> ops.Steps[list[Message]]:
+    def claim(self, known_empty: Callable[[QueueKeys], bool] = lambda _: False) -> ops.Steps[list[Message]]:
         """Claim messages of one home without waiting. After an error, the same call may be repeated."""
         every = yield from self._homes.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from taken(self.steps, self.limit))
-        messages = yield from from_any(every, self._homes.failing, self._homes.found, self._claim_from, self._owes)
+        failing, found = self._homes.failing, self._homes.found
+        some = to_look_at(every, failing, lambda keys: known_empty(keys) and not self._owes(keys.queue))
+        messages = yield from from_any(some, failing, found, self._claim_from, self._owes)
         if not messages:
             yield from self.leave()
         return messages
@@ -86,16 +89,18 @@ class Poll:
         with contextlib.suppress(RedisUnavailable, OutcomeUnknown):
             yield from self.steps.leave()
 
-    def wait(self, timeout: float) -> ops.Steps[list[Message]]:
-        """Claim messages, and wait for them at most so many seconds."""
+    def wait(self, timeout: float, known_empty: Callable[[QueueKeys], bool]) -> ops.Steps[list[Message]]:
+        """Claim messages, and wait for them at most so many seconds; where there are several homes it does not wait."""
         every = yield from self._homes.known()
-        if len(every) == 1:
-            yield from self._turn_to(every[0])
-            return (yield from taken(self.steps, self.limit, timeout))
-        messages = yield from self.claim()
-        if not messages:
-            yield ops.Sleep(min(timeout, _LOOK))
-        return messages
+        if len(every) > 1:
+            return (yield from self.claim(known_empty))
+        yield from self._turn_to(every[0])
+        return (yield from taken(self.steps, self.limit, timeout))
+
+    @property
+    def awaited(self) -> list[str]:
+        """The keys that exist when a claim may bring messages, where there are several homes."""
+        return self._homes.awaited
 
     def _turn_to(self, keys: QueueKeys) -> ops.Steps[None]:
         """Ask this home from now on."""
@@ -191,6 +196,7 @@ class Poller:
         self._waiting: deque[Poll] = deque()
         self._served: Poll | None = None  #: the poll for which the connection blocks
         self._started = False
+        self._news = HomeNews(store)
 
     async def wait(self, poll: Poll, gone: Gone) -> list[Message]:
         self._waiting.append(poll)
@@ -254,14 +260,18 @@ class Poller:
         """Block for one poll until it has messages, its time is over, or its client is gone."""
         messages: list[Message] = []
         error: ReliqError | None = None
+        in_vain = 0
         while not messages and poll.left > 0 and not poll.gone:
             timeout = max(_SHORTEST_BLOCK, min(values.BLOCK, poll.left, poll.steps.lease / 3))
             try:
-                messages = await self._store.run(poll.wait(timeout), connection, timeout=0)
+                messages = await self._store.run(poll.wait(timeout, self._known_empty), connection, timeout=0)
                 error = None
             except ReliqError as failure:
                 error = failure
                 await asyncio.sleep(_PAUSE)
+                continue
+            if not messages and (awaited := poll.awaited):
+                in_vain = in_vain + 1 if await self._news.wait(awaited, timeout, _LOOK, in_vain) else 0
         if not messages or poll.gone:
             messages = []
             try:
@@ -269,6 +279,9 @@ class Poller:
             except ReliqError as failure:
                 log.warning("queue=%s a poll ended without unregistering: %s", poll.queue, failure)
         self._answer(poll, messages, error)
+
+    def _known_empty(self, keys: QueueKeys) -> bool:
+        return self._news.known_empty(keys.messages)
 
     def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:
         self._waiting.remove(poll)

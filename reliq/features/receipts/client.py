@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 
+from reliq.client.news import HomeNews
 from reliq.client.unbroken import Lock, acquired, brought
 from reliq.contract import values
 from reliq.contract.values import Duration
@@ -15,6 +16,8 @@ from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 
 _LOOK = 0.25  #: seconds of waiting after which messages are looked for whose time in flight is over
+_LOOK_AT_HOMES = 1.0  #: the same where a queue has several homes: each of them is asked
+_UNWATCHED = 0.1  #: seconds between two looks at several homes, where the server does not tell
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
 
@@ -36,6 +39,7 @@ class Receiver:
         self._turn = Lock()
         self._waiters = 0
         self._connection = store.connection("reliq-receive")
+        self._news: HomeNews | None = None  #: of several homes, once it has waited
 
     def receive(self, wanted: Wanted, wait: float, patience: "Patience") -> list[Received]:
         """Return messages, or none after `wait` seconds."""
@@ -67,7 +71,12 @@ class Receiver:
 
     def _wait(self, wanted: Wanted, until: float, patience: "Patience") -> list[Received]:
         received: list[Received] = []
+        in_vain = 0
         while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
+            if awaited := self._steps.awaited:
+                self._news = self._news or HomeNews(self._store)
+                told = self._news.wait(awaited, min(left, _LOOK_AT_HOMES), _UNWATCHED, in_vain)
+                in_vain = in_vain + 1 if told else 0
             received = self._store.run(self._steps.receive(wanted, min(left, _LOOK)), self._connection)
         return received
 

@@ -67,8 +67,13 @@ class ReceiptSteps:
     def queue(self) -> str:
         return self._homes.queue
 
+    @property
+    def awaited(self) -> list[str]:
+        """The keys that exist when a receive may bring messages, where there are several homes: it does not wait."""
+        return self._homes.awaited
+
     def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
-        """Receive from the homes in turn; wait at most `timeout` seconds, shorter where there are several."""
+        """Receive from the homes in turn; wait at most `timeout` seconds, where there is one."""
         every = yield from self._homes.known()
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))

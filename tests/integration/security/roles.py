@@ -309,6 +309,7 @@ def api(url: str, admin: reliq.Reliq) -> None:
         admin.queue("parts").signal("to-come", "go", 1)
         for partitions in (3, 1):
             answered("PATCH", "/v1/queues/parts", json={"partitions": partitions})
+            answered("POST", "/v1/queues/parts/leases", json={"wait": 0.5})
         answered("POST", "/v1/queues/q/leases", json={"limit": 1})
         answered("POST", "/v1/queues/q/leases", json={"limit": 1, "wait": 1})
         for state in ("open", "closed"):
@@ -350,6 +351,9 @@ def sqs(url: str, admin: reliq.Reliq) -> None:
         sqs.send_message(QueueUrl="q", MessageBody="m", MessageGroupId="tenant")
         for visibility in (0, 0):
             sqs.receive_message(QueueUrl="q", MaxNumberOfMessages=10, VisibilityTimeout=visibility, WaitTimeSeconds=1)
+        sqs.create_queue(QueueName="wide")
+        admin.queue("wide").configure(partitions=3)
+        sqs.receive_message(QueueUrl="wide", WaitTimeSeconds=1)
         for at in range(3):
             sqs.send_message(QueueUrl="f.fifo", MessageBody="m", MessageGroupId="g", MessageDeduplicationId=f"{at}")
         wanted = {"QueueUrl": "f.fifo", "MaxNumberOfMessages": 3, "ReceiveRequestAttemptId": "a"}

@@ -9,8 +9,9 @@ import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.protocol import limits
+from reliq.transport import watch
 from reliq.transport.notices import Notices
-from reliq.worker import exchange, idle, watch
+from reliq.worker import exchange, idle
 from tests.support.handlers import settled
 from tests.support.workers import eventually, working
 
@@ -56,7 +57,9 @@ def worker(app, kind, handled):
 def resting(worker, names=QUEUES, full=()):
     """Whether the loops of these queues leave the waiting to the watch; `full`: those that wait for a slot."""
     keys = {QueueKeys(name).freed if name in full else QueueKeys(name).messages for name in names}
-    return lambda: any(keys <= one._asked.keys() & one._loops.keys() for one in worker._idle._watches.values())
+    return lambda: any(
+        keys <= one._asked.keys() & one._waiting.keys() for one in worker._idle._watches.by_node.values()
+    )
 
 
 def calls(client, command):
@@ -191,7 +194,7 @@ def test_where_the_server_tells_nothing_each_loop_waits_for_itself(app, url, cli
         with working(app, url=url.replace("//", "//narrow:pw@")) as worker:
             before = calls(client, "blmove")
             eventually(lambda: calls(client, "blmove") >= before + 2 * len(QUEUES))
-            assert not any(one.works for one in worker._idle._watches.values())
+            assert not any(one.works for one in worker._idle._watches.by_node.values())
             app.queue("q0").send("x")
             eventually(lambda: handled == [b"x"])
     finally:
@@ -205,7 +208,7 @@ def test_a_worker_of_one_queue_waits_in_blmove(url, client, kind):
     with working(app) as worker:
         before = calls(client, "blmove")
         eventually(lambda: calls(client, "blmove") >= before + 2)
-        assert worker._idle._watches == {}
+        assert worker._idle._watches.by_node == {}
     app.close()
 
 
@@ -225,6 +228,6 @@ def test_loops_of_partitions_come_and_go(app, handled, worker):
 def test_a_worker_whose_loops_rest_stops(app, kind, handled):
     with working(app, threads=4 if kind == "threads" else 1) as worker:
         eventually(resting(worker))
-    for one in worker._idle._watches.values():
+    for one in worker._idle._watches.by_node.values():
         one.join(timeout=10)
         assert not one.is_alive()

@@ -1,0 +1,38 @@
+"""Waiting for several homes at once. Written by hand, as `reliq.client.news`: there a thread waits, here a task."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from reliq.transport.aiostore import AioStore
+from reliq.transport.watch import News
+
+_MOMENT = 0.001  #: seconds
+
+
+class HomeNews(News):
+    """Waits until one of several homes may have messages."""
+
+    def __init__(self, store: AioStore) -> None:
+        super().__init__(store)
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def wait(self, keys: Sequence[str], seconds: float, unwatched: float, in_vain: int) -> bool:
+        """Wait until one of the keys may exist, at most so many seconds; return whether that was told.
+
+        `unwatched`: seconds to wait at most where the server does not tell. `in_vain`: how often in a row that was
+        told, and then others were faster: they are left a moment, which doubles.
+        """
+        if in_vain:
+            await asyncio.sleep(min(seconds, unwatched, _MOMENT * 2**in_vain))
+        self._news.clear()
+        watched = self._expect(keys)
+        try:
+            return await asyncio.wait_for(self._news.wait(), seconds if watched else min(seconds, unwatched))
+        except TimeoutError:
+            return False
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(self._news.set)

@@ -1,0 +1,33 @@
+"""Waiting for several homes at once. Written by hand, as `reliq.aio.news`: there a task waits, here a thread."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from reliq.transport.store import Store
+from reliq.transport.watch import News
+
+_MOMENT = 0.001  #: seconds
+
+
+class HomeNews(News):
+    """Waits until one of several homes may have messages."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._news = threading.Event()
+
+    def wait(self, keys: Sequence[str], seconds: float, unwatched: float, in_vain: int) -> bool:
+        """Wait until one of the keys may exist, at most so many seconds; return whether that was told.
+
+        `unwatched`: seconds to wait at most where the server does not tell. `in_vain`: how often in a row that was
+        told, and then others were faster: they are left a moment, which doubles.
+        """
+        if in_vain:
+            time.sleep(min(seconds, unwatched, _MOMENT * 2**in_vain))
+        self._news.clear()
+        watched = self._expect(keys)
+        return self._news.wait(seconds if watched else min(seconds, unwatched))
+
+    def _wake(self) -> None:
+        self._news.set()

@@ -1,0 +1,248 @@
+"""Watch: waits for messages in many queues of one server at once, with one thread and one pair of connections.
+
+Who consumes one queue waits in `BLMOVE`. With several queues or homes, who has nothing to do leaves the waiting to the
+watch: it asks once whether `messages` exists, and the server tells when that changes (`transport.notices`). A notice
+that never comes costs at most a slow look.
+
+The server tells everyone who waits, and one of them gets the message. So the loop of a worker that was told waits in
+`BLMOVE` from then on, where exactly one is woken, at once, until its queue has been empty for a while (`worker.idle`).
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from reliq import forks, ops
+from reliq.errors import ReliqError
+from reliq.ops.topology import Node
+from reliq.runtime.pieces import pieces
+from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.notices import Notices
+from reliq.transport.server import Server, Threads
+
+log = logging.getLogger("reliq.watch")
+
+SLOW_LOOK = 10.0  #: seconds after which a key is asked about again, whatever the server says
+_LOOKS_A_SECOND = 5  #: the most of these looks, unless that makes them slower than `_SLOWEST_LOOK`
+_SLOWEST_LOOK = 60.0  #: seconds; also for a key that nobody waits for
+_PAUSE = 0.5  #: seconds between two tries while the server is away
+_TOGETHER = 100  #: keys in one call
+
+
+Told = Callable[[str], None]
+
+
+class Watch(threading.Thread):
+    """Waits for the keys of one server, or of one node of a cluster."""
+
+    def __init__(self, store: Threads, node: Node | None = None) -> None:
+        super().__init__(name="reliq-watch", daemon=True)
+        self._connection = store.connection() if node is None else store.connection_to(node)
+        self._notices = self._connection.notices = Notices(self._note)
+        self._lock = threading.Lock()
+        self._waiting: defaultdict[str, set[Told]] = defaultdict(set)  #: by key: whom to tell
+        self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
+        self._unasked: set[str] = set()  #: keys to ask about
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.settimeout(0)
+        self._stopping = False
+        self.works = True  #: False: the server does not tell, and everyone has to wait for himself
+
+    # --- the threads of those who wait ---
+
+    def tell(self, keys: Sequence[str], told: Told) -> bool:
+        """Call `told`, in the thread of the watch, with each of the keys as soon as it may exist, once.
+
+        Return False if that will never be.
+        """
+        with self._lock:
+            if not self._usable:
+                return False
+            for key in keys:
+                self._waiting[key].add(told)
+            self._unasked.update(keys)
+        self._wake()
+        return True
+
+    def not_known_empty(self, keys: Iterable[str]) -> list[str]:
+        """Return the keys that may exist; from now on those that do not are known."""
+        with self._lock:
+            some = [key for key in keys if key not in self._asked]
+            if self._usable:
+                self._unasked.update(some)
+        if some:
+            self._wake()
+        return some
+
+    @property
+    def _usable(self) -> bool:
+        """Whether the server tells, or it is time to ask whether it does by now."""
+        return not self._stopping and (self.works or self._notices.wanted)
+
+    def stop(self) -> None:
+        """End; who waits goes on. Thread-safe."""
+        self._stopping = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._mouth.send(b"x")
+
+    # --- its own thread ---
+
+    def run(self) -> None:
+        try:
+            while not self._stopping:
+                try:
+                    self._turn()
+                except (ReliqError, ConnectionLost, TryAgain):
+                    self._note(None)
+                    self._release(list(self._waiting))  # they notice the outage themselves
+                    time.sleep(_PAUSE)
+        except Exception:
+            log.exception("waiting for all queues at once failed: each is waited for on its own")
+        finally:
+            with self._lock:
+                self._stopping = True
+            self.works = False
+            self._release(list(self._waiting))
+            self._notices.end()
+            self._connection.close()
+            self._ear.close()
+            self._mouth.close()
+
+    def _turn(self) -> None:
+        """Ask what is to be asked, and wait for what changes."""
+        now = time.monotonic()
+        with self._lock:
+            for key, at in list(self._asked.items()):
+                if now >= self._again_at(key, at):
+                    del self._asked[key]
+                    self._unasked.add(key)
+            due, self._unasked = list(self._unasked), set()
+        for some in pieces(due, _TOGETHER):
+            self._ask(some)
+        with self._lock:
+            waits = (self._again_at(key, at) for key, at in self._asked.items())
+            soonest = now if self._unasked else min(waits, default=now + SLOW_LOOK)
+        self._notices.wait(max(0.0, soonest - time.monotonic()), self._ear)
+        with contextlib.suppress(BlockingIOError):
+            self._ear.recv(4096)
+        self._notices.take()
+
+    def _again_at(self, key: str, asked_at: float) -> float:
+        """Return when to ask about a key again: later where nobody waits, and only help for others depends on it."""
+        slow = max(SLOW_LOOK, min(_SLOWEST_LOOK, len(self._waiting) / _LOOKS_A_SECOND))
+        return asked_at + (slow if key in self._waiting else _SLOWEST_LOOK)
+
+    def _ask(self, keys: Sequence[str]) -> None:
+        try:
+            answers = self._connection.perform([ops.exists(key) for key in keys])
+        except TryAgain:  # the slots of some have moved: who waits for them finds out where
+            if len(keys) == 1:
+                self._release(keys)
+                return
+            for key in keys:
+                self._ask([key])
+            return
+        self.works = self._notices.active
+        now = time.monotonic()
+        there = [key for key, exists in zip(keys, answers, strict=True) if exists]
+        with self._lock:
+            for key in keys:
+                self._asked.pop(key, None)
+            if self.works:
+                self._asked.update((key, now) for key, exists in zip(keys, answers, strict=True) if not exists)
+        self._release(keys if not self.works else there)
+
+    def _release(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            with self._lock:
+                waiting = self._waiting.pop(key, ())
+            for told in waiting:
+                told(key)
+
+    def _note(self, keys: list[str] | None) -> None:
+        """Note what has changed: who waits for it goes on."""
+        with self._lock:
+            changed = list(self._asked) if keys is None else keys
+            for key in changed:
+                self._asked.pop(key, None)
+        self._release(changed)
+
+
+class Watches:
+    """The watches of a process: one for each server that has keys to wait for, from the first such key on."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._store = server.for_threads()
+        self._lock = threading.Lock()
+        self._mark = forks.mark()
+        self._over = False
+        self.by_node: dict[Node | None, Watch] = {}
+
+    def of(self, key: str) -> Watch | None:
+        """Return the watch of the server that has this key; None where that is not known, or all have ended."""
+        node = self._server.node_of(key)
+        if self._store is None or (self._server.sharded and node is None):
+            return None
+        if self._mark != forks.mark():  # a forked child has none of its parent's threads
+            self._lock, self._mark, self.by_node = threading.Lock(), forks.mark(), {}
+        with self._lock:
+            if self._over:
+                return None
+            if node not in self.by_node:
+                self.by_node[node] = Watch(self._store, node)
+                self.by_node[node].start()
+            return self.by_node[node]
+
+    def tell(self, keys: Iterable[str], told: Told) -> list[str]:
+        """Call `told` with each of the keys as soon as it may exist, once; return those that are not watched."""
+        by_watch: defaultdict[Watch | None, list[str]] = defaultdict(list)
+        for key in keys:
+            by_watch[self.of(key)].append(key)
+        refused = [some for watch, some in by_watch.items() if watch is None or not watch.tell(some, told)]
+        return [key for some in refused for key in some]
+
+    def stop(self) -> None:
+        """End all of them; who waits goes on."""
+        with self._lock:
+            self._over = True
+        for watch in self.by_node.values():
+            watch.stop()
+
+
+class News:
+    """What one caller knows of some keys: one that was empty stays so until the watch says that it may exist.
+
+    `reliq.aio.news` and `reliq.client.news` wait for that.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._empty: set[str] = set()
+
+    def known_empty(self, key: str) -> bool:
+        """Whether the key did not exist when it was last asked about, and has not changed since."""
+        return key in self._empty
+
+    def _expect(self, keys: Sequence[str]) -> bool:
+        """Have the watch tell of these keys, which were empty a moment ago; return whether it will, of each."""
+        new = [key for key in keys if key not in self._empty]
+        self._empty.update(new)
+        unwatched = self._server.watches.tell(new, self._told)
+        self._empty.difference_update(unwatched)
+        return not unwatched
+
+    def _told(self, key: str) -> None:
+        """In the thread of the watch."""
+        self._empty.discard(key)
+        self._wake()
+
+    def _wake(self) -> None:
+        raise NotImplementedError
