@@ -74,8 +74,12 @@ def _announced(part: Part, server: Server) -> NodeSteps[list[Any]]:
 
 
 def _in_order(server: Server, connected: Container[Node]) -> list[Node]:
-    """Return the known nodes, connected ones first and those that are away last: an unreachable one costs seconds."""
-    return sorted(server.known_nodes(), key=lambda node: (server.is_away(node), node not in connected))
+    """Return the known nodes: those that are away last, as they cost seconds; masters first, of these connected ones.
+
+    A node of the URL may be a replica, since a failover or from the beginning.
+    """
+    masters = server.masters()
+    return sorted(server.known_nodes(), key=lambda one: (server.is_away(one), one not in masters, one not in connected))
 
 
 def _any_node(request: Request, server: Server, connected: Container[Node]) -> NodeSteps[Any]:

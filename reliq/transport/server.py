@@ -109,7 +109,11 @@ class Server:
 
     def known_nodes(self) -> list[Node]:
         """Nodes to query for the slot map, seed nodes last: these may be gone."""
-        return [*(self._latest.nodes if self._latest else ()), *self._target.seeds]
+        return [*self.masters(), *self._target.seeds]
+
+    def masters(self) -> list[Node]:
+        """Return the masters by the latest slot map; none before it was read."""
+        return self._latest.nodes if self._latest else []
 
     def is_away(self, node: Node) -> bool:
         """Whether a node has not answered a short while ago, nor since."""

@@ -19,8 +19,9 @@ def unsuitable(
 ) -> RedisUnsuitable | None:
     """Return why this server cannot hold a queue, judged by its INFO, or None.
 
-    `cluster`: the server was taken for a node of a cluster. `known`: there was a master at this address before. If it
-    is a replica now, a failover is under way: writes are refused temporarily and tried again.
+    `cluster`: the server was taken for a node of a cluster, whose slot map names the masters. `known`: there was a
+    master at this address before. If it is a replica now, a failover is under way: writes are refused temporarily and
+    tried again.
     """
     if not cluster and info.get("redis_mode") == "cluster":
         return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
@@ -28,7 +29,7 @@ def unsuitable(
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:
         return RedisUnsuitable(f"Redis at {where} is version {version}: reliq needs 6.2 or newer (LMOVE)")
-    if info.get("role", "master") != "master" and not known:
+    if info.get("role", "master") != "master" and not (cluster or known):
         return RedisUnsuitable(f"Redis at {where} is a replica: use the URL of its master or of its sentinels")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not allow_eviction:
