@@ -12,12 +12,21 @@ from fastapi import FastAPI
 from reliq.errors import InvalidSetting
 from reliq.runtime import startup
 from reliq_api.app import create_app
+from reliq_api.http.forwarded import Forwarded
 from reliq_api.http.protocol import BoundedProtocol
 from reliq_api.settings import Served, Settings
 
 log = logging.getLogger("reliq.api")
 
 _BACKLOG = 2048  #: connections that wait to be accepted
+
+
+class Config(uvicorn.Config):
+    """Settings of a server that asks what a proxy says of a client only where one does."""
+
+    def load(self) -> None:
+        super().load()
+        self.loaded_app = Forwarded(self.loaded_app, self.forwarded_allow_ips)
 
 
 class Server(uvicorn.Server):
@@ -61,8 +70,9 @@ def server_for(app: FastAPI, settings: Served) -> Server:
         "connections_most": settings.clients,
     }
     protocol = type("Protocol", (BoundedProtocol,), limits)
-    config = uvicorn.Config(
+    config = Config(
         app,
+        proxy_headers=False,  # see Config
         host=settings.host,
         port=settings.port,
         loop="uvloop",

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Request, Steps, Together
@@ -33,17 +33,18 @@ class BoundedStore(AioStore):
         finally:
             self._free.release()
 
-    async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
-        """Run one request. Any exception of its connection becomes a ReliqError, which the steps can handle."""
-        try:
-            return await super().call(request, connection, timeout)
-        except ReliqError:
-            raise
-        except Exception as error:
-            await self._drop(connection)
-            self._unforeseen.failed(error)
-            kind = RedisUnavailable if not isinstance(request, Together) and only_reads(request) else OutcomeUnknown
-            raise kind(f"no answer from Redis at {self.where}: {type(error).__name__}") from error
+    async def _told(
+        self, error: BaseException, request: Request | Together, connection: AioConnection
+    ) -> BaseException:
+        """Return the error for the steps. Any exception of a connection is a ReliqError, which they can handle."""
+        if isinstance(error, ReliqError) or not isinstance(error, Exception):
+            return error
+        await self._drop(connection)
+        self._unforeseen.failed(error)
+        kind = RedisUnavailable if not isinstance(request, Together) and only_reads(request) else OutcomeUnknown
+        told = kind(f"no answer from Redis at {self.where}: {type(error).__name__}")
+        told.__cause__ = error
+        return told
 
     @staticmethod
     async def _drop(connection: AioConnection) -> None:

@@ -39,7 +39,7 @@ class Call:
     action: str
     sender: Sender
     region: str
-    base_url: str  #: of queue URLs
+    base_url: Callable[[], str]  #: the beginning of queue URLs
     given: Parameters
     gone: Callable[[], Awaitable[None]]  #: waits until the client is away
     trace: str = ""  #: the header X-Amzn-Trace-Id
@@ -49,7 +49,7 @@ class Call:
         return self.endpoint.registry
 
     def url(self, place: Place) -> str:
-        return self.registry.names.url(self.base_url, place)
+        return self.registry.names.url(self.base_url(), place)
 
     async def queue(self) -> Known:
         """Return the queue that the request is about; raises SqsError."""
@@ -57,13 +57,15 @@ class Call:
 
     async def named(self, place: Place) -> Known:
         """Return a queue on which the sender may do this; raises SqsError."""
-        self.allow(place)
-        return await self.registry.get(place)
+        queue = self.allow(place)
+        return self.registry.seen(queue) or await self.registry.get(place)
 
-    def allow(self, place: Place) -> None:
-        """Raise SqsError unless the sender may carry out the action on this queue."""
-        if not self.sender.may(self.action, self.registry.names.queue(place)):
+    def allow(self, place: Place) -> str:
+        """Return the name of reliq's queue; raises SqsError unless the sender may carry out the action on it."""
+        queue = self.registry.names.queue(place)
+        if not self.sender.may(self.action, queue):
             raise SqsError("AccessDeniedException", f"Access to the resource {self.url(place)} is denied.")
+        return queue
 
 
 Handler = Callable[[Call], Awaitable[Result]]

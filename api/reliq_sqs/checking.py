@@ -60,7 +60,8 @@ def _value(shape: Shape, value: Any, path: str) -> Any:
             return _blob(value)
         case "list":
             if type(value) is list:
-                return [_element(shape.of, one, f"{shape.element}.{place}") for place, one in enumerate(value, 1)]
+                of, called = shape.of, shape.element
+                return [_element(of, one, f"{called}.{place}") for place, one in enumerate(value, 1)]
             raise _unlike(value, "a list")
         case "map":
             if type(value) is dict:

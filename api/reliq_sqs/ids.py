@@ -19,13 +19,13 @@ if hasattr(os, "register_at_fork"):
 
 def random_id() -> str:
     """Return the id of a request: a UUIDv4."""
-    return _text(_bits(128) & ~(0xF << 76 | 0b11 << 62) | 0x4 << 76 | 0b10 << 62)
+    return _text(_bits(48), 0x4000 | _bits(12), 0b10 << 62 | _bits(62))
 
 
-def _text(number: int) -> str:
-    """Return the text of a UUID, without an object of its own."""
-    digits = f"{number:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+def _text(first: int, version: int, last: int) -> str:
+    """Return the text of a UUID, from its first 48 bits, the next 16, and its last 64: without an object of its own."""
+    parts = (first >> 16, first & 0xFFFF, version, last >> 48, last & 0xFFFF_FFFF_FFFF)
+    return "%08x-%04x-%04x-%04x-%012x" % parts  # noqa: UP031  in two thirds of the time
 
 
 class Ids:
@@ -61,8 +61,7 @@ class Ids:
             if self._count >> _COUNTER_BITS:
                 self._now, self._count = self._now + 1, 0
         high, low = self._count >> 10, self._count & 0x3FF
-        tail = 0b10 << 62 | low << 52 | _bits(52)
-        return _text(self._now << 80 | 0x7 << 76 | high << 64 | tail)
+        return _text(self._now, 0x7000 | high, 0b10 << 62 | low << 52 | _bits(52))
 
 
 def sequence_number(identity: str, sent_at: int) -> str:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
+from reliq.model.outgoing import NewMessage
 from reliq_sqs import redrive
 from reliq_sqs.attributes import ATTRIBUTES, described
 from reliq_sqs.names import Names, Place
@@ -12,6 +14,7 @@ ATTRIBUTE, TAG = "attribute ", "tag "  #: what the fields of the hash begin with
 CREATED, MODIFIED, PURGED = "created", "modified", "purged"  #: other fields: seconds since the epoch
 FAIR = "fair"  #: exists after a message with a group was sent to a standard queue
 SCOPE = "scope"  #: after a change of DeduplicationScope: until when the former one holds, and what it is
+WINDOW = 300.0  #: seconds for which FIFO queues know deduplication ids
 _SCOPE_CHANGES_IN = 60  #: seconds, which AWS takes for a change of attributes
 
 
@@ -22,6 +25,7 @@ class Known:
     place: Place
     arn: str
     queue: str  #: reliq's name
+    fifo: bool
     attributes: Mapping[str, str] = field(default_factory=dict)  #: those that were set
     tags: Mapping[str, str] = field(default_factory=dict)
     created: int = 0
@@ -38,10 +42,7 @@ class Known:
     scope: str = "queue"  #: of deduplication ids: queue, or messageGroup
     scope_before: str = "queue"
     scope_from: int = 0  #: when this scope begins to hold
-
-    @property
-    def fifo(self) -> bool:
-        return self.place.fifo
+    alike: NewMessage = field(default_factory=partial(NewMessage, b""))  #: with the options of all messages sent to it
 
     @property
     def buries(self) -> Redrive | None:
@@ -70,10 +71,12 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
         return int(attributes.get(name) or ATTRIBUTES[name].default or 0)
 
     scope_from, _, scope_before = record.get(SCOPE, "0 queue").partition(" ")
+    retention, delay = number("MessageRetentionPeriod"), number("DelaySeconds")
     return Known(
         place,
         names.arn(place),
         names.queue(place),
+        place.fifo,
         attributes,
         {name.removeprefix(TAG): value for name, value in record.items() if name.startswith(TAG)},
         created=int(record.get(CREATED, 0)),
@@ -82,14 +85,15 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
         fair=FAIR in record,
         redrive=redrive.stored(attributes.get("RedrivePolicy"), names),
         visibility=number("VisibilityTimeout"),
-        delay=number("DelaySeconds"),
-        retention=number("MessageRetentionPeriod"),
+        delay=delay,
+        retention=retention,
         wait=number("ReceiveMessageWaitTimeSeconds"),
         largest=number("MaximumMessageSize"),
         by_content=attributes.get("ContentBasedDeduplication") == "true",
         scope=attributes.get("DeduplicationScope", "queue"),
         scope_before=scope_before,
         scope_from=int(scope_from),
+        alike=NewMessage(b"", ttl=float(retention), delay=float(delay), window=WINDOW),
     )
 
 

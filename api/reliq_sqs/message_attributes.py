@@ -20,17 +20,33 @@ _STRING, _BINARY = b"\x01", b"\x02"  #: how a value is carried, in the digest
 TRACE = "AWSTraceHeader"
 
 #: What XML 1.0 cannot hold, and therefore no message.
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROL = bytes(one for one in range(0x20) if one not in b"\t\n\r")  #: the same of ASCII
 
 
-def check_characters(text: str, where: str, error: str = "InvalidMessageContents") -> None:
-    found = NOT_XML.search(text)
-    if found is not None:
+def not_xml(text: str, encoded: bytes) -> str:
+    """Return the first character of a text that XML cannot hold; empty if there is none."""
+    if text.isascii() and len(encoded.translate(None, _CONTROL)) == len(encoded):  # a tenth of the time of a search
+        return ""
+    found = _NOT_XML.search(text)
+    return found[0] if found else ""
+
+
+def without_not_xml(text: str) -> str:
+    """Return a text in which other characters stand for those that XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def checked_text(text: str, where: str, error: str = "InvalidMessageContents") -> bytes:
+    """Return a text as UTF-8; raises SqsError for a character that XML cannot hold."""
+    encoded = text.encode(errors="surrogatepass")
+    if found := not_xml(text, encoded):
         raise SqsError(
             error,
-            f"Invalid binary character '#x{ord(found[0]):X}' was found in the {where}, the set of allowed characters "
+            f"Invalid binary character '#x{ord(found):X}' was found in the {where}, the set of allowed characters "
             "is #x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF].",
         )
+    return encoded
 
 
 def checked(attributes: Attributes) -> Attributes:
@@ -83,7 +99,7 @@ def _check_value(name: str, attribute: Attribute) -> None:
     if not value or attribute.get(other):
         raise invalid_parameter(f"Message (user) attribute '{name}' must contain a non-empty value of type '{family}'.")
     if isinstance(value, str):
-        check_characters(value, "message attribute", "InvalidParameterValueException")
+        checked_text(value, "message attribute", "InvalidParameterValueException")
     if family == "Number" and (_NUMBER.fullmatch(value) is None or len(value) > 100):
         raise invalid_parameter(f"Can't cast the value of message (user) attribute '{name}' to a number.")
 

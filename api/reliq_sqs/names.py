@@ -65,10 +65,10 @@ class Names:
         """
         if not url:
             raise SqsError("InvalidAddress", "The address  is not valid for this endpoint.")
-        told, name = _told(url) if len(url) <= _REMEMBERED else _told.__wrapped__(url)
-        if not name:
+        place = (_place if len(url) <= _REMEMBERED else _place.__wrapped__)(url, region)
+        if place is None:
             raise no_queue()
-        return Place(told or region, name)
+        return place
 
     def url(self, base: str, place: Place) -> str:
         """Return the URL of a queue. It does not tell the region: that is the one of the request."""
@@ -91,6 +91,12 @@ class Names:
 
 
 @lru_cache(maxsize=10_000)
+def _place(url: str, region: str) -> Place | None:
+    """Return the queue of a URL that may not tell its region; None if it names none."""
+    told, name = _told(url)
+    return Place(told or region, name) if name else None
+
+
 def _told(url: str) -> tuple[str, str]:
     """Return the region and the name in a URL; empty what it does not tell."""
     try:

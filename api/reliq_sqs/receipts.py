@@ -2,15 +2,14 @@
 
 import base64
 import binascii
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from reliq_sqs.errors import SqsError
 
 _MARK = "sqs"
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(NamedTuple):
     """A receipt handle that this endpoint, or another one of the same queues, has made."""
 
     receipt: str

@@ -42,11 +42,12 @@ class Registry:
 
     async def find(self, place: Place) -> Known | None:
         """Return a queue, as it was at most a second ago; None if there is none."""
-        name = self.names.queue(place)
-        seen = self._seen.get(name)
-        if seen is not None and time.monotonic() < seen[1]:
-            return seen[0]
-        return await self.look(place)
+        return self.seen(self.names.queue(place)) or await self.look(place)
+
+    def seen(self, queue: str) -> Known | None:
+        """Return a queue that was read less than a second ago, by reliq's name."""
+        seen = self._seen.get(queue)
+        return seen[0] if seen is not None and time.monotonic() < seen[1] else None
 
     async def look(self, place: Place) -> Known | None:
         """Return a queue as it is now."""

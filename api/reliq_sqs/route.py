@@ -3,8 +3,8 @@
 import logging
 import time
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -37,17 +37,12 @@ _OF_PROBLEM = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer to a request, which is sent without Starlette's classes: they would cost as much as an enqueue."""
 
     body: bytes
     status: int
     headers: list[tuple[bytes, bytes]]
-
-    async def send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": self.body})
 
 
 @dataclass(slots=True)
@@ -82,34 +77,24 @@ class SqsRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = self._parts
-        request = BoundedBody(scope, receive, parts.buffered, parts.settings.body_timeout)
+        request = BoundedBody(scope, receive, parts.buffered, parts.settings.body_timeout, BODY_LARGEST)
         request_id = random_id()
         headers = fields(scope)
         json = "x-amz-target" in headers
         asked = Asked(json, not json and wire_query_json.is_wanted(headers))
         started, status = time.monotonic(), 500
         try:
-            answer = await self._answer(request, asked, request_id)
+            try:
+                answer = await self._carried_out(request, asked, request_id)
+            except Exception as error:  # noqa: BLE001  the client gets an answer, whatever it is
+                answer = refused(_told(error), asked, request_id)
             status = answer.status
         finally:
             request.release()
             action = asked.action.name if asked.action else "unknown"
             parts.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
-        await answer.send(send)
-
-    async def _answer(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
-        try:
-            return await self._carried_out(request, asked, request_id)
-        except SqsError as error:
-            return refused(error, asked, request_id)
-        except Problem as problem:
-            name = _OF_PROBLEM.get(problem.code, "InvalidParameterValueException")
-            return refused(SqsError(name, str(problem.detail)), asked, request_id)
-        except ReliqError as error:
-            return refused(_of_reliq(error), asked, request_id)
-        except Exception:
-            log.exception("a request failed unexpectedly")
-            return refused(SqsError("InternalFailure", "The request processing has failed."), asked, request_id)
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
     async def _carried_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
         parts, scope = self._parts, request.scope
@@ -117,7 +102,7 @@ class SqsRoute:
         if scope["method"] not in ("GET", "POST"):
             raise SqsError("UnsupportedOperation", "Requests of SQS are GET or POST.")
         headers = fields(scope)
-        body = await request.taken(BODY_LARGEST)
+        body = await request.taken()
         sender, region = await parts.guard.admit(scope, headers, body)
         given = _understood(scope, asked, headers, body)
         action = asked.action
@@ -129,8 +114,9 @@ class SqsRoute:
             )
         parameters = checking.checked(action.takes, given)
         call = Call(
-            parts.endpoint, action.name, sender, region, _base_url(scope, headers, parts.settings.endpoint_url),
-            parameters, request.gone, headers.get("x-amzn-trace-id", ""),
+            parts.endpoint, action.name, sender, region,
+            partial(_base_url, scope, headers, parts.settings.endpoint_url), parameters, request.gone,
+            headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)
         if asked.json:
@@ -176,8 +162,14 @@ def _base_url(scope: Scope, headers: dict[str, str], endpoint_url: str | None) -
     return f"{scheme}://{host}"
 
 
-def _of_reliq(error: ReliqError) -> SqsError:
+def _told(error: Exception) -> SqsError:
+    """Return what a client is told of an error."""
     match error:
+        case SqsError():
+            return error
+        case Problem():
+            name = _OF_PROBLEM.get(error.code, "InvalidParameterValueException")
+            return SqsError(name, str(error.detail))
         case InvalidMessage():
             return SqsError("InvalidParameterValueException", str(error))
         case QueueFull():
@@ -186,7 +178,10 @@ def _of_reliq(error: ReliqError) -> SqsError:
             return SqsError("ServiceUnavailable", "Redis did not answer: the call may have been carried out, or not.")
         case RedisUnavailable():
             return SqsError("ServiceUnavailable", "Redis cannot be reached; nothing was changed.")
-    log.error("a call to Redis failed: %s: %s", type(error).__name__, error)
+        case ReliqError():
+            log.error("a call to Redis failed: %s: %s", type(error).__name__, error)
+        case _:
+            log.error("a request failed unexpectedly", exc_info=error)
     return SqsError("InternalFailure", "The request processing has failed.")
 
 

@@ -3,17 +3,15 @@
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from reliq.model.outgoing import NewMessage
 from reliq_sqs import batches, known, message_attributes, stored, tokens
 from reliq_sqs.attributes import MOST_BYTES
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing
-from reliq_sqs.ids import Ids, sequence_number
+from reliq_sqs.ids import sequence_number
 from reliq_sqs.known import Known
 
-WINDOW = 300.0  #: seconds for which FIFO queues know deduplication ids
 _LONGEST_DELAY = 900
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type"
 
@@ -33,7 +31,7 @@ ALONE = Words(
 IN_BATCH = Words(ALONE.too_large.replace("are invalid", "cannot be validated"), _NOT_FOR_THIS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Checked:
     """A message that may be sent, and what its sender is told."""
 
@@ -79,56 +77,55 @@ async def send_message_batch(call: Call) -> Result:
 
 def _size(entry: Parameters) -> int:
     body: str = entry["MessageBody"]
-    return len(body.encode(errors="surrogatepass")) + message_attributes.size(entry.get("MessageAttributes", {}))
+    size = len(body) if body.isascii() else len(body.encode(errors="surrogatepass"))
+    return size + message_attributes.size(entry.get("MessageAttributes", {}))
 
 
 def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE) -> Checked:
     text: str = given["MessageBody"]
     if not text:
         raise missing("MessageBody")
-    message_attributes.check_characters(text, "message body")
+    body = message_attributes.checked_text(text, "message body")
     attributes = message_attributes.checked(given.get("MessageAttributes", {}))
     system = message_attributes.checked_system(given.get("MessageSystemAttributes", {}))
-    body = text.encode()
     if len(body) + message_attributes.size(attributes) > queue.largest:
         raise invalid_parameter(words.too_large.format(queue.largest))
-    options = _options(call.registry.ids, queue, given, body, words)
+    message = queue.alike.like(body, call.registry.ids.new())
+    _set_options(message, queue, given, words)
     trace = system[message_attributes.TRACE]["StringValue"] if system else call.trace
     content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
-    payload, headers = stored.written(body, content)
+    message.body, headers = stored.written(body, content)
     if headers:
-        options["headers"] = headers
+        message.headers = headers
     result: Result = {"MD5OfMessageBody": hashlib.md5(body, usedforsecurity=False).hexdigest()}
     if attributes:
         result["MD5OfMessageAttributes"] = message_attributes.digest(attributes)
     if system:
         result["MD5OfMessageSystemAttributes"] = message_attributes.digest(system)
-    return Checked(NewMessage(payload, **options), result)
+    return Checked(message, result)
 
 
-def _options(ids: Ids, queue: Known, given: Parameters, body: bytes, words: Words) -> dict[str, Any]:
-    """Return the options of reliq's message; raises SqsError."""
-    group, dedup, delay = (given.get(name) for name in ("MessageGroupId", "MessageDeduplicationId", "DelaySeconds"))
+def _set_options(message: NewMessage, queue: Known, given: Parameters, words: Words) -> None:
+    """Give a message the options of its own; raises SqsError."""
+    group, dedup, delay = given.get("MessageGroupId"), given.get("MessageDeduplicationId"), given.get("DelaySeconds")
     if delay is not None and not 0 <= delay <= _LONGEST_DELAY:
         raise invalid_value(delay, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {_LONGEST_DELAY}.")
-    options: dict[str, Any] = {"id": ids.new(), "ttl": float(queue.retention)}
     if queue.fifo:
-        _check_fifo(queue, given)
+        if words is ALONE:  # those of a batch were checked before
+            _check_fifo(queue, given)
         if delay:
             raise invalid_parameter(words.not_for_this.format(delay, "DelaySeconds"))
-        options["key"] = group
-        scoped = dedup or hashlib.sha256(body).hexdigest()
-        options["dedup_key"] = f"{group} {scoped}" if queue.deduplicates_by_group(time.time()) else scoped
-        options["window"] = WINDOW
-        delay = None
-    elif dedup is not None:
+        message.key = given["MessageGroupId"]
+        scoped = dedup or hashlib.sha256(message.body).hexdigest()
+        message.dedup_key = f"{group} {scoped}" if queue.deduplicates_by_group(time.time()) else scoped
+        return
+    if dedup is not None:
         raise invalid_parameter(words.not_for_this.format(dedup, "MessageDeduplicationId"))
-    elif group is not None:
+    if group is not None:
         tokens.check("MessageGroupId", group)
-        options["limit_key"] = group
-    if wait := queue.delay if delay is None else delay:
-        options["delay"] = float(wait)
-    return options
+        message.limit_key = group
+    if delay is not None:
+        message.delay = float(delay)
 
 
 def _check_fifo(queue: Known, given: Parameters) -> None:
@@ -149,10 +146,10 @@ def _check_fifo(queue: Known, given: Parameters) -> None:
 async def _sent(call: Call, queue: Known, accepted: list[Checked]) -> list[Result]:
     """Send messages in one call; return what their senders are told."""
     await call.endpoint.pressure.check()
-    if not queue.fair and any(one.message.limit_key for one in accepted):
-        await _make_fair(call, queue)
     messages = [one.message for one in accepted]
-    size = sum(len(one.body) for one in messages)
+    if not queue.fair and [one for one in messages if one.limit_key]:
+        await _make_fair(call, queue)
+    size = sum([len(one.body) for one in messages])
     send = call.registry.handle(queue).send_many
     ids = await call.endpoint.joined.run(("send", queue.queue), messages, send, size)
     for one, identity in zip(accepted, ids, strict=True):

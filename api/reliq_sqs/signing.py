@@ -5,10 +5,10 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from posixpath import normpath
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from reliq_sqs.errors import SqsError
@@ -18,11 +18,11 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 _LONGEST_LIFE = 7 * 86_400  #: seconds of a presigned request
 _TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z", re.ASCII)
 _UNSIGNED = "UNSIGNED-PAYLOAD"
+_REMEMBERED = 500  #: characters
 _SIGNATURE = "X-Amz-Signature"
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(NamedTuple):
     """What is to be verified of an HTTP request."""
 
     method: str
@@ -32,8 +32,7 @@ class Signed:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """A signature, with what it is of."""
 
     key: str
@@ -46,6 +45,11 @@ class Signature:
     @property
     def region(self) -> str:
         return self.scope.split("/")[1]
+
+
+def _remembered(of: Any, text: str) -> Any:
+    """Return what a function that remembers its results makes of a text: a long one takes no place."""
+    return of(text) if len(text) <= _REMEMBERED else of.__wrapped__(text)
 
 
 def read(headers: Mapping[str, str], query: str) -> Signature | None:
@@ -68,10 +72,12 @@ def region_of(headers: Mapping[str, str], query: str) -> str:
 
 
 def _of_header(header: str, headers: Mapping[str, str]) -> Signature:
-    algorithm, _, rest = header.partition(" ")
+    before, _, rest = header.partition("Signature=")
+    value, _, after = rest.partition(",")
+    algorithm, parts = _remembered(_parts, before + after)
     if algorithm != _ALGORITHM:
         raise _incomplete("Authorization header requires 'AWS4-HMAC-SHA256'.")
-    parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
+    parts = {**parts, "Signature": value.strip()}
     for name in ("Credential", "Signature", "SignedHeaders"):
         if not parts.get(name):
             raise _incomplete(f"Authorization header requires '{name}' parameter.")
@@ -79,6 +85,13 @@ def _of_header(header: str, headers: Mapping[str, str]) -> Signature:
     if at is None:
         raise _incomplete("Authorization header requires existence of a 'X-Amz-Date' header.")
     return _made(parts["Credential"], at, parts["SignedHeaders"], parts["Signature"], None)
+
+
+@lru_cache(maxsize=1000)
+def _parts(header: str) -> tuple[str, dict[str, str]]:
+    """Return the algorithm and the parts of a header without the signature: a client sends the same ones all day."""
+    algorithm, _, rest = header.partition(" ")
+    return algorithm, dict(part.strip().partition("=")[::2] for part in rest.split(","))
 
 
 def _of_query(fields: Mapping[str, str]) -> Signature:
@@ -149,17 +162,25 @@ def _basic(at: float) -> str:
 
 def _canonical(signature: Signature, request: Signed, digest: str) -> str:
     """Return the form of a request that is signed."""
-    path = quote(normpath(request.path) + "/" * (request.path.endswith("/") and request.path != "/"), safe="/-_.~")
-    if path.startswith("//"):
-        path = path[1:]
+    path = _remembered(_canonical_path, request.path)
+    query = _canonical_query(request.query) if request.query else ""
+    headers = "".join([f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.headers])
+    return "\n".join((request.method, path, query, headers, ";".join(signature.headers), digest))
+
+
+@lru_cache(maxsize=1000)
+def _canonical_path(path: str) -> str:
+    quoted = quote(normpath(path) + "/" * (path.endswith("/") and path != "/"), safe="/-_.~")
+    return quoted[1:] if quoted.startswith("//") else quoted
+
+
+def _canonical_query(query: str) -> str:
     pairs = sorted(
         (quote(name, safe="-_.~"), quote(value, safe="-_.~"))
-        for name, value in parse_qsl(request.query, keep_blank_values=True)
+        for name, value in parse_qsl(query, keep_blank_values=True)
         if name != _SIGNATURE
     )
-    query = "&".join(f"{name}={value}" for name, value in pairs)
-    headers = "".join(f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.headers)
-    return "\n".join((request.method, path, query, headers, ";".join(signature.headers), digest))
+    return "&".join(f"{name}={value}" for name, value in pairs)
 
 
 @lru_cache(maxsize=256)

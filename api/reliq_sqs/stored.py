@@ -7,14 +7,13 @@ header, `sqs`; where headers have no room, in an envelope at the beginning of th
 
 import base64
 import contextlib
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from reliq import Message
 from reliq.contract.values import MAX_HEADERS_BYTES
-from reliq_sqs.message_attributes import NOT_XML, Attributes
+from reliq_sqs.message_attributes import Attributes, not_xml
 
 HEADER = "sqs"  #: JSON: what is neither body nor a String attribute
 ENVELOPE = "sqs-envelope"  #: how many bytes at the beginning of the body are the same JSON, with all attributes
@@ -26,8 +25,7 @@ _NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _ENCODING = "reliq-body-encoding"  #: the attribute of a body that is no text of SQS: `base64`
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """A message as SQS sees it."""
 
     body: str
@@ -121,6 +119,6 @@ def _text(body: bytes) -> tuple[str, Attributes]:
         text = body.decode()
     except UnicodeDecodeError:
         text = None
-    if text is None or NOT_XML.search(text):
+    if text is None or not_xml(text, body):
         return base64.b64encode(body).decode(), {_ENCODING: {"StringValue": "base64", "DataType": "String"}}
     return text, {}

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from reliq_sqs.errors import NO_QUEUE, SqsError, invalid_value
+from reliq_sqs.message_attributes import without_not_xml
 from reliq_sqs.model import NAMESPACE, Action, Shape, actions
 
 MEDIA_TYPE = "text/xml"
@@ -183,9 +184,5 @@ def _tag(name: str, shape: Shape, value: Any) -> str:
     return f"<{name}>{_text(str(value))}</{name}>"
 
 
-#: What XML 1.0 cannot hold: it may be in the name or value that an error repeats.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 def _text(value: str) -> str:
-    return escape(_NOT_XML.sub("\ufffd", value), _ESCAPES)
+    return escape(without_not_xml(value), _ESCAPES)  # an error may repeat a name or value that XML cannot hold

@@ -25,9 +25,12 @@ async def acquired(lock: Lock, seconds: float) -> bool:
 async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
     """Wait for the end of this work; a cancellation ends the waiting, and not the work."""
     task = asyncio.ensure_future(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
-    return await asyncio.shield(task)
+    try:
+        return await asyncio.shield(task)
+    finally:
+        if not task.done():
+            _tasks.add(task)
+            task.add_done_callback(_tasks.discard)
 
 
 async def brought(

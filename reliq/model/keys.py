@@ -93,6 +93,12 @@ def check_job(name: str) -> str:
     return name
 
 
+class OwnKey(str):
+    """A key that only calls about one message have: how it is encoded is not remembered."""
+
+    __slots__ = ()
+
+
 def dedup_digest(key: str) -> str:
     """Return the digest that stands for a deduplication key in the name of its Redis key."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
@@ -142,7 +148,7 @@ class QueueKeys(key_names.NamedKeys):
 
         The deduplication key is hashed: a user's text never becomes part of a Redis key.
         """
-        return self.dedup_of(dedup_digest(key))
+        return OwnKey(self.dedup_of(dedup_digest(key)))
 
     def burst(self, key: str) -> str:
         """Return the Redis key of a burst of sends with a deduplication key, of which the latest is debounced."""

@@ -138,11 +138,8 @@ class NewMessage:
     def like(self, body: Body, identity: str) -> "NewMessage":
         """Return another message with the same options; raises InvalidMessage."""
         other = object.__new__(NewMessage)
-        if self.headers or self.placed or self.ttl is not None:
-            other.__dict__.update(self.__dict__)
-            other.headers = self.headers.copy()
-        else:
-            other.headers = {}
+        other.__dict__.update(self.__dict__)
+        other.headers = self.headers.copy()
         other.body = encode_body(body)
         other.id = identity
         return other
@@ -174,13 +171,13 @@ class NewMessage:
     def element(self, now: int, routing_key: str = "", reference: bytes = b"") -> bytes:
         """Return its element, sent at `now` (ms of the server's clock); `reference`: of a body that is stored apart."""
         forks.mark()
-        extra = None
         lane = bool(self.limit_key and not self.key)
         changed = self.priority != "normal" or self.cost != 1
-        special = routing_key or self.key or lane or self.replace or changed or self.batch
-        if reference or self.ttl is not None or special:
+        expires_at = 0 if self.ttl is None else now + round(self.ttl * 1000)
+        extra = None
+        if reference or routing_key or self.key or lane or self.replace or changed or self.batch:
             extra = Extra(
-                expires_at=0 if self.ttl is None else now + round(self.ttl * 1000),
+                expires_at=expires_at,
                 routing_key=routing_key,
                 key=self.key,
                 limit_key=self.limit_key if lane else "",
@@ -192,6 +189,8 @@ class NewMessage:
                 group=self._group,
                 apart=reference,
             )
+        elif expires_at:
+            extra = Extra(expires_at)
         sent = self.enqueued_at or now
         if reference and extra is not None:
             return first_element_apart(self.id, sent, self.headers, extra)

@@ -78,6 +78,11 @@ class Histogram:
             done, place = upto, place + 1
         cells[len(bounds) + 1] += sum(values) * each
 
+    def add_one(self, value: float) -> None:
+        """Count a value."""
+        self._cells[bisect_left(self._bounds, value)] += 1
+        self._cells[len(self._bounds) + 1] += value
+
     @property
     def counts(self) -> list[int]:
         """The counts of the buckets; the last one is +Inf."""
@@ -133,11 +138,14 @@ class Measurements:
         if not values:
             return
         with self._lock:
-            histogram = self._series.get((family, labels))
-            if histogram is None:
-                cells = memoryview(bytearray(8 * family.cells)).cast("d")
-                histogram = self._series[family, labels] = Histogram(family, cells)
-            histogram.add(values, each)
+            self._histogram(family, labels).add(values, each)
+
+    def _histogram(self, family: Family, labels: Labels) -> Histogram:
+        found = self._series.get((family, labels))
+        if found is None:
+            cells = memoryview(bytearray(8 * family.cells)).cast("d")
+            found = self._series[family, labels] = Histogram(family, cells)
+        return found
 
     def ran(self, queue: str, runs: Sequence[tuple[Run, float]], clock_offset: float) -> None:
         """Note concurrent runs of the queue's handler, each with the time of its end by the monotonic clock.
@@ -182,8 +190,9 @@ class Measurements:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered HTTP request; `route` is the template of its path, never the path itself."""
-        known = method if method in _METHODS else "other"
-        self.add(HTTP, (known, route, str(status)), [seconds])
+        labels = method if method in _METHODS else "other", route, str(status)
+        with self._lock:
+            self._histogram(HTTP, labels).add_one(seconds)
 
     def read(self) -> list[tuple[Family, Labels, list[int], float]]:
         """Return all series: family, labels, counts by bucket, sum."""

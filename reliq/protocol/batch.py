@@ -115,10 +115,7 @@ class Call:
         """Encode the messages as sent at `now`."""
         if type(messages) is RawBatch:
             return cls(messages, messages.ids, messages.elements(now), (), [], messages.apart(), ops.NO_BATCHES)
-        placed: Sequence[NewMessage] = [message for message in messages if message.placed]
-        others = [message for message in messages if not message.placed] if placed else messages
-        if any(message.dedup_key is not None for message in placed):
-            placed, others = messages, []  # the order within a call is kept, and one key must be looked up in it
+        placed, others = _parted(messages)
         bodies: list[StoredBody] = []
         entries = [
             ops.Entry(
@@ -151,6 +148,19 @@ class Call:
             duplicate.duplicate, duplicate.conflict = True, position in answer.conflicts
             firsts[id(duplicate)] = first
         return [firsts.get(id(message), message.id) for message in self.messages]
+
+
+def _parted(messages: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], Sequence[NewMessage]]:
+    """Return the messages that a script places, and those that it does not.
+
+    With a deduplication key it places all: the order within a call is kept, and one key must be looked up in it.
+    """
+    placed = [message for message in messages if message.placed]
+    if not placed:
+        return placed, messages
+    if any(message.dedup_key is not None for message in placed):
+        return messages, []
+    return placed, [message for message in messages if not message.placed]
 
 
 def calls_of(messages: Sequence[NewMessage], pushed: bool) -> Iterator[Sequence[NewMessage]]:
@@ -199,10 +209,12 @@ def checked_many(
     `plain`: whether nothing is changed in them later: without any option they are a RawBatch then.
     """
     check_option_names(options, BatchOptions)
-    if isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable):
+    if type(bodies) is not list and (
+        isinstance(bodies, (str, bytes, bytearray, dict)) or not isinstance(bodies, Iterable)
+    ):
         raise InvalidMessage(f"send_many takes a list of bodies, not one {type(bodies).__name__}: use send")
     bodies = list(bodies)
-    made_before = bool(bodies) and all(isinstance(one, NewMessage) for one in bodies)
+    made_before = bool(bodies) and not [one for one in bodies if not isinstance(one, NewMessage)]
     ids = [""] * len(bodies) if made_before else new_ids(len(bodies))
     plain = plain and not made_before and (not options or {**_NO_OPTIONS, **options} == _NO_OPTIONS)
     if plain and (bare := _bare(bodies, ids, max_body)) is not None:

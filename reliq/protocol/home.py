@@ -93,7 +93,10 @@ class Home:
         pushed: Any
         if not (call.entries or call.batches):
             push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
-            _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
+            if call.bodies:
+                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
+            else:
+                pushed = yield at_most(push, retries)
         elif call.in_order and route == DIRECT:
             keyed = ops.push_keyed(self.keys, call.entries, session.producer, session.sequence, now)
             pushed = yield at_most(keyed, retries)

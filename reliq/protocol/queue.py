@@ -65,10 +65,11 @@ class QueueSteps:
         return message
 
     def prepared_many(self, bodies: Iterable[Body | NewMessage], options: BatchOptions) -> Sequence[NewMessage]:
-        plain = self.version == 1 and not self._pool.middleware and tracing.active is None
+        version = self.version
+        plain = version == 1 and not self._pool.middleware and tracing.active is None
         messages = checked_many(bodies, options, self._max_body, plain=plain)
-        if self.version > 1:
-            stamp(messages, self.version)
+        if version > 1:
+            stamp(messages, version)
         return messages
 
     def stats(self) -> Steps[Stats]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from reliq import forks
@@ -57,21 +57,16 @@ class AioConnection:
 
     async def perform(self, request: Request) -> Any:
         """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
-        if isinstance(request, Await):
-            await asyncio.create_task(request.hook, context=request.context)
-            return None
         if isinstance(request, Sleep):
-            await asyncio.sleep(request.seconds)
-            return None
-        if self.connected and self.ended:
+            return await _paused(request)
+        if self._raw is not None and self.ended:
             await self.close()  # noticed before a command is sent on a dead connection
-        if isinstance(request, Watch):
-            self.watching = False
-        elif isinstance(request, Transaction) and request.repeatable:
-            await self._load_first(request)
-        replies = await self._exchange(commands_of(request))
-        if type(request) is Op and not isinstance(replies[0], Exception):  # nearly every call
-            return request.read(replies[0])
+        if type(request) is Op:  # nearly every call
+            replies = await self._exchange((request.command,))
+            if not isinstance(replies[0], Exception):
+                return request.read(replies[0])
+        else:
+            replies = await self._replies_to(request)
         if unknown := unknown_scripts(replies):
             await self._load(request, replies, unknown)
         if unknown_in_transaction(request, replies):
@@ -93,6 +88,14 @@ class AioConnection:
             if refusal.elsewhere:
                 await self._depart()
             raise
+
+    async def _replies_to(self, request: Request) -> list[Any]:
+        """Send a request of several commands and read the replies."""
+        if isinstance(request, Watch):
+            self.watching = False
+        elif isinstance(request, Transaction) and request.repeatable:
+            await self._load_first(request)
+        return await self._exchange(commands_of(request))
 
     async def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
         """Load the scripts that the server did not know, and run them."""
@@ -142,16 +145,13 @@ class AioConnection:
             replies = await self._exchange(commands) if commands else []
         self._loaded.note(request, self.connects, replies)
 
-    async def _exchange(self, commands: list[Command]) -> list[Any]:
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task else 0
+    async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
         raw = self._raw if self._usable else await self._connected()
         packed = pack(commands)
         try:
             if self._replies is None or not self._replies.write(packed):
-                await raw.send_packed_command(packed)
-            if task and task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # noqa: TRY301  redis-py uses wait_for, which forgets it in Python 3.11
+                with _cancellation_noticed():
+                    await raw.send_packed_command(packed)
             if self._store.sentinels is not None:
                 return await self._replies_of_master(raw, len(commands))
             return await self._read(raw, len(commands))
@@ -196,10 +196,14 @@ class AioConnection:
                 )  # else the next line waits for it in the event loop
             raw = self._store.new_connection()
             try:
-                await raw.connect()
+                with _cancellation_noticed():
+                    await raw.connect()
             except (redis_errors().RedisError, *connection_ended(aio=True)) as error:
                 await raw.disconnect(nowait=True)
                 raise failed(error, sent=False) from None
+            except asyncio.CancelledError:
+                await raw.disconnect(nowait=True)
+                raise
             self._raw, self._replies = raw, replies_on(raw)
             self.connects += 1
             if self.connects > 1:
@@ -258,3 +262,20 @@ class AioConnection:
             raw, self._raw = self._raw, None
             with contextlib.suppress(*connection_ended(aio=True)):
                 await raw.disconnect(nowait=True)
+
+
+async def _paused(request: Sleep) -> None:
+    if isinstance(request, Await):
+        await asyncio.create_task(request.hook, context=request.context)
+    else:
+        await asyncio.sleep(request.seconds)
+
+
+@contextlib.contextmanager
+def _cancellation_noticed() -> Iterator[None]:
+    """Raise CancelledError for a cancellation meanwhile: redis-py uses wait_for, which forgets it in Python 3.11."""
+    task = asyncio.current_task()
+    cancelled = task.cancelling() if task else 0
+    yield
+    if task and task.cancelling() > cancelled:
+        raise asyncio.CancelledError

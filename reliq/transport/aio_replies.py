@@ -30,6 +30,8 @@ class Replies(asyncio.Protocol):
         self._arrived: list[Any] = []
         self._failure: Exception | None = None  #: why nothing more comes
         self._waiter: asyncio.Future[None] | None = None
+        self._until = 0.0  #: by the event loop's clock: when its wait is too long
+        self._silence: asyncio.TimerHandle | None = None  #: runs then, or earlier: moving it costs more than a look
         self._transport.set_protocol(self)
 
     @property
@@ -50,11 +52,12 @@ class Replies(asyncio.Protocol):
             if self._failure is not None:
                 raise self._failure
             self._waiter = self._loop.create_future()
-            silence = self._loop.call_later(self._timeout, self._be_silent)
+            self._until = self._loop.time() + self._timeout
+            if self._silence is None:
+                self._silence = self._loop.call_at(self._until, self._look)
             try:
                 await self._waiter
             finally:
-                silence.cancel()
                 self._waiter = None
         replies, self._arrived = self._arrived[:count], self._arrived[count:]
         return replies
@@ -73,6 +76,8 @@ class Replies(asyncio.Protocol):
         return kept
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
         failure = redis_errors().ConnectionError("the connection was lost")
         failure.__cause__ = exc
         self._fail(failure)
@@ -84,8 +89,15 @@ class Replies(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._former.resume_writing()
 
-    def _be_silent(self) -> None:
-        self._fail(redis_errors().TimeoutError("no reply came in time"))
+    def _look(self) -> None:
+        """Look whether a caller has waited for too long, and again when that may be so."""
+        self._silence = None
+        if self._waiter is None:
+            return
+        if self._loop.time() < self._until:
+            self._silence = self._loop.call_at(self._until, self._look)
+        else:
+            self._fail(redis_errors().TimeoutError("no reply came in time"))
 
     def _fail(self, failure: Exception) -> None:
         self._failure = self._failure or failure

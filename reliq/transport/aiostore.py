@@ -37,17 +37,25 @@ class AioStore(Server):
             try:
                 return await self._step(steps, used, timeout)
             finally:
-                await used.release()
+                if used.watching:
+                    await used.release()
         finally:
             if connection is None and (idle := self._given_back(used)):
                 await idle.close()
 
-    async def call(self, request: Request | Together, connection: AioConnection, timeout: float | None = None) -> Any:
+    def call(
+        self, request: Request | Together, connection: AioConnection, timeout: float | None = None
+    ) -> Awaitable[Any]:
         """Run one request."""
+        if self._checked and not isinstance(request, Together):
+            return self._send(request, connection, timeout)
+        return self._call(request, connection, timeout)
+
+    async def _call(self, request: Request | Together, connection: AioConnection, timeout: float | None) -> Any:
+        """Run several steps, or the first request to the server."""
         if isinstance(request, Together):
             return await asyncio.gather(*(self._outcome(steps, timeout) for steps in request.steps))
-        if not self._checked:
-            await self._check(connection, timeout)
+        await self._check(connection, timeout)
         return await self._send(request, connection, timeout)
 
     async def _outcome(self, steps: Steps[Any], timeout: float | None) -> Any:
@@ -97,7 +105,7 @@ class AioStore(Server):
                 try:
                     answer = await call(request, connection, timeout)
                 except BaseException as error:  # noqa: BLE001  a cancellation too: the steps must know that there is no answer
-                    request = steps.throw(error)
+                    request = steps.throw(await self._told(error, request, connection))
                 else:
                     request = steps.send(answer)
         except StopIteration as stop:
@@ -105,6 +113,12 @@ class AioStore(Server):
             return result
         finally:
             steps.close()
+
+    async def _told(
+        self, error: BaseException, request: Request | Together, connection: AioConnection
+    ) -> BaseException:
+        """Return the error that the steps get for one of a request."""
+        return error
 
     def for_threads(self) -> Store | None:
         """Return a store of the same server for threads; None for a server that a test has given."""

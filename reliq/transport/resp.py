@@ -5,11 +5,12 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from reliq.model.keys import OwnKey
 from reliq.ops import Op, Packed, Request, Sleep, Transaction, Watch
 
 T = TypeVar("T")
 Command = tuple[Any, ...]
-_SAME_KEYS = 16  #: of a script, from the first on, whose encoding is cached: keys of one message come after them
+_SAME_KEYS = 16  #: of a script, from the first on, whose encoding is cached: keys of messages come after them
 _LARGE = 16 * 1024  #: bytes above which copying costs more than a separate send
 
 
@@ -42,6 +43,8 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
         pieces.append(b"")
         if command[0] == "EVALSHA":  # mostly the same keys as in the last call
             fixed = 3 + min(command[2], _SAME_KEYS)
+            while type(command[fixed - 1]) is OwnKey:
+                fixed -= 1
             pieces.append(_bulks(command[:fixed]))
             command = command[fixed:]
         for part in command:
@@ -56,6 +59,8 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
                 pieces += part.pieces
                 count += part.count - 1
                 whole = False
+            elif type(part) is OwnKey:
+                pieces.append(b"$%d\r\n%b\r\n" % (len(part), part.encode()))
             else:
                 pieces.append(_bulk(part if type(part) is str else str(part)))
         pieces[head] = b"*%d\r\n" % count

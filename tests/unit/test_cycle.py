@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,10 @@ def answer(headers, *parts, method="GET", keep_alive=True) -> tuple[Transport, C
 
     async def run() -> Cycle:
         log = logging.getLogger("reliq.test")
+        options: Any = {"scope": {"type": "http", "method": method}, "transport": transport, "flow": Flow()}
         cycle = Cycle(
-            scope={"type": "http", "method": method}, transport=transport, flow=Flow(), logger=log, access_logger=log,
-            access_log=False, default_headers=[(b"date", b"today")], message_event=asyncio.Event(),
-            expect_100_continue=False, keep_alive=keep_alive, on_response=lambda: None,
+            **options, logger=log, access_logger=log, access_log=False, default_headers=[(b"date", b"today")],
+            message_event=asyncio.Event(), expect_100_continue=False, keep_alive=keep_alive, on_response=lambda: None,
         )  # fmt: skip
         await cycle.run_asgi(app)
         return cycle

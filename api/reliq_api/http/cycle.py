@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
+from reliq_api.http.requests import WHOLE
+
 _LENGTH = b"content-length"
 #: Headers by which uvicorn decides how it goes on; it writes answers with one of them itself.
 _DECIDES = frozenset((b"connection", b"transfer-encoding"))
@@ -15,9 +17,14 @@ _DECIDES = frozenset((b"connection", b"transfer-encoding"))
 class Cycle(RequestResponseCycle):
     """A request and its answer."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._start: Any = None  #: the head of an answer with a known length, which waits for the body
+    _start: Any = None  #: the head of an answer with a known length, which waits for the body
+
+    def take_body(self) -> bytes:
+        """Return the body, of which no more comes, as `receive` would."""
+        body, self.body = bytes(self.body), bytearray()
+        self.message_event.clear()
+        self.flow.resume_reading()
+        return body
 
     async def send(self, message: Any) -> None:
         start, self._start = self._start, None
@@ -41,7 +48,7 @@ class Cycle(RequestResponseCycle):
             return False
         if message["type"] != "http.response.start" or self.scope["method"] == "HEAD":
             return False
-        return any(name == _LENGTH for name, _ in message["headers"])
+        return _LENGTH in dict(message["headers"])
 
     def _head(self, start: Any, body: Any) -> bytes | None:
         """Return the bytes of the head; None if the answer is not whole, or of a kind of its own."""
@@ -62,6 +69,7 @@ class Cycle(RequestResponseCycle):
     def _end(self, answer: bytes) -> None:
         self.waiting_for_100_continue, self.chunked_encoding = False, False
         self.transport.write(answer)
+        self.scope.pop(WHOLE, None)  # type: ignore[misc]  # it refers to this object
         self.response_complete = True
         self.message_event.set()
         if not self.keep_alive:

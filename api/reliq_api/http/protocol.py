@@ -41,6 +41,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None  #: for headers
         self._refusal: Problem | None = None  #: reading has ended; sent when no request runs any more
         self._broken = False  #: the refusal concerns the latest request, which the application refuses
+        self._idle_since = 0.0  #: by the event loop's clock: when the latest answer was complete
         self._writing: asyncio.TimerHandle | None = None  #: checks whether the client still reads
         self._unsent = 0  #: bytes, at the latest check
 
@@ -55,6 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._have_headers()
+        self._unset_keepalive_if_required()
         self.resume_writing()
         super().connection_lost(exc)
 
@@ -83,7 +85,6 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refusal is not None:
             return
         self._completed = False
-        self._unset_keepalive_if_required()
         self._read(data)
         if self._begun or (self._in_headers and not self._completed):
             self._expect_headers()
@@ -163,19 +164,23 @@ class BoundedProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )  # fmt: skip
         if before is None or before.response_complete:
-            task = self.loop.create_task(self.cycle.run_asgi(self.app))
-            task.add_done_callback(self.tasks.discard)
-            self.tasks.add(task)
+            self._run(self.cycle)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+
+    def _run(self, cycle: Any) -> None:
+        """Start the application on a request."""
+        task = self.loop.create_task(cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_message_complete(self) -> None:
         if self._offers_http_2():
             return
         self._in_headers = self._completed = True
         self._received = 0
-        self.scope[WHOLE] = True  # type: ignore[literal-required]
+        self.scope[WHOLE] = self.cycle.take_body  # type: ignore[literal-required,attr-defined]
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -196,15 +201,40 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- output
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.transport.is_closing() or self._running():
+        """Go on with the next request, or wait for one. Written anew: uvicorn's sets and cancels a timer each time."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
             return
-        if self._broken:
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._run(self.pipeline.pop()[0])
+        elif self._broken:
             self._hang_up()
         elif self._refusal is not None:
             self._answer_refusal()
-        elif self.cycle.more_body:  # answered before its body has arrived
+        else:
+            self._wait_for_next()
+
+    def _wait_for_next(self) -> None:
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._look_again(self.timeout_keep_alive)
+        if self.cycle.more_body:  # answered before its body has arrived
             self.loop.call_later(_LINGER, self._end_body, self.cycle)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that was idle for too long; one that answers, or has begun a request, is not idle."""
+        self.timeout_keep_alive_task = None
+        if self._running() or self._deadline is not None:
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._look_again(left)
+        else:
+            self.transport.close()
+
+    def _look_again(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def _running(self) -> bool:
         """Whether a request on this connection is unanswered."""

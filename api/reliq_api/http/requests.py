@@ -27,7 +27,7 @@ _ONE_VALUE = frozenset(
 _ONE_VALUE_EACH = (b"reliq-", b"ce-")  #: how the options and headers of a message, and attributes of an event, begin
 
 
-WHOLE = "reliq.whole"  #: in the scope of a request whose whole body has arrived: reading it does not wait
+WHOLE = "reliq.whole"  #: in the scope of a request whose whole body has arrived: returns it, as `receive` would
 
 #: Makes the refusal of a body: its bytes, as a number or as "more than", and the limit.
 TooLarge = Callable[[int | str, int], Problem]
@@ -41,7 +41,9 @@ def break_off(scope: Scope, problem: Problem) -> None:
 class BoundedBody:
     """The body of a request, limited in size and time, and counted in the memory for all bodies."""
 
-    def __init__(self, scope: Scope, receive: Receive, buffered: Buffered, patience: float) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, buffered: Buffered, patience: float, largest: int = REQUEST_LARGEST
+    ) -> None:
         """`patience`: seconds of silence; a body may take twice that in total, and a large one more."""
         self.scope = scope
         self._receive = receive
@@ -50,7 +52,7 @@ class BoundedBody:
         self._started = asyncio.get_running_loop().time()
         self._received = 0
         self._released = 0
-        self.allow(REQUEST_LARGEST)
+        self.allow(largest)
 
     def allow(self, largest: int, too_large: TooLarge | None = None, total: float | None = None) -> None:
         """Set the largest body. `too_large`: makes the refusal of a size; `total`: seconds that the body may take."""
@@ -74,14 +76,14 @@ class BoundedBody:
 
     async def _part(self) -> tuple[bytes, bool]:
         """Return the next piece of the body, and whether more follows."""
-        message = await self._next()
-        part: bytes = message.get("body", b"")
+        whole = self.scope.pop(WHOLE, None)
+        part, more = await self._next() if whole is None else (whole(), False)
         if self._received + len(part) > self._largest:
             raise self._too_large(f"more than {self._largest:,}", self._largest)
         if part:
             self._buffered.take(len(part))
             self._received += len(part)
-        return part, message.get("more_body", False)
+        return part, more
 
     def _check_length(self) -> None:
         """Refuse a body by its Content-Length, before it is read."""
@@ -118,17 +120,18 @@ class BoundedBody:
         self._buffered.give_back(size - self._released)
         self._released = size
 
-    async def _next(self) -> Message:
-        message = await (self._receive() if WHOLE in self.scope else self._awaited())
+    async def _next(self) -> tuple[bytes, bool]:
+        """Return the next piece of a body that has not arrived as a whole, and whether more follows."""
+        message = await self._awaited()
         broken: Problem | None = self.scope.get("reliq.broken")
         if broken is not None:
             raise broken
         if message["type"] == "http.disconnect":
             raise Problem("request_timeout", "the client disconnected before its body was complete")
-        return message
+        return message.get("body", b""), message.get("more_body", False)
 
     async def _awaited(self) -> Message:
-        """Return the next part of a body that has not arrived as a whole."""
+        """Return the next message of the client; raises Problem if it does not come in time."""
         patience = asyncio.get_running_loop().time() + self._patience
         try:
             async with asyncio.timeout_at(min(patience, self._until)):
@@ -175,13 +178,12 @@ def fields(scope: Scope) -> dict[str, str]:
 
 def check_headers(scope: Scope) -> None:
     """Refuse headers that are too large, and repeated headers that may occur only once."""
-    headers = scope["headers"]
+    headers, found = scope["headers"], fields(scope)
     if len(headers) > _HEADERS_MOST or sum(map(len, chain.from_iterable(headers))) > _HEADER_BYTES:
         raise Problem("headers_too_large", f"more than {_HEADERS_MOST} headers, or more than {_HEADER_BYTES} bytes")
-    names = [name for name, _ in headers]
-    if b"transfer-encoding" in names and dict(headers)[b"transfer-encoding"].strip().lower() != b"chunked":
+    if "transfer-encoding" in found and found["transfer-encoding"].strip().lower() != "chunked":
         raise Problem("invalid_header", "send the body without a transfer-encoding, or chunked")
-    if len(set(names)) < len(names):
-        for name, count in Counter(names).items():
+    if len(found) < len(headers):
+        for name, count in Counter(name for name, _ in headers).items():
             if count > 1 and (name in _ONE_VALUE or name.startswith(_ONE_VALUE_EACH)):
                 raise Problem("invalid_header", f"the header {name.decode('latin-1')} occurs more than once")

@@ -10,6 +10,7 @@ import msgspec
 from reliq_api.http.problems import Problem
 
 DEPTH_LARGEST = 64
+_NESTED = (dict, list)
 _UTF8_PART = 1024 * 1024
 _NAME_ENDS = re.compile(rb'"[ \t\r\n]*:')
 _BRACKETS = re.compile(rb'(?s)"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
@@ -68,8 +69,8 @@ def read_json(text: bytes) -> Any:
 def _names(value: Any) -> int:
     """Count the names of all objects in a value."""
     if type(value) is dict:
-        return len(value) + sum(map(_names, value.values()))
-    return sum(map(_names, value)) if type(value) is list else 0
+        return len(value) + sum([_names(one) for one in value.values() if type(one) in _NESTED])
+    return sum([_names(one) for one in value if type(one) in _NESTED]) if type(value) is list else 0
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:

@@ -38,7 +38,7 @@ def checked_changes(changes: object) -> list[tuple[str, float]]:
 
 def checked_receipts(receipts: object) -> list[str]:
     """Return the receipts; raises InvalidSetting."""
-    if isinstance(receipts, str) or not isinstance(receipts, Iterable):
+    if not isinstance(receipts, list) and (isinstance(receipts, str) or not isinstance(receipts, Iterable)):
         raise InvalidSetting(f"receipts is {receipts!r}: give them in a list")
     checked = list(receipts)
     for one in checked:

@@ -62,8 +62,7 @@ DONE, EXPIRED, UNKNOWN = "d", "expired", "unknown"
 CODES = {"e": EXPIRED, "u": UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What a receive asks for."""
 
     limit: int

@@ -7,7 +7,6 @@ then moves what was claimed from the processing list into flight.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from reliq import ops
@@ -99,7 +98,7 @@ class ReceiptSteps:
         if ready.rest == "claim" and not received:
             self._claims_until[keys.queue] = time.monotonic() + _CLAIMS
         try:
-            rest = replace(wanted, limit=wanted.limit - len(received))
+            rest = wanted._replace(limit=wanted.limit - len(received))
             return received + (yield from self._claimed(keys, rest, 0.0))
         except ReliqError:
             if not received:
@@ -282,9 +281,10 @@ class ReceiptSteps:
             answers = [(yield from act(keys, some))]
         else:
             answers = checked((yield Together([act(QueueKeys(queue), some) for queue, some in groups.items()])))
+        words = {**CODES, DONE: done}
         for some, letters in zip(groups.values(), answers, strict=True):
             for (position, _), letter in zip(some, letters, strict=True):
-                codes[position] = {**CODES, DONE: done}[letter]
+                codes[position] = words[letter]
         return codes
 
     def _is_of(self, queue: str) -> bool:
