@@ -226,14 +226,18 @@ class Exchange:
         """Whether no message was taken or started for so long that waiting ones should go to other workers."""
         return time.monotonic() - self.progress_at > _PATIENCE
 
-    def relieve_if_stuck(self, connection: Connection) -> None:
-        """Settle finished messages and hand back waiting ones if the loop's own thread waits for slow handlers."""
+    def relieve_if_stuck(self, connection: Connection) -> bool:
+        """Settle finished messages and hand back waiting ones if the loop's own thread waits for slow handlers.
+
+        Return whether Redis has answered.
+        """
         if not self.stuck():
-            return
+            return False
         self.release_quarantined(_QUARANTINE_PAUSE)
-        if self.unstarted or self._acks or self._moves or self._under_way:
-            self._complete_unless_asking()
-            self.relieve(connection)
+        if not (self.unstarted or self._acks or self._moves or self._under_way):
+            return False
+        self._complete_unless_asking()
+        return self.relieve(connection)
 
     def release_quarantined(self, delay: float) -> None:
         """Put redelivered messages that wait for their turn back into the queue, with the next settle."""
@@ -245,15 +249,18 @@ class Exchange:
 
     # --- any thread ---
 
-    def relieve(self, connection: Connection | None = None) -> None:
-        """Settle finished messages and hand back unstarted ones; the watchdog gives a connection of its own."""
+    def relieve(self, connection: Connection | None = None) -> bool:
+        """Settle finished messages and hand back unstarted ones; the watchdog gives a connection of its own.
+
+        Return whether there were any.
+        """
         # The oldest one last: it is taken first again.
         waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
         reports = self.reports.reports_on(acks, moves)  # first: it may change a move
         if not (acks or moves or reports):
-            return
+            return False
         with self._kept(acks, moves):
             sent = self._store.run(takeable(moves), connection or self._connection, timeout=0)
             request = [self.steps.settle_op(acks, sent), *reports]
@@ -263,6 +270,7 @@ class Exchange:
             ending = self.steps.lives.end(acks, moves, answer.codes)
             self._store.run(ending, connection or self._connection, timeout=0)
         self._settled(moves, answer.codes[len(acks) :])
+        return True
 
     def hand_back(self, connection: Connection) -> None:
         """Return all held messages at the end of the grace, uncharged, while the loop's own thread is stuck.

@@ -44,12 +44,13 @@ class Watchdog(threading.Thread):
                     self._stopping.wait(_ERROR_PAUSE)
         self._connection.close()
 
-    def watch(self, loop: Loop) -> None:
-        """Do for one loop what its own thread cannot do while a handler runs."""
+    def watch(self, loop: Loop) -> bool:
+        """Do for one loop what its own thread cannot do while a handler runs; return whether Redis has answered."""
         with loop.exchange.watched() as here:
-            if here:
-                loop.runner.end_overdue()
-                loop.exchange.relieve_if_stuck(self._connection)
+            if not here:
+                return False
+            loop.runner.end_overdue()
+            return loop.exchange.relieve_if_stuck(self._connection)
 
     def stop(self) -> None:
         """Stop, and wait until pending settles are done."""

@@ -296,6 +296,25 @@ def test_what_another_home_is_told_releases_there_once(world: World):
     nothing_is_left(world)
 
 
+@pytest.mark.parametrize("told", [["first", "second"], ["second", "first"]])
+def test_those_of_a_key_that_go_on_at_once_keep_their_order(world: World, flow: Flow, told: list[str]):
+    for place, name in enumerate(["first", "second"]):
+        flow.waits(name, f"before {place}", raw=keyed(name, "k"))
+    world.run(own.flow_tell(KEYS, [(name, 0, "acked") for name in told]))
+    assert work_off(world) == ["first", "second"]
+
+
+@pytest.mark.parametrize("acked", [["a", "b"], ["b", "a"]])
+def test_those_of_a_key_that_acks_of_one_call_release_keep_their_order(world: World, flow: Flow, acked: list[str]):
+    flow.waits("first", "a", raw=keyed("first", "k"))
+    flow.waits("second", "b", raw=keyed("second", "k"))
+    send(world, *acked)
+    flow.note("first", "second")
+    world.given(leases={"w": 60_000})
+    world.run(ops.settle(KEYS, "w", 60.0, world.run(ops.claim(KEYS, "w", 60.0, 2)).elements))
+    assert work_off(world) == ["first", "second"]
+
+
 def test_news_are_told_in_parts(world: World):
     members = [Noted(name, "flow 1", waits=False, behind=()) for name in "abc"]
     world.run(own.flow_note(KEYS, members))

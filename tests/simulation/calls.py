@@ -37,6 +37,9 @@ class Calls:
         entered = story.entered_at is not None or story.lost
         if status == "answered" and not entered and self._replaced_at_once(queue, story):
             story.entered_at, story.gone, entered = world.clock.now, "replaced", True
+        if status == "answered" and not entered and self._was_duplicate(queue, story):
+            story.status = "duplicate"
+            return
         if status == "answered" and not entered and not world.restarted_since(story.sent_at):
             raise Violation(f"the send of {identity} was answered, and it is nowhere")
         if status == "refused" and entered:
@@ -50,6 +53,11 @@ class Calls:
             entered_at = None if other.prepared else other.entered_at  # a prepared one's window begins with its commit
             if entered_at is not None and other.dedup and story.sent_at > entered_at + other.dedup[1] + 0.002:
                 raise Violation(f"{identity} is said to be a duplicate of {first}, whose window was over")
+
+    def _was_duplicate(self, queue: str, story: Story) -> bool:
+        """Whether the first try of a send may have found a duplicate, whose window was over when it was repeated."""
+        _, until, _ = self._dedup.get((queue, story.dedup[0] if story.dedup else ""), (0.0, 0.0, ""))
+        return bool(story.dedup) and story.sent_at <= until <= self._world.clock.now
 
     def _replaced_at_once(self, queue: str, story: Story) -> bool:
         """Whether a message of the same call took its place in the step in which it came."""

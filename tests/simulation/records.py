@@ -176,7 +176,8 @@ class Records:
                 f"{identity} rests, and is charged: {after.failures} failures, {after.deliveries} deliveries"
             )
         runs[-1].outcome, story.rested = "rests", True
-        asked = next((one for one in story.script if not self._passed(message, one)), None)
+        rests = [one for one in story.script if not one[0].startswith("step")]
+        asked = next((one for one in rests if not self._passed(message, one)), None)
         story.freed = asked is not None and asked[0].endswith("free") and not story.limit_key
         if story.freed:
             story.turn, story.turn_until, story.strayed = 0.0, 0.0, None

@@ -55,7 +55,9 @@ class Runs:
             return
         for other, earlier in self._others(identity, story):
             place = self._world.where.get(other)
-            waits = place is not None and place.state in (READY, PROCESSING, DELAYED, PARKED) and not place.is_away
+            if place is None or place.waits_for_flow:  # again, perhaps, after a restart
+                continue
+            waits = place.state in (READY, PROCESSING, DELAYED, PARKED) and not place.is_away
             if waits and not _has_come_back(earlier) and _is_before(earlier, story):
                 raise Violation(f"{identity[1]} starts before {other[1]}, which is earlier in the order of their key")
 

@@ -28,6 +28,9 @@ class Cluster(Server):
     def known_nodes(self):
         return [A, B, C]
 
+    def masters(self):
+        return [A, B, C]
+
     def learn(self, slots):
         self.slots = slots
 

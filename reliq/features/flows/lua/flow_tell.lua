@@ -56,5 +56,5 @@ for at = TOLD, #ARGV, TOLD_STEP do
     ready[id][#ready[id] + 1] = ARGV[at + PLACE]
   end
 end
-for _, id in ipairs(ids) do let_go(q, id, ready[id], true) end
+let_all_go(q, ids, ready, true)
 return answer

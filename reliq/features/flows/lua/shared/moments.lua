@@ -8,7 +8,7 @@
 --   from three on the ring (`ring`) of what has happened to members, for a monitor.
 -- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
 -- and a number. Requires `follow`, `element` and `bodies`.
-local count_flowing, report_flow, take_from_flow, let_go, mark_member, outcome_of, have_ended
+local count_flowing, report_flow, take_from_flow, let_all_go, mark_member, outcome_of, have_ended
 makers[#makers + 1] = function()
   count_flowing = function(q, change)
     if change ~= 0 and redis.call('HINCRBY', q.config, 'flowing', change) <= 0 then redis.call('HDEL', q.config, 'flowing') end
@@ -34,7 +34,7 @@ makers[#makers + 1] = function()
 
   -- Let a message wait no longer for those at some places before it; it goes on if these were the last ones. `again`: what is told here
   -- may be told again, and counts once.
-  let_go = function(q, id, places, again)
+  local function let_go(q, id, places, again)
     local field = '\v' .. id
     local record = redis.call('HGET', q.followed, field) or ''
     local line, left, rest, known = string.match(record, '^(%d+) (%d+) (%a %S+)(.*)$')
@@ -54,6 +54,20 @@ makers[#makers + 1] = function()
     count_flowing(q, -1)
     local element = take_from_flow(q, record)
     if element then enter(q, element) end -- a delayed one is not there yet
+  end
+
+  -- Let messages go on in the order in which they were sent. `places`: by id, those before it that have ended.
+  let_all_go = function(q, ids, places, again)
+    local lines = {}
+    for from = 1, #ids > 1 and #ids or 0, 1000 do
+      local fields = {}
+      for at = from, math.min(from + 999, #ids) do fields[#fields + 1] = '\v' .. ids[at] end
+      for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
+        lines[ids[from + at - 1]] = tonumber(string.match(record or '', '^%d+')) or 0
+      end
+    end
+    table.sort(ids, function(one, other) return lines[one] < lines[other] end)
+    for _, id in ipairs(ids) do let_go(q, id, places[id], again) end
   end
 
   -- Returns what a monitor is to be told of a member that was handled; adds those behind it in this home to `here`.
@@ -124,7 +138,7 @@ makers[#makers + 1] = function()
     end
     count_flowing(q, -gone)
     report_flow(q, texts)
-    for _, id in ipairs(here) do let_go(q, id, here[id], again) end
+    let_all_go(q, here, here, again)
   end
 
   -- Tell a monitor of a member that stays.
