@@ -114,9 +114,9 @@ _READS = frozenset({
 })  # fmt: skip
 
 
-_READING_SCRIPTS = frozenset({
-    "announce", "biography", "browse", "due", "emitted", "existing", "fates", "find", "held_keys", "result", "stats",
-    "strays", "ticks", "upcoming",
+READING_SCRIPTS = frozenset({
+    "announce", "biography", "browse", "due", "emitted", "existing", "fates", "find", "flow_news", "gone_outputs",
+    "held_keys", "recorded", "result", "search", "starts", "stats", "strays", "ticks", "upcoming",
 })  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def only_reads(request: Request) -> bool:
 
 def _changes(op: Op[Any]) -> bool:
     """Whether an op may change what a caller cares about: announcing a queue does not count."""
-    return op.command[0] not in _READS if op.script is None else op.script.name not in _READING_SCRIPTS
+    return op.command[0] not in _READS if op.script is None else op.script.name not in READING_SCRIPTS
 
 
 def only_announces(request: Request) -> bool:
