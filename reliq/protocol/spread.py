@@ -207,6 +207,9 @@ class Spread:
         if self._full:
             return (yield from self._fitting(free))
         names = [one for one in self._partitions.open_ones() if one not in self._unreachable]
+        if not names:  # the layout has changed since these were tried
+            self._unreachable.clear()
+            names = self._partitions.open_ones()
         count = max(1, min(len(names), -(-len(free) // _SHARE)))
         size = -(-len(free) // count)
         parts = [*pieces(free, size)]
