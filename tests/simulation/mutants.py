@@ -255,8 +255,8 @@ FLOW_SCRIPTS = {
         r"if outcome == 'acked' or rule == 'r' then",
         "if outcome ~= 'dead' or rule == 'r' then",
     ),
-    "an end in this home is not told": (r"for _, id in ipairs\(here\) do let_go\(q, id, here\[id\], again\) end", ""),
-    "a member that has left is not told": (r"report_flow\(q, texts\)\n    for", "for"),
+    "an end in this home is not told": (r"let_all_go\(q, here, here, again\)", ""),
+    "a member that has left is not told": (r"report_flow\(q, texts\)\n    let_all_go", "let_all_go"),
     "a part of a flow that was given up stays": (r"local element = ours and take_from_flow.*?\n", "local element\n"),
     "a late request of a flow is carried out": (r"local late = carried_out\(.*?\)\n", "local late = false\n"),
     # That a redrive is not told shows only in the progress of its flow, which no plan reads: worker/test_flows.py.
