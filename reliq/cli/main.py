@@ -56,17 +56,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
         logs.configure(level, as_json, tracebacks)
         _trace_if_asked_to()
-        status = _run(options)
-        sys.stdout.flush()  # here and not at Python's exit: the reader may be gone
-        return startup.end_status(status)
+        status = startup.end_status(_run(options))
+        return _written() or status
     except ReliqError as error:
         print(f"reliq: {logs.printable(redacted(str(error)), lines=True)}", file=sys.stderr)
         return getattr(error, "exit_status", BAD_USAGE if isinstance(error, ValueError) else 1)
     except KeyboardInterrupt:
         return startup.INTERRUPTED
     except BrokenPipeError:  # `reliq dead list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return 0
+    except OSError:
+        if not _written("\n"):  # it was something else
+            raise
+        return 1
+
+
+def _written(more: str = "") -> int:
+    """Write what was printed, here and not at Python's exit: the reader may be gone. Return 1 if that fails."""
+    try:
+        if sys.stdout is not None:  # None: it was closed, as by `>&-`
+            sys.stdout.write(more)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _write_no_more()
+        print(f"reliq: the command has ended, but what it printed is lost: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace) -> int:

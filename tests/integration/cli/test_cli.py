@@ -1,7 +1,10 @@
 """The command line: workers as real processes, all other commands in this one."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -10,7 +13,7 @@ from reliq.cli import main
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
 from tests.support.commands import give_up_soon, run
-from tests.support.workers import eventually, process
+from tests.support.workers import ROOT, eventually, process
 
 KEYS = QueueKeys("q")
 
@@ -111,6 +114,21 @@ def test_the_monitor_returns_what_a_vanished_consumer_held(app):
         eventually(lambda: queue.stats().ready == 1)
         child.send_signal(signal.SIGTERM)
         assert child.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "says"),
+    [
+        (">/dev/full", 1, "reliq: the command has ended, but what it printed is lost: No space left on device\n"),
+        (">&-", 0, ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_told_in_a_line(url, app, output, status, says):
+    command = f"{sys.executable} -m reliq message send q x {output}"
+    env = {**os.environ, "RELIQ_URL": url}
+    done = subprocess.run(["sh", "-c", command], env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, says)
+    assert app.queue("q").stats().ready == 1
 
 
 def test_send_stats_pause_resume_cancel_purge(url):
