@@ -31,6 +31,9 @@ class Threads(Protocol):
     def connection_to(self, node: Node, name: str = "") -> "Connection":
         """Return a new connection to a node of the cluster."""
 
+    def close(self) -> None:
+        """Close what it keeps open itself."""
+
 
 class Server:
     """The target of a URL, whether it was checked and, for a cluster, its slot map."""

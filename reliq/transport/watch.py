@@ -215,3 +215,6 @@ class Watches:
             self._over = True
         for watch in self.by_node.values():
             watch.stop()
+        server: object = self._server
+        if self._store is not None and self._store is not server:  # made for the watches alone
+            self._store.close()
