@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from reliq.transport.aiostore import AioStore
-from reliq.transport.news import News
-
-_MOMENT = 0.001  #: seconds
+from reliq.transport.news import News, left_to_others
 
 
 class HomeNews(News):
@@ -25,7 +23,7 @@ class HomeNews(News):
         told, and then others were faster: they are left a moment, which doubles.
         """
         if in_vain:
-            await asyncio.sleep(min(seconds, unwatched, _MOMENT * 2**in_vain))
+            await asyncio.sleep(min(seconds, unwatched, left_to_others(in_vain)))
         self._news.clear()
         watched = self._expect(keys)
         try:

@@ -4,10 +4,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from reliq.transport.news import News
+from reliq.transport.news import News, left_to_others
 from reliq.transport.store import Store
-
-_MOMENT = 0.001  #: seconds
 
 
 class HomeNews(News):
@@ -24,7 +22,7 @@ class HomeNews(News):
         told, and then others were faster: they are left a moment, which doubles.
         """
         if in_vain:
-            time.sleep(min(seconds, unwatched, _MOMENT * 2**in_vain))
+            time.sleep(min(seconds, unwatched, left_to_others(in_vain)))
         self._news.clear()
         watched = self._expect(keys)
         return self._news.wait(seconds if watched else min(seconds, unwatched))

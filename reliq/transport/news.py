@@ -4,6 +4,14 @@ from collections.abc import Sequence
 
 from reliq.transport.server import Server
 
+_MOMENT = 0.001  #: seconds, which double
+_DOUBLINGS = 10
+
+
+def left_to_others(in_vain: int) -> float:
+    """Return the seconds to wait after others were faster so often in a row: they are given time to go on."""
+    return _MOMENT * (1 << min(in_vain, _DOUBLINGS))
+
 
 class News:
     """What one caller knows of some keys: one that was empty stays so until the watch says that it may exist."""

@@ -11,6 +11,8 @@ import pytest
 
 import reliq
 from reliq import aio
+from reliq.aio import news as aio_news
+from reliq.client import news
 from reliq.model.keys import QueueKeys
 from reliq.protocol import limits
 from reliq.transport import watch
@@ -243,6 +245,18 @@ def test_a_child_of_a_process_that_has_waited_waits_too(url, client, orders):
         sent = orders.send("body")
         child.join(LONG)
         assert (child.exitcode, ids.get()) == (0, sent)
+
+
+def test_a_caller_to_whom_others_were_faster_a_thousand_times_still_waits(url):
+    key = QueueKeys("orders").messages
+
+    async def wait() -> bool:
+        async with aio.Reliq(url) as app:
+            return await aio_news.HomeNews(app.store).wait([key], 0.1, 0.1, in_vain=5000)
+
+    assert asyncio.run(wait()) is False
+    with reliq.Reliq(url) as app:
+        assert news.HomeNews(app.store).wait([key], 0.1, 0.1, in_vain=5000) is False
 
 
 def test_the_thread_that_waits_ends_with_its_application(url, orders):
