@@ -25,7 +25,7 @@ _CONTROL = bytes(one for one in range(0x20) if one not in b"\t\n\r")  #: the sam
 
 
 def not_xml(text: str, encoded: bytes) -> str:
-    """Return the first character of a text that XML cannot hold; empty if there is none."""
+    """Return the first character of a text that XML does not allow; empty if it allows all."""
     if text.isascii() and len(encoded.translate(None, _CONTROL)) == len(encoded):  # a tenth of the time of a search
         return ""
     found = _NOT_XML.search(text)

@@ -324,30 +324,31 @@ def _idle_partitions(app: reliq.Reliq, size: int) -> None:
         queue.send_many([BODY] * 64)
 
 
-def _idle_workers(partitions: int, count: int, bound: float) -> Row:
-    row = Row(f"growth: idle, {partitions} x {count} partitions x workers")
-    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
-        if partitions > 1:
-            _partitions(app, partitions)
-        with workers(server.url, count):
-            rate = _rate(client)
+def _idle_row(what: str, rate: float, bound: float) -> Row:
+    """Return the row of an idle system that costs so many commands a second."""
+    row = Row(f"growth: idle{what}")
     row.checks = [Check("commands/s", [rate], bound, at_least=False)]
     row.figures = {"rate": rate}
     return row
 
 
+def _idle_workers(partitions: int, count: int, bound: float) -> Row:
+    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
+        if partitions > 1:
+            _partitions(app, partitions)
+        with workers(server.url, count):
+            rate = _rate(client)
+    return _idle_row(f", {partitions} x {count} partitions x workers", rate, bound)
+
+
 def _idle_monitor(what: str, build: Build, size: int) -> Row:
-    row = Row(f"growth: idle monitor, {size:,} {what}")
     with state(build, size) as (app, client), monitoring(app.url):
         time.sleep(_SETTLED)
         rate = _rate(client)
-    row.checks = [Check("commands/s", [rate], 100.0, at_least=False)]
-    row.figures = {"rate": rate}
-    return row
+    return _idle_row(f" monitor, {size:,} {what}", rate, 100.0)
 
 
 def _idle_consumer(partitions: int) -> Row:
-    row = Row(f"growth: idle, a consumer by hand of {partitions} partitions")
     with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
         _partitions(app, partitions)
         with app.queue(_QUEUE).consumer() as consumer:
@@ -356,9 +357,7 @@ def _idle_consumer(partitions: int) -> Row:
             time.sleep(_SETTLED)
             rate = _rate(client)
             waiting.join()
-    row.checks = [Check("commands/s", [rate], 30.0, at_least=False)]
-    row.figures = {"rate": rate}
-    return row
+    return _idle_row(f", a consumer by hand of {partitions} partitions", rate, 30.0)
 
 
 def _rate(client: Any) -> float:

@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `reliq dead list | head`
         _write_no_more()
         return 0
-    except OSError:
-        if not _written("\n"):  # it was something else
+    except OSError as error:
+        if error.filename is not None or not _written("\n"):  # it was something else
             raise
         return 1
 

@@ -61,7 +61,7 @@ class Failing:
         if len(out) in (0, len(homes)):
             return [*homes], []
         there = [one for one in homes if one.queue not in self._names]
-        if time.monotonic() < self._next_try:
+        if not self.due(homes):
             return there, []
         self._next_try = time.monotonic() + _AGAIN
         return there, [random.choice(out)]

@@ -1,6 +1,6 @@
 """What a caller who waits for several homes knows of their keys. `reliq.aio.news` and `reliq.client.news` wait."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reliq.transport.server import Server
 
@@ -16,8 +16,10 @@ def left_to_others(in_vain: int) -> float:
 class News:
     """What one caller knows of some keys: one that was empty stays so until the watch says that it may exist."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, wake: Callable[[], object]) -> None:
+        """`wake`: called in the thread of the watch when one of them may exist."""
         self._server = server
+        self._wake = wake
         self._empty: set[str] = set()
 
     def known_empty(self, key: str) -> bool:
@@ -33,9 +35,5 @@ class News:
         return not unwatched
 
     def _told(self, key: str) -> None:
-        """In the thread of the watch."""
         self._empty.discard(key)
         self._wake()
-
-    def _wake(self) -> None:
-        raise NotImplementedError

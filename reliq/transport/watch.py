@@ -1,11 +1,12 @@
 """Watch: waits for messages in many queues of one server at once, with one thread and one pair of connections.
 
-Who consumes one queue waits in `BLMOVE`. With several queues or homes, who has nothing to do leaves the waiting to the
-watch: it asks once whether `messages` exists, and the server tells when that changes (`transport.notices`). A notice
-that never comes costs at most a slow look.
+A consumer of one queue waits in `BLMOVE`. With several queues or homes, a consumer that has nothing to do leaves the
+waiting to the watch: it asks once whether `messages` exists, and the server tells when that changes
+(`transport.notices`). A notice that never comes costs at most a slow look.
 
-The server tells everyone who waits, and one of them gets the message. So the loop of a worker that was told waits in
-`BLMOVE` from then on, where exactly one is woken, at once, until its queue has been empty for a while (`worker.idle`).
+The server tells every consumer that waits, and one of them gets the message. So the loop of a worker that was told
+waits in `BLMOVE` from then on, where exactly one is woken, at once, until its queue has been empty for a while
+(`worker.idle`).
 """
 
 import contextlib
@@ -28,7 +29,7 @@ log = logging.getLogger("reliq.watch")
 
 SLOW_LOOK = 10.0  #: seconds after which a key is asked about again, whatever the server says
 _LOOKS_A_SECOND = 5  #: the most of these looks, unless that makes them slower than `_SLOWEST_LOOK`
-_SLOWEST_LOOK = 60.0  #: seconds; also for a key that nobody waits for
+_SLOWEST_LOOK = 60.0  #: seconds at most between two looks at a key; also those for a key that no caller waits for
 _PAUSE = 0.5  #: seconds between two tries while the server is away
 _TOGETHER = 100  #: keys in one call
 
@@ -44,15 +45,15 @@ class Watch(threading.Thread):
         self._connection = store.connection() if node is None else store.connection_to(node)
         self._notices = self._connection.notices = Notices(self._note)
         self._lock = threading.Lock()
-        self._waiting: defaultdict[str, set[Told]] = defaultdict(set)  #: by key: whom to tell
+        self._waiting: defaultdict[str, set[Told]] = defaultdict(set)  #: by key: the callers to tell
         self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
         self._unasked: set[str] = set()  #: keys to ask about
         self._ear, self._mouth = socket.socketpair()
         self._ear.settimeout(0)
         self._stopping = False
-        self.works = True  #: False: the server does not tell, and everyone has to wait for himself
+        self.works = True  #: False: the server does not tell, and each caller waits by itself
 
-    # --- the threads of those who wait ---
+    # --- the threads of the callers ---
 
     def tell(self, keys: Sequence[str], told: Told) -> bool:
         """Call `told`, in the thread of the watch, with each of the keys as soon as it may exist, once.
@@ -84,7 +85,7 @@ class Watch(threading.Thread):
         return not self._stopping and (self.works or self._notices.wanted)
 
     def stop(self) -> None:
-        """End; who waits goes on. Thread-safe."""
+        """End; waiting callers go on. Thread-safe."""
         self._stopping = True
         self._wake()
 
@@ -135,14 +136,14 @@ class Watch(threading.Thread):
         self._notices.take()
 
     def _again_at(self, key: str, asked_at: float) -> float:
-        """Return when to ask about a key again: later where nobody waits, and only help for others depends on it."""
+        """Return when to ask about a key again: later if no caller waits for it, and it only shows who needs help."""
         slow = max(SLOW_LOOK, min(_SLOWEST_LOOK, len(self._waiting) / _LOOKS_A_SECOND))
         return asked_at + (slow if key in self._waiting else _SLOWEST_LOOK)
 
     def _ask(self, keys: Sequence[str]) -> None:
         try:
             answers = self._connection.perform([ops.exists(key) for key in keys])
-        except TryAgain:  # the slots of some have moved: who waits for them finds out where
+        except TryAgain:  # the slots of some have moved: their callers find out where
             if len(keys) == 1:
                 self._release(keys)
                 return
@@ -167,7 +168,7 @@ class Watch(threading.Thread):
                 told(key)
 
     def _note(self, keys: list[str] | None) -> None:
-        """Note what has changed: who waits for it goes on."""
+        """Note what has changed: the callers that wait for it go on."""
         with self._lock:
             changed = list(self._asked) if keys is None else keys
             for key in changed:
@@ -210,7 +211,7 @@ class Watches:
         return [key for some in refused for key in some]
 
     def stop(self) -> None:
-        """End all of them; who waits goes on."""
+        """End all of them; waiting callers go on."""
         with self._lock:
             self._over = True
         for watch in self.by_node.values():

@@ -63,7 +63,7 @@ def driven(steps):
             request = steps.send(answer)
         except StopIteration as stop:
             return stop.value
-        assert not isinstance(request, Together) or request.steps, "nobody is offered the message"
+        assert not isinstance(request, Together) or request.steps, "the message is offered to no partition"
         answer = [outcome(one) for one in request.steps] if isinstance(request, Together) else None
 
 

@@ -1,4 +1,4 @@
-"""Waiting for messages of a queue with partitions: the server says which has some, and nobody asks meanwhile."""
+"""Waiting for messages of a queue with partitions: the server tells which has some; a waiting caller sends nothing."""
 
 import asyncio
 import multiprocessing
@@ -28,7 +28,7 @@ Taker = Generator[str]  #: of the ids of messages, as they come
 
 @pytest.fixture(autouse=True)
 def only_told(monkeypatch):
-    """Who waits hears only of what the server tells."""
+    """Turn the slow look off: a waiting caller depends on what the server tells."""
     monkeypatch.setattr(watch, "SLOW_LOOK", 1000.0)
 
 
@@ -92,7 +92,7 @@ def looks(client) -> int:
 
 
 def watched(client) -> Callable[[], bool]:
-    """Whether somebody watches all partitions."""
+    """Whether a connection tracks the keys of all partitions."""
     return lambda: client.info("clients")["tracking_clients"] > 0 and client.info("stats")["tracking_total_keys"] >= 4
 
 
@@ -129,8 +129,8 @@ def test_where_the_server_tells_nothing_it_looks(url, client, orders, started, t
     client.execute_command("ACL", "SETUSER", "narrow", "on", ">pw", "~*", "+@all", "-client|tracking")
     try:
         taker = take(url.replace("//", "//narrow:pw@"))
-        waiting = started(taker)
-        time.sleep(0.5)
+        waiting, before = started(taker), looks(client)
+        eventually(lambda: looks(client) >= before + 2 * len(NAMES))
         sent = orders.send("body")
         assert waiting.result(timeout=LONG) == sent
         taker.close()
