@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from reliq.model.element import NO_EXTRA, Envelope
 from reliq.model.keys import owner_of
 from tests.simulation.stories import PARKED, PROCESSING, READY, Message, Place, Story, Violation
 from tests.simulation.world import World
@@ -176,8 +177,7 @@ class Records:
                 f"{identity} rests, and is charged: {after.failures} failures, {after.deliveries} deliveries"
             )
         runs[-1].outcome, story.rested = "rests", True
-        rests = [one for one in story.script if not one[0].startswith("step")]
-        asked = next((one for one in rests if not self._passed(message, one)), None)
+        asked = self._rest_asked_for(message, story, before, after)
         story.freed = asked is not None and asked[0].endswith("free") and not story.limit_key
         if story.freed:
             story.turn, story.turn_until, story.strayed = 0.0, 0.0, None
@@ -186,6 +186,15 @@ class Records:
             self._check_not_deaf(message)
         elif asked is not None and asked[0].startswith("sleep"):
             self.of(message).naps.setdefault(asked[1], (world.clock.now + asked[2], world.clock.now))
+
+    def _rest_asked_for(
+        self, message: Message, story: Story, before: Envelope, after: Envelope
+    ) -> tuple[str, str, float] | None:
+        """Return the act for which a message rests; None if a step has failed and is tried again later."""
+        if (after.extra or NO_EXTRA).errors != (before.extra or NO_EXTRA).errors:
+            return None
+        rests = [one for one in story.script if not one[0].startswith("step")]
+        return next((one for one in rests if not self._passed(message, one)), None)
 
     def next_step(self) -> None:
         """A step of the server begins."""
