@@ -12,7 +12,7 @@ class HomeNews(News):
     """Waits until one of several homes may have messages."""
 
     def __init__(self, store: AioStore) -> None:
-        super().__init__(store, self._set_in_loop)
+        super().__init__(store)
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -31,6 +31,6 @@ class HomeNews(News):
         except TimeoutError:
             return False
 
-    def _set_in_loop(self) -> None:
+    def _wake(self) -> None:
         with suppress(RuntimeError):  # the event loop has ended
             self._loop.call_soon_threadsafe(self._news.set)

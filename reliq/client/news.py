@@ -12,8 +12,8 @@ class HomeNews(News):
     """Waits until one of several homes may have messages."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(store)
         self._news = threading.Event()
-        super().__init__(store, self._news.set)
 
     def wait(self, keys: Sequence[str], seconds: float, unwatched: float, in_vain: int) -> bool:
         """Wait until one of the keys may exist, at most so many seconds; return whether that was told.
@@ -26,3 +26,6 @@ class HomeNews(News):
         self._news.clear()
         watched = self._expect(keys)
         return self._news.wait(seconds if watched else min(seconds, unwatched))
+
+    def _wake(self) -> None:
+        self._news.set()

@@ -1,6 +1,7 @@
 """What a caller who waits for several homes knows of their keys. `reliq.aio.news` and `reliq.client.news` wait."""
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from reliq.transport.server import Server
 
@@ -13,13 +14,11 @@ def left_to_others(in_vain: int) -> float:
     return _MOMENT * (1 << min(in_vain, _DOUBLINGS))
 
 
-class News:
+class News(ABC):
     """What one caller knows of some keys: one that was empty stays so until the watch says that it may exist."""
 
-    def __init__(self, server: Server, wake: Callable[[], object]) -> None:
-        """`wake`: called in the thread of the watch when one of them may exist."""
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._wake = wake
         self._empty: set[str] = set()
 
     def known_empty(self, key: str) -> bool:
@@ -30,10 +29,15 @@ class News:
         """Have the watch tell of these keys, which were empty a moment ago; return whether it will, of each."""
         new = [key for key in keys if key not in self._empty]
         self._empty.update(new)
-        unwatched = self._server.watches.tell(new, self._told)
+        unwatched = self._server.watches.tell(new, self)
         self._empty.difference_update(unwatched)
         return not unwatched
 
-    def _told(self, key: str) -> None:
+    def told(self, key: str) -> None:
+        """Note that a key may exist; called in the thread of the watch."""
         self._empty.discard(key)
         self._wake()
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Let the caller go on; called in the thread of the watch."""

@@ -15,7 +15,9 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+from weakref import WeakSet
 
 from reliq import forks, ops
 from reliq.errors import ReliqError
@@ -34,7 +36,11 @@ _PAUSE = 0.5  #: seconds between two tries while the server is away
 _TOGETHER = 100  #: keys in one call
 
 
-Told = Callable[[str], None]
+class Waiter(Protocol):
+    """Who waits for keys. The watch does not keep it: one that has ended is told nothing."""
+
+    def told(self, key: str) -> None:
+        """Note, in the thread of the watch, that a key may exist."""
 
 
 class Watch(threading.Thread):
@@ -45,7 +51,7 @@ class Watch(threading.Thread):
         self._connection = store.connection() if node is None else store.connection_to(node)
         self._notices = self._connection.notices = Notices(self._note)
         self._lock = threading.Lock()
-        self._waiting: defaultdict[str, set[Told]] = defaultdict(set)  #: by key: the callers to tell
+        self._waiting: defaultdict[str, WeakSet[Waiter]] = defaultdict(WeakSet)  #: by key: whom to tell
         self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
         self._unasked: set[str] = set()  #: keys to ask about
         self._ear, self._mouth = socket.socketpair()
@@ -55,16 +61,13 @@ class Watch(threading.Thread):
 
     # --- the threads of the callers ---
 
-    def tell(self, keys: Sequence[str], told: Told) -> bool:
-        """Call `told`, in the thread of the watch, with each of the keys as soon as it may exist, once.
-
-        Return False if that will never be.
-        """
+    def tell(self, keys: Sequence[str], waiter: Waiter) -> bool:
+        """Tell of each of the keys, once, as soon as it may exist; return False if that will never be."""
         with self._lock:
             if not self._usable:
                 return False
             for key in keys:
-                self._waiting[key].add(told)
+                self._waiting[key].add(waiter)
             self._unasked.update(keys)
         self._wake()
         return True
@@ -138,7 +141,7 @@ class Watch(threading.Thread):
     def _again_at(self, key: str, asked_at: float) -> float:
         """Return when to ask about a key again: later if no caller waits for it, and it only shows who needs help."""
         slow = max(SLOW_LOOK, min(_SLOWEST_LOOK, len(self._waiting) / _LOOKS_A_SECOND))
-        return asked_at + (slow if key in self._waiting else _SLOWEST_LOOK)
+        return asked_at + (slow if self._waiting.get(key) else _SLOWEST_LOOK)
 
     def _ask(self, keys: Sequence[str]) -> None:
         try:
@@ -163,9 +166,9 @@ class Watch(threading.Thread):
     def _release(self, keys: Iterable[str]) -> None:
         for key in keys:
             with self._lock:
-                waiting = self._waiting.pop(key, ())
-            for told in waiting:
-                told(key)
+                waiting = list(self._waiting.pop(key, ()))
+            for waiter in waiting:
+                waiter.told(key)
 
     def _note(self, keys: list[str] | None) -> None:
         """Note what has changed: the callers that wait for it go on."""
@@ -202,12 +205,12 @@ class Watches:
                 self.by_node[node].start()
             return self.by_node[node]
 
-    def tell(self, keys: Iterable[str], told: Told) -> list[str]:
-        """Call `told` with each of the keys as soon as it may exist, once; return those that are not watched."""
+    def tell(self, keys: Iterable[str], waiter: Waiter) -> list[str]:
+        """Tell of each of the keys, once, as soon as it may exist; return those that are not watched."""
         by_watch: defaultdict[Watch | None, list[str]] = defaultdict(list)
         for key in keys:
             by_watch[self.of(key)].append(key)
-        refused = [some for watch, some in by_watch.items() if watch is None or not watch.tell(some, told)]
+        refused = [some for watch, some in by_watch.items() if watch is None or not watch.tell(some, waiter)]
         return [key for some in refused for key in some]
 
     def stop(self) -> None:

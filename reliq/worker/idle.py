@@ -54,14 +54,15 @@ class Idle:
             self._shared.working.discard(loop)
             self._resting.add(loop)
         self._waiting[key] = loop
-        if watch.tell([key], self._told):
+        if watch.tell([key], self):
             return True
         if not self._taken(loop):  # it was woken meanwhile, for another reason
             return True
         self._shared.working.add(loop)
         return False
 
-    def _told(self, key: str) -> None:
+    def told(self, key: str) -> None:
+        """Wake the loop that waits for a key; called in the thread of the watch."""
         self.wake(self._waiting[key])
 
     def wake(self, loop: Loop) -> None:

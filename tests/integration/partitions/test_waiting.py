@@ -1,6 +1,7 @@
 """Waiting for messages of a queue with partitions: the server tells which has some; a waiting caller sends nothing."""
 
 import asyncio
+import gc
 import multiprocessing
 import threading
 import time
@@ -267,3 +268,39 @@ def test_the_thread_that_waits_ends_with_its_application(url, orders):
         assert waits.is_alive()
     waits.join(timeout=10)
     assert not waits.is_alive()
+
+
+def waiters(server) -> int:
+    """How many callers the watches of this process would tell of a message."""
+    gc.collect()
+    return max(len(some) for one in server.watches.by_node.values() for some in one._waiting.values())
+
+
+def test_consumers_that_have_ended_wait_no_more(url, orders):
+    with reliq.Reliq(url) as app:
+        for _ in range(5):
+            with app.queue("orders").consumer() as consumer:
+                assert consumer.claim(wait=0.1) == []
+        del consumer
+        eventually(lambda: waiters(app.store) == 0)
+
+
+def test_consumers_of_tasks_that_have_ended_wait_no_more(url, orders):
+    async def claim(app: aio.Reliq) -> None:
+        async with app.queue("orders").consumer() as consumer:
+            assert await consumer.claim(wait=0.1) == []
+
+    async def claim_often() -> None:
+        async with aio.Reliq(url) as app:
+            for _ in range(5):
+                await claim(app)
+            assert waiters(app.store) == 0
+
+    asyncio.run(claim_often())
+
+
+def test_polls_that_have_ended_wait_no_more(url, orders):
+    with serving(url) as client:
+        for _ in range(5):
+            assert client.post("/v1/queues/orders/leases", json={"wait": 0.1}).json()["messages"] == []
+        eventually(lambda: waiters(client.app.state.reliq.store) == 0)
