@@ -34,8 +34,8 @@ class QueueSteps:
     """The operations on a queue, as steps. Those that read or change messages concern all of its homes."""
 
     def __init__(self, name: str, pool: ProducerPool, max_body: int = values.BODY_LIMIT) -> None:
-        self.keys = QueueKeys(name)  #: of the first home, and of nearly all queues of the only one
         self.homes = QueueHomes(name, pool)
+        self.keys = self.homes.first.keys  #: nearly all queues have no other home
         self.pool = self._pool = pool
         self._max_body = max_body
 

@@ -18,11 +18,11 @@ from reliq.protocol.announcing import announced
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
+from reliq.runtime.known import Known
 from reliq.transport.store import Store
 
 _MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
 _DEAD_KEPT = 100  #: dead letters of such a queue
-_NAMES_KNOWN = 10_000
 _UNKNOWN_FOR = 1.0  #: seconds for which a queue that is not passing is taken for a lasting one
 
 
@@ -36,10 +36,10 @@ class Broker:
         self._options = options
         self._pool = ProducerPool()
         self._pool.sharded = self.store.sharded
-        self._queues: dict[str, QueueSteps] = {}
+        self._queues: Known[QueueSteps] = Known()
         self._max_body = self._pool.max_body = body_limit(options.max_body)
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
-        self._names: dict[str, tuple[str, float]] = {}  #: kombu's name -> reliq's, and until when it is known
+        self._names: Known[tuple[str, float]] = Known()  #: kombu's name -> reliq's, and until when it is known
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
         self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Broker:
         queue = passing_queue(name) if passing else lasting_queue(name)
         if arguments.prioritised:
             self._prioritised.add(("", name))
-        self._remember(name, queue, float("inf"))
+        self._names[name] = queue, float("inf")
         if passing:
             self._passing[queue] |= set()
             self.keep(queue)
@@ -89,21 +89,15 @@ class Broker:
             return known
         passing = passing_queue(name)
         found = self.store.call(topics.is_for_broadcasts(QueueKeys(passing)))
-        self._remember(name, passing if found else lasting_queue(name), time.monotonic() + _UNKNOWN_FOR)
-        return self._names[name][0]
+        queue = passing if found else lasting_queue(name)
+        self._names[name] = queue, time.monotonic() + _UNKNOWN_FOR
+        return queue
 
     def _queue(self, queue: str) -> QueueSteps:
         steps = self._queues.get(queue)
         if steps is None:
-            if len(self._queues) > _NAMES_KNOWN:
-                self._queues.clear()
             steps = self._queues[queue] = QueueSteps(queue, self._pool, self._max_body)
         return steps
-
-    def _remember(self, name: str, queue: str, until: float) -> None:
-        if len(self._names) > _NAMES_KNOWN:
-            self._names.clear()
-        self._names[name] = queue, until
 
     def is_prioritised(self, exchange: str, routing_key: str) -> bool:
         """Whether this process declared the queue, or one bound to the exchange, with a `max_priority`."""
