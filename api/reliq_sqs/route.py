@@ -104,7 +104,7 @@ class SqsRoute:
         headers = fields(scope)
         body = await request.taken()
         sender, region = await parts.guard.admit(scope, headers, body)
-        given = _understood(scope, asked, headers, body)
+        given, valid = _understood(scope, asked, headers, body)
         action = asked.action
         assert action is not None  # noqa: S101  it was understood
         if not sender.allows(action.name):
@@ -112,7 +112,7 @@ class SqsRoute:
                 "AccessDeniedException",
                 f"User: {sender.id} is not authorized to perform: sqs:{action.name}",
             )
-        parameters = checking.checked(action.takes, given)
+        parameters = given if valid else checking.checked(action.takes, given)
         call = Call(
             parts.endpoint, action.name, sender, region,
             partial(_base_url, scope, headers, parts.settings.endpoint_url), parameters, request.gone,
@@ -125,15 +125,16 @@ class SqsRoute:
         return _response(wire.answer(action, result, request_id), 200, wire.MEDIA_TYPE, request_id)
 
 
-def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes) -> Any:
-    """Return the parameters as they were sent, and note the action; raises SqsError."""
+def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes) -> tuple[Any, bool]:
+    """Return the parameters, and whether they are checked, else as they were sent; note the action. Raises SqsError."""
     path = scope["path"] if scope["path"].strip("/") else ""
     if asked.json:
         asked.action = wire_json.action_of(headers["x-amz-target"])
-        given = wire_json.parameters(body)
+        read = wire_json.valid(asked.action, body)
+        given = wire_json.parameters(body) if read is None else read
         if path and isinstance(given, dict) and "QueueUrl" in asked.action.takes.members:
             given.setdefault("QueueUrl", path)
-        return given
+        return given, read is not None
     form = wire_query.fields(scope["query_string"])
     if body:
         form += wire_query.fields(body)
@@ -147,7 +148,7 @@ def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes
             raise wire_query.no_action(name)
         if all(field != "QueueUrl" for field, _ in form):
             form.append(("QueueUrl", path))
-    return wire_query.parameters(asked.action, form)
+    return wire_query.parameters(asked.action, form), False
 
 
 def _base_url(scope: Scope, headers: dict[str, str], endpoint_url: str | None) -> str:

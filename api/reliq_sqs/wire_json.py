@@ -8,6 +8,7 @@ from reliq_api.http.problems import Problem
 from reliq_api.http.strict_json import read_json
 from reliq_sqs.errors import SqsError
 from reliq_sqs.model import TARGET_PREFIX, Action, actions
+from reliq_sqs.typed import decoder
 
 MEDIA_TYPE = "application/x-amz-json-1.0"
 
@@ -20,6 +21,15 @@ def action_of(target: str) -> Action:
     if action is None:
         raise SqsError("UnknownOperationException", f"The operation {target[:100]} is not known.")
     return action
+
+
+def valid(action: Action, body: bytes) -> dict[str, Any] | None:
+    """Return the parameters of a valid request, in a third of the time of `checked`; None: it may have others."""
+    try:
+        read: dict[str, Any] = read_json(body, decoder(action.takes))
+    except (Problem, msgspec.ValidationError):
+        return None
+    return read
 
 
 def parameters(body: bytes) -> Any:

@@ -3,6 +3,7 @@
 import codecs
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -46,15 +47,15 @@ def _check_utf8(body: bytes) -> None:
             raise Problem("invalid_json", f"the body is not UTF-8 (byte {before + error.start})") from None
 
 
-def read_json(text: bytes) -> Any:
+def read_json(text: bytes, decode: Callable[[bytes], Any] = msgspec.json.decode) -> Any:
     """Return a JSON value as message.json() would. Raises Problem, or msgspec.ValidationError for too large a number.
 
     Stricter than Python's parser: no NaN, no lone surrogates, and no repeated names in an object, as parsers differ in
-    which of the two they use.
+    which of the two they use. `decode`: of msgspec, for values of one type; ValidationError for others.
     """
     check_json_text(text)
     try:
-        value = msgspec.json.decode(text)
+        value = decode(text)
     except msgspec.ValidationError:
         raise
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -68,9 +69,14 @@ def read_json(text: bytes) -> Any:
 
 def _names(value: Any) -> int:
     """Count the names of all objects in a value."""
-    if type(value) is dict:
-        return len(value) + sum([_names(one) for one in value.values() if type(one) in _NESTED])
-    return sum([_names(one) for one in value if type(one) in _NESTED]) if type(value) is list else 0
+    count, inside = 0, [value]
+    for one in inside:  # to which it adds
+        if type(one) is dict:
+            count += len(one)
+            inside += one.values()
+        elif type(one) is list:
+            inside += [item for item in one if type(item) in _NESTED]
+    return count
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reliq_sqs import checking, wire_json
 from reliq_sqs.model import actions, modelled_errors
 from tests.integration.sqs.serving import serving
 from tests.integration.sqs.test_messages import received
@@ -109,6 +110,29 @@ def test_whatever_json_says_the_answer_is_of_the_model(hostile, action, data):
         assert set(answer.json() if answer.content else {}) <= set(_returned(action))
         return
     _check_error(answer.status_code, answer.json()["__type"], answer.json()["message"])
+
+
+@pytest.mark.parametrize("action", sorted(actions()))
+@_RELAXED
+@given(data=st.data())
+def test_what_is_valid_at_the_first_look_is_what_the_checks_of_each_member_say(action, data):
+    takes = actions()[action].takes
+    try:
+        body = json.dumps(data.draw(_of(takes))).encode()
+    except UnicodeEncodeError:
+        return
+    found = wire_json.valid(actions()[action], body)
+    if found is not None:
+        assert found == checking.checked(takes, wire_json.parameters(body))
+
+
+def test_what_sdks_send_is_valid_at_the_first_look():
+    attribute = {"DataType": "Binary", "BinaryValue": "AAE="}
+    entry = {"Id": "a", "MessageBody": '{"order": 1}', "DelaySeconds": 0, "MessageAttributes": {"tenant": attribute}}
+    asked = {"QueueUrl": "http://localhost/0/orders", "Entries": [entry]}
+    body = json.dumps({**asked, "Unknown": {"a": 1}}).encode()
+    read = {**entry, "MessageAttributes": {"tenant": {**attribute, "BinaryValue": b"\x00\x01"}}}
+    assert wire_json.valid(actions()["SendMessageBatch"], body) == {**asked, "Entries": [read]}
 
 
 def _returned(action):
