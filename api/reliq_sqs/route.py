@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from starlette.datastructures import State
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.observability.histograms import Measurements
 from reliq_api.http.buffered import Buffered
+from reliq_api.http.cycle import ANSWER
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedBody, check_headers, fields
 from reliq_sqs import checking, wire_json, wire_query, wire_query_json
@@ -93,8 +94,12 @@ class SqsRoute:
             request.release()
             action = asked.action.name if asked.action else "unknown"
             parts.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        whole: Message = {"type": ANSWER, "status": answer.status, "headers": answer.headers, "body": answer.body}
+        if ANSWER in (scope.get("extensions") or ()):
+            await send(whole)
+        else:  # a server of others
+            await send({**whole, "type": "http.response.start"})
+            await send({**whole, "type": "http.response.body"})
 
     async def _carried_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
         parts, scope = self._parts, request.scope

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reliq_api.http.cycle import Cycle
+from reliq_api.http.cycle import ANSWER, Cycle
 
 
 class Transport:
@@ -29,21 +29,45 @@ class Flow:
     write_paused = False
 
 
-def answer(headers, *parts, method="GET", keep_alive=True) -> tuple[Transport, Cycle]:
+def answer(headers, *parts, method="GET", keep_alive=True, log=False) -> tuple[Transport, Cycle]:
     """Answer a request with these headers and parts of a body."""
-    transport = Transport()
 
-    async def app(scope, receive, send) -> None:
+    async def app(send, told) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        transport.before_body = b"".join(transport.written)
+        told()
         for place, part in enumerate(parts, 1):
             await send({"type": "http.response.body", "body": part, "more_body": place < len(parts)})
 
+    return answered(app, method, keep_alive, log)
+
+
+def answer_as_a_whole(headers, body, method="GET", keep_alive=True, log=False) -> tuple[Transport, Cycle]:
+    """Answer a request with a message of reliq's own."""
+
+    async def app(send, told) -> None:
+        await send({"type": ANSWER, "status": 200, "headers": headers, "body": body})
+
+    return answered(app, method, keep_alive, log)
+
+
+def answered(respond, method, keep_alive, access_log) -> tuple[Transport, Cycle]:
+    """Run an application, which gets `send`, and what to call when it has sent the head."""
+    transport = Transport()
+
+    async def app(scope, receive, send) -> None:
+        await respond(send, told)
+
+    def told() -> None:
+        transport.before_body = b"".join(transport.written)
+
     async def run() -> Cycle:
         log = logging.getLogger("reliq.test")
-        options: Any = {"scope": {"type": "http", "method": method}, "transport": transport, "flow": Flow()}
+        scope = {
+            "type": "http", "method": method, "client": None, "path": "/", "query_string": b"", "http_version": "1.1",
+        }  # fmt: skip
+        options: Any = {"scope": scope, "transport": transport, "flow": Flow()}
         cycle = Cycle(
-            **options, logger=log, access_logger=log, access_log=False, default_headers=[(b"date", b"today")],
+            **options, logger=log, access_logger=log, access_log=access_log, default_headers=[(b"date", b"today")],
             message_event=asyncio.Event(), expect_100_continue=False, keep_alive=keep_alive, on_response=lambda: None,
         )  # fmt: skip
         await cycle.run_asgi(app)
@@ -73,6 +97,18 @@ def test_a_connection_that_does_not_stay_is_closed_after_it():
     transport, _ = answer([LENGTH], b"body", keep_alive=False)
     assert transport.written == [HEAD + b"connection: close\r\n\r\nbody"]
     assert transport.closed
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("keep_alive", [True, False])
+@pytest.mark.parametrize("log", [True, False])
+def test_the_message_with_a_whole_answer_is_written_as_its_two_parts_would_be(method, keep_alive, log):
+    headers, body = [LENGTH, (b"content-type", b"text/plain")], b"body"
+    whole, cycle = answer_as_a_whole(headers, body, method, keep_alive, log)
+    parts, _ = answer(headers, body, method=method, keep_alive=keep_alive, log=log)
+    assert b"".join(whole.written) == b"".join(parts.written)
+    assert whole.closed == parts.closed
+    assert cycle.response_complete
 
 
 @pytest.mark.parametrize(

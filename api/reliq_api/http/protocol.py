@@ -15,12 +15,13 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from reliq_api.http.cycle import Cycle
+from reliq_api.http.cycle import ANSWER, Cycle
 from reliq_api.http.problems import MEDIA_TYPE, Problem
 from reliq_api.http.requests import WHOLE, break_off
 
 MAX_HEADERS_BYTES = 64 * 1024  #: bytes of request line and headers
 PIPELINED_MOST = 16  #: requests that wait for the answer to an earlier one
+_EXTENSIONS: dict[str, dict[object, object]] = {ANSWER: {}}
 _OFFER = {b"upgrade", b"http2-settings"}  #: headers, and words of `connection`
 _LINGER = 2.0  #: seconds for which further bytes of a refused client are read and dropped, so that it gets the answer
 
@@ -149,6 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
             "path": self.root_path + (unquote(path) if "%" in path else path),
             "raw_path": self.root_path.encode() + url.path,
             "query_string": url.query or b"",
+            "extensions": _EXTENSIONS,
         }
         before, self.cycle = self.cycle, Cycle(
             scope=self.scope,
