@@ -3,7 +3,8 @@
     python -m bench.sqs_costs                                   # beside the floor and an emulator, in turns
     python -m bench.sqs_costs --only reliq --beside ../other    # beside another checkout
 
-Each figure is that of the cheapest run of many short ones: on a busy machine the others show what else was running.
+The servers run at once and take turns every ten calls. Each figure is that of the cheapest run of many: on a busy
+machine the others show what else was running.
 `bare` is the floor for any endpoint in Python: uvloop and httptools, no check, one LPUSH a message (bench/sqs_bare.py).
 """
 
@@ -22,7 +23,8 @@ from typing import Any
 from bench.sqs import BODY, CONTESTANTS, GROUPS, PLACE, ROOT, Contestant, Server, running
 from reliq.embedded import EmbeddedRedis, free_port
 
-_RUNS, _CALLS = 8, 40  #: of each work, in each turn
+_RUNS, _CALLS = 30, 10  #: of each work, in each round
+_SEND = "standard: send"  #: what the bare server can do
 Work = tuple[int, Callable[[], None]]  #: the messages of one call, and the call
 Costs = dict[str, list[float]]  #: by work: microseconds of each process, for reliq the endpoint and Redis
 
@@ -103,18 +105,22 @@ def _of_queue(call: Client, kind: str, url: str) -> dict[str, Work]:
     }
 
 
-def measure(server: Server, bare: bool, costs: Costs) -> None:
-    """Note what each work costs if it is less than what is known."""
-    call = Client(server.port)
-    bare_work = {"standard: send": _of_queue(call, "standard", "s")["standard: send"]}
-    for name, (messages, do) in (bare_work if bare else works(call)).items():
-        calls = _CALLS // 2 if "delete ten" in name else _CALLS
-        for _ in range(_RUNS):
-            before = [cpu(pid) for pid in server.pids]
+def measure(running: dict[str, Server], costs: dict[str, Costs]) -> None:
+    """Note what each work costs each server if it is less than what is known; they take turns at every work."""
+    every = {name: works(Client(server.port)) for name, server in running.items() if name != "bare"}
+    if "bare" in running:
+        every["bare"] = {_SEND: _of_queue(Client(running["bare"].port), "standard", "s")[_SEND]}
+    for work in next(iter(every.values())):
+        calls = _CALLS // 2 if "delete ten" in work else _CALLS
+        for name in [*running] * _RUNS:
+            if work not in every[name]:
+                continue
+            (messages, do), pids = every[name][work], running[name].pids
+            before = [cpu(pid) for pid in pids]
             for _ in range(calls):
                 do()
-            spent = [(cpu(pid) - was) / calls / messages for pid, was in zip(server.pids, before, strict=True)]
-            costs[name] = min(costs.get(name, spent), spent, key=sum)
+            spent = [(cpu(pid) - was) / calls / messages for pid, was in zip(pids, before, strict=True)]
+            costs[name][work] = min(costs[name].get(work, spent), spent, key=sum)
 
 
 def main() -> None:
@@ -131,9 +137,8 @@ def main() -> None:
         servers["beside"] = partial(endpoint, options.beside.resolve())
     found: dict[str, Costs] = {name: {} for name in names}
     for _ in range(options.rounds):
-        for name in names:
-            with servers[name]() as server:
-                measure(server, name == "bare", found[name])
+        with contextlib.ExitStack() as stack:
+            measure({name: stack.enter_context(servers[name]()) for name in names}, found)
     print(f"| us of CPU a message | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|", sep="\n")
     for work in found[names[0]]:
         cells = (" + ".join(f"{one:,.0f}" for one in costs.get(work, [])) for costs in found.values())
