@@ -136,6 +136,7 @@ class Moves:
     async def _run(self, task: Task) -> None:
         source = self._app.queue(task.source)
         began, moved_before = time.monotonic(), task.moved
+        made: dict[str, int] = {}  # when each target was created
         while await self._may_go_on(task):
             limit = min(_STEP, task.rate or _STEP)
             received = await source.receive(limit=limit, visibility=_VISIBILITY, wait=_WAIT, runs=True)
@@ -145,7 +146,7 @@ class Moves:
                 return
             for at, one_received in enumerate(received):
                 try:
-                    await self._move(task, one_received.message)
+                    await self._move(task, one_received.message, made)
                 except Failed:
                     await source.change_visibility([(left.receipt, 0) for left in received[at:]])
                     raise
@@ -176,12 +177,15 @@ class Moves:
             return False
         return True
 
-    async def _move(self, task: Task, message: Message) -> None:
-        """Send a message to where it goes; once, also after a kill."""
+    async def _move(self, task: Task, message: Message, made: dict[str, int]) -> None:
+        """Send a message to where it goes; once, also after a kill.
+
+        A target that was created at another time than noted is gone: a message on its way has made it anew.
+        """
         name = task.destination or message.headers.get(stored.DEAD_FROM, "")
         place = self._registry.names.of_queue(name)
         target = await self._registry.find(place) if place else None
-        if target is None:
+        if target is None or made.setdefault(target.queue, target.created) != target.created:
             raise Failed("AWS.SimpleQueueService.NonExistentQueue" if name else "CouldNotDetermineMessageSource")
         headers = {key: value for key, value in message.headers.items() if not key.startswith("reliq-")}
         options = {"key": message.key or message.limit_key or message.id} if target.fifo else {}

@@ -274,6 +274,21 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     assert code_of(sqs.list_message_move_tasks, SourceArn=arn, MaxResults=11)[0] == "InvalidParameterValue"
     assert sqs.list_message_move_tasks(SourceArn=arn)["Results"] == []
 
+def test_a_destination_that_a_message_on_its_way_makes_anew_is_gone_all_the_same(sqs, queue, pair, app, name):
+    dead, source = pair()
+    target = queue("-target")
+    let_die(sqs, source, *(f"m{at}" for at in range(10)))
+    eventually(lambda: _ready(sqs, dead) == 10)
+    sqs.start_message_move_task(
+        SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target), MaxNumberOfMessagesPerSecond=1
+    )
+    eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
+    sqs.delete_queue(QueueUrl=target)
+    app.queue(f"{name}-target").send("late")
+    task = eventually(lambda: ended(sqs, dead))
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
+
+
 
 @pytest.mark.long
 def test_another_endpoint_goes_on_with_a_task_whose_endpoint_was_killed(url, name):
