@@ -224,6 +224,22 @@ def test_a_url_tells_its_region(sqs, port, name):
     assert len(received(client(port, "us-west-2"), name)) == 3
 
 
+@pytest.mark.parametrize(
+    ("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov"), ("us-west-2", "aws")]
+)
+def test_an_arn_tells_the_partition_of_its_region(port, name, region, partition):
+    sqs = client(port, region)
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    arn = f"arn:{partition}:sqs:{region}:000000000000:{name}"
+    assert attributes_of(sqs, url, "QueueArn") == {"QueueArn": arn}
+    sqs.add_permission(QueueUrl=url, Label="one", AWSAccountIds=["111111111111"], Actions=["*"])
+    (statement,) = json.loads(attributes_of(sqs, url, "Policy")["Policy"])["Statement"]
+    assert statement["Principal"] == {"AWS": f"arn:{partition}:iam::111111111111:root"}
+    redrive = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})}
+    source = sqs.create_queue(QueueName=f"{name}-source", Attributes=redrive)["QueueUrl"]
+    assert sqs.list_dead_letter_source_queues(QueueUrl=url)["queueUrls"] == [source]
+
+
 def test_tags_are_set_replaced_and_removed(sqs, name):
     url = sqs.create_queue(QueueName=name, tags={"a": "1", "b": ""})["QueueUrl"]
     assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"a": "1", "b": ""}
