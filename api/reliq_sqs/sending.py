@@ -21,14 +21,14 @@ class Words:
     """What AWS says of a message that is refused: it has other words for one of a batch."""
 
     too_large: str
-    not_for_this: str  #: of a parameter that the queue's type does not allow
+    invalid: str  #: of a value of a parameter, with the reason
 
 
 ALONE = Words(
     "One or more parameters are invalid. Reason: Message must be shorter than {} bytes.",
-    f"Value {{}} for parameter {{}} is invalid. Reason: {_NOT_FOR_THIS}.",
+    "Value {} for parameter {} is invalid. Reason: {}.",
 )
-IN_BATCH = Words(ALONE.too_large.replace("are invalid", "cannot be validated"), _NOT_FOR_THIS)
+IN_BATCH = Words(ALONE.too_large.replace("are invalid", "cannot be validated"), "{2}")
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ async def send_message(call: Call) -> Result:
 
 
 async def send_message_batch(call: Call) -> Result:
-    """Send up to ten messages. Each one may fail alone; what makes a FIFO message incomplete fails all."""
+    """Send up to ten messages. Each one may fail alone; on a FIFO queue one that is refused refuses all."""
     queue = await call.queue()
     entries = batches.checked(call.action, call.given["Entries"])
     total = sum(_size(one) for one in entries)
@@ -56,17 +56,15 @@ async def send_message_batch(call: Call) -> Result:
             "BatchRequestTooLong",
             f"Batch requests cannot be longer than {MOST_BYTES} bytes. You have sent {total} bytes.",
         )
-    if queue.fifo:
-        for one in entries:
-            if "MessageGroupId" not in one:
-                raise invalid_parameter(missing("MessageGroupId").message)
-            _check_fifo(queue, one)
     outcome = batches.Outcome()
     accepted: list[tuple[str, Checked]] = []
-    for entry in entries:
+    for place, entry in enumerate(entries, 1):
+        path = f"SendMessageBatchRequestEntry.{place}."
         try:
-            accepted.append((entry["Id"], _checked(call, queue, entry, IN_BATCH)))
+            accepted.append((entry["Id"], _checked(call, queue, entry, ALONE if queue.fifo else IN_BATCH, path)))
         except SqsError as error:
+            if queue.fifo:
+                raise _of_all(error) from None
             outcome.fail(entry["Id"], error)
     if accepted:
         results = await _sent(call, queue, [one for _, one in accepted])
@@ -75,16 +73,21 @@ async def send_message_batch(call: Call) -> Result:
     return outcome.result()
 
 
+def _of_all(error: SqsError) -> SqsError:
+    """Return the error of a batch for that of its message: what is missing there is a wrong value of the batch."""
+    return invalid_parameter(error.message) if error.name == "MissingRequiredParameterException" else error
+
+
 def _size(entry: Parameters) -> int:
     body: str = entry["MessageBody"]
     size = len(body) if body.isascii() else len(body.encode(errors="surrogatepass"))
     return size + message_attributes.size(entry.get("MessageAttributes", {}))
 
 
-def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE) -> Checked:
+def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE, path: str = "") -> Checked:
     text: str = given["MessageBody"]
     if not text:
-        raise missing("MessageBody")
+        raise missing(f"{path}MessageBody")
     body = message_attributes.checked_text(text, "message body")
     attributes = message_attributes.checked(given.get("MessageAttributes", {}))
     system = message_attributes.checked_system(given.get("MessageSystemAttributes", {}))
@@ -111,18 +114,17 @@ def _set_options(message: NewMessage, queue: Known, given: Parameters, words: Wo
     if delay is not None and not 0 <= delay <= _LONGEST_DELAY:
         raise invalid_value(delay, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {_LONGEST_DELAY}.")
     if queue.fifo:
-        if words is ALONE:  # those of a batch were checked before
-            _check_fifo(queue, given)
+        _check_fifo(queue, given)
         if delay:
-            raise invalid_parameter(words.not_for_this.format(delay, "DelaySeconds"))
+            raise invalid_parameter(words.invalid.format(delay, "DelaySeconds", _NOT_FOR_THIS))
         message.key = given["MessageGroupId"]
         scoped = dedup or hashlib.sha256(message.body).hexdigest()
         message.dedup_key = f"{group} {scoped}" if queue.deduplicates_by_group(time.time()) else scoped
         return
     if dedup is not None:
-        raise invalid_parameter(words.not_for_this.format(dedup, "MessageDeduplicationId"))
+        raise invalid_parameter(words.invalid.format(dedup, "MessageDeduplicationId", _NOT_FOR_THIS))
     if group is not None:
-        tokens.check("MessageGroupId", group)
+        tokens.check("MessageGroupId", group, words.invalid)
         message.limit_key = group
     if delay is not None:
         message.delay = float(delay)

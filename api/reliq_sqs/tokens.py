@@ -2,14 +2,13 @@
 
 import re
 
-from reliq_sqs.errors import invalid_value
+from reliq_sqs.errors import invalid_parameter
 
 _TOKEN = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 
 
-def check(name: str, value: str) -> None:
+def check(name: str, value: str, told: str = "Value {} for parameter {} is invalid. Reason: {}.") -> None:
     """Raise SqsError unless a value has 1 to 128 of the characters that AWS allows."""
     if _TOKEN.fullmatch(value) is None:
-        raise invalid_value(
-            value, name, f"{name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
-        )
+        reason = f"{name} can only include alphanumeric and punctuation characters. 1 to 128 in length"
+        raise invalid_parameter(told.format(value, name, reason))

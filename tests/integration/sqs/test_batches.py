@@ -65,6 +65,8 @@ def test_an_entry_fails_alone(sqs, queue):
             {"Id": "good", "MessageBody": "m"},
             {"Id": "delay", "MessageBody": "m", "DelaySeconds": 901},
             {"Id": "characters", "MessageBody": "\x00"},
+            {"Id": "group", "MessageBody": "m", "MessageGroupId": " "},
+            {"Id": "empty", "MessageBody": ""},
             {"Id": "long", "MessageBody": "m" * 1025},
         ],
     )
@@ -72,10 +74,15 @@ def test_an_entry_fails_alone(sqs, queue):
     assert {one["Id"]: (one["Code"], one["SenderFault"]) for one in answer["Failed"]} == {
         "delay": ("InvalidParameterValue", True),
         "characters": ("InvalidMessageContents", True),
+        "group": ("InvalidParameterValue", True),
+        "empty": ("MissingParameter", True),
         "long": ("InvalidParameterValue", True),
     }
-    long = "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes."
-    assert answer["Failed"][-1]["Message"] == long
+    assert [one["Message"] for one in answer["Failed"][-3:]] == [
+        "MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in length",
+        "The request must contain the parameter SendMessageBatchRequestEntry.5.MessageBody.",
+        "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes.",
+    ]
     assert [one["Body"] for one in received(sqs, url)] == ["m"]
 
 
@@ -124,14 +131,23 @@ def test_an_entry_without_a_time_and_one_with_too_much_fail_alone(sqs, http, que
     assert "<Code>InvalidParameterValue</Code>" in answer
 
 
-def test_a_fifo_batch_with_an_incomplete_message_sends_nothing(sqs, queue):
-    url = queue(".fifo", FifoQueue="true")
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"MessageGroupId": None}, "The request must contain the parameter MessageGroupId."),
+        ({"MessageDeduplicationId": None}, "The queue should either have ContentBasedDeduplication enabled or "),
+        ({"MessageBody": ""}, "The request must contain the parameter SendMessageBatchRequestEntry.2.MessageBody."),
+        ({"DelaySeconds": 3}, "Value 3 for parameter DelaySeconds is invalid. Reason: The request include parameter "),
+        ({"MessageBody": "m" * 1025}, "One or more parameters are invalid. Reason: Message must be shorter than 1024 "),
+    ],
+    ids=["group", "deduplication", "empty", "delay", "long"],
+)
+def test_a_message_that_is_refused_refuses_its_fifo_batch(sqs, queue, wrong, text):
+    url = queue(".fifo", FifoQueue="true", MaximumMessageSize="1024")
     good = {"Id": "a", "MessageBody": "m", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
-    for wrong, text in (
-        ({"Id": "b", "MessageBody": "m"}, "The request must contain the parameter MessageGroupId."),
-        ({"Id": "b", "MessageBody": "m", "MessageGroupId": "g"}, "The queue should either have ContentBased"),
-    ):
-        code, status, said = code_of(sqs.send_message_batch, QueueUrl=url, Entries=[good, wrong])
-        assert (code, status) == ("InvalidParameterValue", 400)
-        assert said.startswith(text)
+    second = {**good, "Id": "b", "MessageDeduplicationId": "e", **wrong}
+    second = {name: value for name, value in second.items() if value is not None}
+    code, status, said = code_of(sqs.send_message_batch, QueueUrl=url, Entries=[good, second])
+    assert (code, status) == ("InvalidParameterValue", 400)
+    assert said.startswith(text)
     assert received(sqs, url) == []
