@@ -124,7 +124,8 @@ def _check_time(entry: Parameters, handle: receipts.Handle) -> None:
         raise missing("VisibilityTimeout")
     seconds = entry["VisibilityTimeout"]
     if not 0 <= seconds <= _LONGEST:
-        raise invalid_value(seconds, "VisibilityTimeout", f"Must be between 0 and {_LONGEST}.")
+        reason = f"VisibilityTimeout must be an integer between 0 and {_LONGEST}."
+        raise invalid_value(seconds, "VisibilityTimeout", reason)
     so_far = max(0.0, time.time() - handle.received_at / 1000)
     if so_far + seconds >= _LONGEST:
         raise invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)

@@ -26,10 +26,13 @@ async def start_message_move_task(call: Call) -> Result:
     source = await _of_arn(call, call.given["SourceArn"], "SourceArn")
     arn, rate = call.given.get("DestinationArn"), call.given.get("MaxNumberOfMessagesPerSecond")
     if rate is not None and not 1 <= rate <= _MOST_RATE:
-        raise invalid_value(rate, "MaxNumberOfMessagesPerSecond", f"Must be between 1 and {_MOST_RATE}, if provided.")
+        raise invalid_parameter(
+            "Value for parameter MaxNumberOfMessagesPerSecond is invalid. Reason: You must enter a number that's "
+            f"between 1 and {_MOST_RATE}."
+        )
     destination = None if arn is None else await _of_arn(call, arn, "DestinationArn")
     if destination is not None and destination.queue == source.queue:  # it would not end
-        raise invalid_parameter("Source queue and destination queue must be different.")
+        raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
     if not await call.registry.sources(source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if any(one.active and one.source == source.queue for one in await call.endpoint.moves.all()):

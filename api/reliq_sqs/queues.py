@@ -9,7 +9,7 @@ from typing import Any
 from reliq_sqs import attributes, known, names, redrive, tags
 from reliq_sqs.attributes import COUNTS
 from reliq_sqs.calls import Call, Result
-from reliq_sqs.errors import SqsError, invalid_value, missing, no_queue
+from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing, no_queue
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.names import Place
 
@@ -75,6 +75,8 @@ async def _apply(call: Call, queue: Known) -> None:
 
 async def get_queue_url(call: Call) -> Result:
     """Return the URL of a queue by its name."""
+    if not call.given["QueueName"]:
+        raise invalid_parameter("Value for parameter QueueName is invalid. Reason: Must specify a queue name.")
     place = call.registry.names.of_url(call.given["QueueName"], call.region)
     if call.given.get("QueueOwnerAWSAccountId", call.registry.names.account) != call.registry.names.account:
         raise no_queue("The specified queue does not exist or you do not have access to it.")

@@ -50,21 +50,21 @@ async def receive_message(call: Call) -> Result:
 
 def _between(value: int, name: str, least: int, most: int) -> int:
     if not least <= value <= most:
-        limits = f"between {least} and {most}" if name != "WaitTimeSeconds" else f">= {least} and <= {most}"
+        limits = f"between {least} and {most}" if name == "MaxNumberOfMessages" else f">= {least} and <= {most}"
         raise invalid_value(value, name, f"Must be {limits}, if provided.")
     return value
 
 
 def _system_names(older: Sequence[str], newer: Sequence[str]) -> frozenset[str]:
-    """Return the system attributes that are asked for: by the newer list, if it names any.
+    """Return the system attributes that are asked for: by the newer list, if it names any; its unknown names find none.
 
     The older list may name attributes of queues, too, which are ignored.
     """
     known = words("MessageSystemAttributeName")
-    names = newer or [one for one in older if one in known or one not in words("QueueAttributeName")]
-    for name in names:
-        if name not in known:
+    for name in () if newer else older:
+        if name not in known and name not in words("QueueAttributeName"):
             raise SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+    names = newer or older
     return known if "All" in names else frozenset(names)
 
 

@@ -4,12 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from reliq_sqs.attributes import read_json
+from reliq_sqs.attributes import invalid, read_json
 from reliq_sqs.errors import SqsError, invalid_value
 from reliq_sqs.names import Names, Place
 
 _MOST_RECEIVES = 1000
 _MOST_SOURCES = 10
+_NOT_ALLOWED = "Amazon SQS can't create the redrive allow policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +68,22 @@ def stored(text: str | None, names: Names) -> Redrive | None:
 def check_allow(text: str) -> None:
     """Raise SqsError unless this is a redrive allow policy."""
     policy = read_json(text)
-    if not isinstance(policy, dict):
-        raise invalid_value(text, "RedriveAllowPolicy", "Redrive allow policy is not a valid JSON map.")
-    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns")
-    if permission not in ("allowAll", "denyAll", "byQueue"):
-        raise invalid_value(text, "RedriveAllowPolicy", "Invalid value for redrivePermission.")
-    if permission != "byQueue" and sources is not None:
-        raise invalid_value(
-            text, "RedriveAllowPolicy", "sourceQueueArns is only allowed when redrivePermission is byQueue."
+    whole = isinstance(policy, dict) and policy.keys() <= {"redrivePermission", "sourceQueueArns"}
+    permission, sources = (policy.get("redrivePermission"), policy.get("sourceQueueArns", [])) if whole else ("", [])
+    texts = isinstance(sources, list) and all(isinstance(one, str) for one in sources)
+    if permission not in ("allowAll", "denyAll", "byQueue") or not texts:
+        raise invalid("RedriveAllowPolicy", f"{_NOT_ALLOWED}, as it\u2019s in an unsupported format.")
+    if permission != "byQueue" and sources:
+        reason = "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."
+    elif permission == "byQueue" and not sources:
+        reason = (
+            "When you specify the byQueue permission type, you must also specify one or more sourceQueueArns values."
         )
-    if permission == "byQueue":
-        many = isinstance(sources, list) and 1 <= len(sources) <= _MOST_SOURCES
-        if not many or not all(isinstance(one, str) for one in sources or ()):
-            raise invalid_value(
-                text, "RedriveAllowPolicy", f"sourceQueueArns must have 1 to {_MOST_SOURCES} ARNs of queues."
-            )
+    elif len(sources) > _MOST_SOURCES:
+        reason = f"The maximum number of source queue ARNs you can specify is {_MOST_SOURCES}."
+    else:
+        return
+    raise invalid_value(text, "RedriveAllowPolicy", f"{_NOT_ALLOWED}. {reason}")
 
 
 def allows(text: str | None, source_arn: str) -> bool:

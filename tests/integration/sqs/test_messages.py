@@ -110,6 +110,15 @@ def test_attributes_of_queues_among_those_of_a_receive_are_ignored(sqs, queue):
     assert said == ("InvalidAttributeName", 400, "Unknown Attribute Nothing.")
 
 
+def test_system_attributes_that_do_not_exist_are_not_found(sqs, queue):
+    url = queue(VisibilityTimeout="0")
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    (message,) = received(sqs, url, MessageSystemAttributeNames=["Nothing"])
+    assert set(message) == {"Body", "MD5OfBody", "MessageId", "ReceiptHandle"}
+    (message,) = received(sqs, url, MessageSystemAttributeNames=["Nothing", "SenderId"])
+    assert set(message["Attributes"]) == {"SenderId"}
+
+
 def test_a_trace_header_of_the_request_is_that_of_the_message(sqs, queue, http):
     url, trace = queue(), "Root=1-5759e988-bd862e3fe1be46a994272793"
     form = {"Action": "SendMessage", "QueueUrl": url, "MessageBody": "m"}
@@ -176,7 +185,7 @@ def test_a_message_has_at_most_ten_attributes(sqs, queue):
         ("MaxNumberOfMessages", 11, "Must be between 1 and 10, if provided."),
         ("MaxNumberOfMessages", 0, "Must be between 1 and 10, if provided."),
         ("WaitTimeSeconds", 21, "Must be >= 0 and <= 20, if provided."),
-        ("VisibilityTimeout", 43_201, "Must be between 0 and 43200, if provided."),
+        ("VisibilityTimeout", 43_201, "Must be >= 0 and <= 43200, if provided."),
     ],
 )
 def test_a_receive_has_the_limits_of_aws(sqs, queue, option, value, text):
@@ -253,7 +262,7 @@ def test_the_time_in_flight_ends_after_twelve_hours_in_all(sqs, queue):
     told = {"QueueUrl": url, "ReceiptHandle": received(sqs, url)[0]["ReceiptHandle"]}
     sqs.change_message_visibility(VisibilityTimeout=43_100, **told)
     beyond = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]."
-    for seconds, reason in ((43_200, beyond), (43_201, "Must be between 0 and 43200.")):
+    for seconds, reason in ((43_200, beyond), (43_201, "VisibilityTimeout must be an integer between 0 and 43200.")):
         assert code_of(sqs.change_message_visibility, VisibilityTimeout=seconds, **told) == (
             "InvalidParameterValue", 400,
             f"Value {seconds} for parameter VisibilityTimeout is invalid. Reason: {reason}",

@@ -56,9 +56,17 @@ def test_creating_a_queue_again_returns_it_unless_an_attribute_differs(sqs, queu
     assert text == "A queue already exists with the same name and a different value for attribute VisibilityTimeout"
 
 
-@pytest.mark.parametrize("wrong", ["", "x" * 81, "/my/test", "!@$%", "a.b", "a.fifo"])
+@pytest.mark.parametrize("wrong", ["x" * 81, "/my/test", "!@$%", "a.b", "a.fifo"])
 def test_a_name_has_the_characters_of_aws(sqs, wrong):
     assert code_of(sqs.create_queue, QueueName=wrong) == ("InvalidParameterValue", 400, _NAME)
+
+
+def test_an_empty_name_is_refused_with_the_words_of_aws(sqs):
+    assert code_of(sqs.create_queue, QueueName="") == ("InvalidParameterValue", 400, "Queue name cannot be empty")
+    assert code_of(sqs.get_queue_url, QueueName="") == (
+        "InvalidParameterValue", 400,
+        "Value for parameter QueueName is invalid. Reason: Must specify a queue name.",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("first", ["-begins", "_begins", "9"])
@@ -216,14 +224,6 @@ def test_queues_of_two_regions_are_two(sqs, port, queue, name):
     assert received(sqs, east)[0]["Body"] == "east"
 
 
-def test_a_url_tells_its_region(sqs, port, name):
-    client(port, "us-west-2").create_queue(QueueName=name)
-    hosts = ("sqs.us-west-2.example.com", "us-west-2.queue.example.com:4566")
-    for url in (*(f"http://{host}/000000000000/{name}" for host in hosts), f"/queue/us-west-2/000000000000/{name}"):
-        sqs.send_message(QueueUrl=url, MessageBody="m")
-    assert len(received(client(port, "us-west-2"), name)) == 3
-
-
 @pytest.mark.parametrize(
     ("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov"), ("us-west-2", "aws")]
 )
@@ -238,6 +238,14 @@ def test_an_arn_tells_the_partition_of_its_region(port, name, region, partition)
     redrive = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})}
     source = sqs.create_queue(QueueName=f"{name}-source", Attributes=redrive)["QueueUrl"]
     assert sqs.list_dead_letter_source_queues(QueueUrl=url)["queueUrls"] == [source]
+
+
+def test_a_url_tells_its_region(sqs, port, name):
+    client(port, "us-west-2").create_queue(QueueName=name)
+    hosts = ("sqs.us-west-2.example.com", "us-west-2.queue.example.com:4566")
+    for url in (*(f"http://{host}/000000000000/{name}" for host in hosts), f"/queue/us-west-2/000000000000/{name}"):
+        sqs.send_message(QueueUrl=url, MessageBody="m")
+    assert len(received(client(port, "us-west-2"), name)) == 3
 
 
 def test_tags_are_set_replaced_and_removed(sqs, name):

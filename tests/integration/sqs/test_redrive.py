@@ -133,9 +133,45 @@ def test_a_target_says_which_queues_it_takes(sqs, queue, name):
     by_queue = {"redrivePermission": "byQueue", "sourceQueueArns": [f"arn:aws:sqs:us-east-1:000000000000:{name}-s"]}
     sqs.set_queue_attributes(QueueUrl=dead, Attributes={"RedriveAllowPolicy": json.dumps(by_queue)})
     sqs.create_queue(QueueName=f"{name}-s", Attributes=wanted)
-    for wrong in ("x", "{}", '{"redrivePermission": "x"}', '{"redrivePermission": "byQueue"}'):
-        given = {"RedriveAllowPolicy": wrong}
-        assert code_of(sqs.set_queue_attributes, QueueUrl=dead, Attributes=given)[0] == "InvalidParameterValue"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x", "[]", "{}", '{"redrivePermission": "x"}', '{"redrivePermission": "allowAll", "other": 1}',
+        '{"redrivePermission": "byQueue", "sourceQueueArns": "arn"}',
+        '{"redrivePermission": "byQueue", "sourceQueueArns": [1]}',
+    ],
+)  # fmt: skip
+def test_an_allow_policy_that_cannot_be_read_is_a_wrong_value(sqs, queue, text):
+    reason = "Amazon SQS can't create the redrive allow policy, as it\u2019s in an unsupported format."
+    assert code_of(sqs.set_queue_attributes, QueueUrl=queue(), Attributes={"RedriveAllowPolicy": text}) == (
+        "InvalidAttributeValue", 400,
+        f"Invalid value for the parameter RedriveAllowPolicy. Reason: {reason}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("permission", "sources", "reason"),
+    [
+        ("allowAll", 1, "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."),
+        ("denyAll", 1, "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."),
+        ("byQueue", 0, "When you specify the byQueue permission type, you must also specify one or more "),
+        ("byQueue", 11, "The maximum number of source queue ARNs you can specify is 10."),
+    ],
+)
+def test_an_allow_policy_names_up_to_ten_sources_or_none(sqs, queue, permission, sources, reason):
+    policy = {
+        "redrivePermission": permission,
+        "sourceQueueArns": [f"arn:aws:sqs:us-east-1:0:s{at}" for at in range(sources)],
+    }
+    text = json.dumps(policy)
+    said = code_of(sqs.set_queue_attributes, QueueUrl=queue(), Attributes={"RedriveAllowPolicy": text})
+    assert said[:2] == ("InvalidParameterValue", 400)
+    assert said[2].startswith(
+        f"Value {text} for parameter RedriveAllowPolicy is invalid. Reason: Amazon SQS can't create the redrive allow "
+        f"policy. {reason}"
+    )
 
 
 # --- move tasks
@@ -238,6 +274,21 @@ def test_a_task_whose_destination_is_deleted_fails(sqs, queue, pair):
     assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
 
 
+def test_a_destination_that_a_message_on_its_way_makes_anew_is_gone_all_the_same(sqs, queue, pair, app, name):
+    dead, source = pair()
+    target = queue("-target")
+    let_die(sqs, source, *(f"m{at}" for at in range(10)))
+    eventually(lambda: _ready(sqs, dead) == 10)
+    sqs.start_message_move_task(
+        SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target), MaxNumberOfMessagesPerSecond=1
+    )
+    eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
+    sqs.delete_queue(QueueUrl=target)
+    app.queue(f"{name}-target").send("late")
+    task = eventually(lambda: ended(sqs, dead))
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
+
+
 def test_what_a_task_could_not_move_is_visible_at_once(sqs, pair):
     dead, _ = pair()
     for body in ("a", "b"):
@@ -262,32 +313,20 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
         "InvalidParameterValue", 400, "Source queue must be configured as a Dead Letter Queue.",
     )  # fmt: skip
     assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=arn) == (
-        "InvalidParameterValue", 400, "Source queue and destination queue must be different.",
+        "InvalidParameterValue", 400, "Source queue arn and destination queue arn cannot be the same.",
     )  # fmt: skip
     form = "You must use this format to specify the SourceArn: arn:<partition>:<service>:<region>:<account-id>:"
     for call in (sqs.start_message_move_task, sqs.list_message_move_tasks):
         said = code_of(call, SourceArn="dead")
         assert said == ("InvalidParameterValue", 400, f"{form}<resource-id>")
-    said = code_of(sqs.start_message_move_task, SourceArn=arn, MaxNumberOfMessagesPerSecond=501)
-    assert said[0] == "InvalidParameterValue"
+    wrong_rate = "Value for parameter MaxNumberOfMessagesPerSecond is invalid. Reason:"
+    assert code_of(sqs.start_message_move_task, SourceArn=arn, MaxNumberOfMessagesPerSecond=501) == (
+        "InvalidParameterValue", 400,
+        f"{wrong_rate} You must enter a number that's between 1 and 500.",
+    )  # fmt: skip
     assert code_of(sqs.cancel_message_move_task, TaskHandle="none")[0] == "InvalidParameterValue"
     assert code_of(sqs.list_message_move_tasks, SourceArn=arn, MaxResults=11)[0] == "InvalidParameterValue"
     assert sqs.list_message_move_tasks(SourceArn=arn)["Results"] == []
-
-def test_a_destination_that_a_message_on_its_way_makes_anew_is_gone_all_the_same(sqs, queue, pair, app, name):
-    dead, source = pair()
-    target = queue("-target")
-    let_die(sqs, source, *(f"m{at}" for at in range(10)))
-    eventually(lambda: _ready(sqs, dead) == 10)
-    sqs.start_message_move_task(
-        SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target), MaxNumberOfMessagesPerSecond=1
-    )
-    eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
-    sqs.delete_queue(QueueUrl=target)
-    app.queue(f"{name}-target").send("late")
-    task = eventually(lambda: ended(sqs, dead))
-    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
-
 
 
 @pytest.mark.long
