@@ -228,7 +228,10 @@ SERVER_KEYS: Final = (
     ),
     Key("reliq:schedules", "hash", "name of a schedule -> the queue that has it; a hint"),
     Key("reliq:topics", "hash", '"queue pattern" -> 1 for each binding; version, alternate, unroutable'),
-    Key("reliq:{@batches}:open", "zset", "ids of batches that have not ended, by the ms at which they were opened"),
+    Key(
+        "reliq:{@batches}:open", "zset", "ids of batches that have not ended, by the ms at which they were opened, and "
+        "half a ms if they wait for messages only",
+    ),
     Key(
         "reliq:{@batches}:batch", "hash", "of a batch that has not ended: its queues, and the messages that are sent "
         "at its end", of=("batch",),

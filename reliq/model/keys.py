@@ -22,7 +22,7 @@ SQS_MOVING = "reliq:sqs:moving:"  #: prefix of a move task; string: the endpoint
 SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has it; a hint
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again
-BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended, by the ms at which they were opened
+BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended
 FLOWS = "reliq:{@flows}:open"  #: zset: ids of flows that have not ended, by the ms at which they were opened
 CLOCK = "reliq:monitor:clock"  #: hash: at, by: the latest jump of the Redis server's clock that a monitor noticed, ms
 

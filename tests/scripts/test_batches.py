@@ -74,6 +74,41 @@ def test_a_field_of_a_batch_that_is_not_open_stays_as_it_is(outer):
     assert record(outer, OUTER) == before
 
 
+def complete(world):
+    return [batch for batch, is_complete in world.run(ops.open_batches(10, 0)).items() if is_complete]
+
+
+@pytest.mark.parametrize("state", ["closed", "abandoned"])
+def test_a_batch_is_complete_when_it_is_closed(outer, state):
+    outer.run(ops.batch_enlist("outer", "orders"))
+    assert complete(outer) == []
+    opened_at = outer.redis.zscore(BATCHES, "outer")
+    for _ in range(2):
+        outer.run(ops.batch_close("outer", state))
+    assert complete(outer) == ["outer"]
+    assert outer.redis.zscore(BATCHES, "outer") == opened_at + 0.5
+
+
+@pytest.mark.parametrize("closed_first", [True, False])
+def test_a_batch_is_complete_when_it_is_closed_and_the_batches_in_it_have_ended(outer, closed_first):
+    opened(outer)
+    opened(outer, "other")
+    steps = [ops.batch_end("inner", "outer", Counts()), ops.batch_end("other", "outer", Counts())]
+    steps.insert(0 if closed_first else 2, ops.batch_close("outer", "closed"))
+    for step in steps:
+        assert complete(outer) == []
+        outer.run(step)
+    assert complete(outer) == ["outer"]
+
+
+def test_a_batch_that_has_ended_does_not_come_back(outer):
+    opened(outer)
+    outer.run(ops.batch_close("outer", "closed"))
+    outer.redis.zrem(BATCHES, "outer")
+    outer.run(ops.batch_end("inner", "outer", Counts()))
+    assert outer.redis.exists(BATCHES) == 0
+
+
 def test_the_counts_of_a_batch_are_forgotten_once(world):
     for batch in ("one", "other"):
         world.redis.hset(KEYS.followed, f" {batch}", "1 1 0 0")

@@ -1,6 +1,6 @@
 """Ops of batches: their records, and the counts that the queues of their messages keep."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -28,7 +28,8 @@ def batch_open(batch: str, fields: Mapping[str, bytes | str], parent: str) -> Op
 
 def batch_change(batch: str, field: str, value: Argument) -> Op[bool]:
     """Set a field of an open batch; the reply is False if it is not open any more."""
-    return scripted(signatures.batch_change(batch=batch_record(batch), fields=(field, value)), bool)
+    call = signatures.batch_change(batch=batch_record(batch), open=BATCHES, id=batch, fields=(field, value))
+    return scripted(call, bool)
 
 
 def batch_enlist(batch: str, queue: str) -> Op[bool]:
@@ -64,6 +65,15 @@ def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:
     return Op(("ZRANGE", BATCHES, first, first + limit - 1), lambda reply: [one.decode() for one in reply])
 
 
+def open_batches(limit: int, first: int) -> Op[dict[str, bool]]:
+    """Read the same, and whether each is complete: closed, and without batches in it that have not ended."""
+    return Op(("ZRANGE", BATCHES, first, first + limit - 1, "WITHSCORES"), _read_open)
+
+
+def _read_open(reply: list[bytes]) -> dict[str, bool]:
+    return {batch.decode(): opened.endswith(b".5") for batch, opened in zip(reply[::2], reply[1::2], strict=True)}
+
+
 def batch_fields(batch: str) -> Op[dict[str, bytes]]:
     """Read the record of a batch; empty if it has ended, or never existed."""
     return Op(("HGETALL", batch_record(batch)), read_fields)
@@ -77,6 +87,14 @@ def queues_in(fields: Mapping[str, bytes]) -> list[QueueKeys]:
 def batch_counts(keys: QueueKeys, batch: str) -> Op[Counts]:
     """Read a queue's counts of a batch."""
     return Op(("HGET", keys.followed, f" {batch}"), _read_counts)
+
+
+def open_counts(keys: QueueKeys, batches: Sequence[str]) -> Op[list[int]]:
+    """Read how many messages of each of these batches are open in a queue."""
+    return Op(
+        ("HMGET", keys.followed, *(f" {batch}" for batch in batches)),
+        lambda reply: [_read_counts(one).open for one in reply],
+    )
 
 
 def batches_in(keys: QueueKeys) -> Op[bool]:

@@ -6,8 +6,8 @@ from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call
 
 
-def batch_change(*, batch: str, fields: Iterable[Argument]) -> Call:
-    return "batches/batch_change", (batch,), (*fields,)
+def batch_change(*, batch: str, open: str, id: Argument, fields: Iterable[Argument]) -> Call:
+    return "batches/batch_change", (batch, open), (id, *fields)
 
 
 def batch_end(

@@ -7,12 +7,14 @@
 -- ARGV  id, handled, dead, cancelled
 --       handled, dead, cancelled: how many messages of the batch, and of the batches in it, ended in that way
 -- Returns 1, or 0 if it was deleted before
+-- uses: complete
 -- names of the keys and arguments (tools/generate_scripts.py)
 local batch, open, parent = KEYS[1], KEYS[2], KEYS[3]
 local id, handled, dead, cancelled = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- end of the names
 redis.call('HLEN', batch) -- wrong types are refused here, before the first write
 if parent then redis.call('HLEN', parent) end
+local parent_id = parent and redis.call('HGET', batch, 'parent')
 redis.call('ZREM', open, id)
 if redis.call('DEL', batch) == 0 then return 0 end
 if parent and redis.call('EXISTS', parent) == 1 then
@@ -20,5 +22,6 @@ if parent and redis.call('EXISTS', parent) == 1 then
   redis.call('HINCRBY', parent, 'children_handled', handled)
   redis.call('HINCRBY', parent, 'children_dead', dead)
   redis.call('HINCRBY', parent, 'children_cancelled', cancelled)
+  note_complete(open, parent_id, parent)
 end
 return 1
