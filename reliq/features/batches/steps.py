@@ -1,7 +1,7 @@
 """The steps of batches: open, send, close, and what follows when all messages have ended."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull
@@ -9,12 +9,13 @@ from reliq.features.batches import ops as own
 from reliq.features.batches.model import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.model.outgoing import NewMessage
+from reliq.model.partitions import Layout
 from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
 from reliq.protocol.job_ends import JobEnd
 
 OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
-MOST = 1000  #: batches that one turn of a monitor looks at
+MOST = 1000  #: batches that one turn of a program without monitors looks at
 _ENDED = (CLOSED, ABANDONED)
 _OPEN_FOR_MS = 7 * 86_400_000  #: after so long the producer of an open batch is taken for dead
 
@@ -120,7 +121,12 @@ def _homes(fields: dict[str, bytes]) -> Steps[list[QueueKeys]]:
     """Return the queues of a batch, each with all of its homes."""
     queues = own.queues_in(fields)  # homes, too, where their queue was deleted
     layouts = (yield [ops.layout(keys) for keys in queues]) if queues else []
-    names = [name for keys, layout in zip(queues, layouts, strict=True) for name in layout.every(keys.queue)]
+    return homes_of(queues, dict(zip((keys.queue for keys in queues), layouts, strict=True)))
+
+
+def homes_of(queues: Sequence[QueueKeys], layouts: Mapping[str, Layout]) -> list[QueueKeys]:
+    """Return the homes of these queues."""
+    names = [name for keys in queues for name in layouts[keys.queue].every(keys.queue)]
     return [QueueKeys(name) for name in dict.fromkeys(names)]
 
 

@@ -112,8 +112,10 @@ def test_a_redriven_message_of_a_batch_that_has_not_ended_is_open_again(app, mon
     assert reports(app) == [("done", handled(2))]
 
 
-def test_batches_that_wait_do_not_keep_later_ones_from_ending(app, monitor, monkeypatch):
-    monkeypatch.setattr("reliq.features.batches.duty.MOST", 3)
+@pytest.mark.parametrize(("most", "looks", "incomplete"), [(3, 1000, 20), (20_000, 2, 1)])
+def test_batches_that_wait_do_not_keep_later_ones_from_ending(app, monitor, monkeypatch, most, looks, incomplete):
+    for name, number in (("MOST", most), ("_PIECE", min(most, 1000)), ("LOOKS", looks), ("_INCOMPLETE", incomplete)):
+        monkeypatch.setattr(f"reliq.features.batches.duty.{name}", number)
     waiting = [app.batch(on_done=("reports", "never")) for _ in range(7)]
     for batch in waiting:
         batch.__enter__()
