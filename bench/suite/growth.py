@@ -343,7 +343,7 @@ def _idle_workers(partitions: int, count: int, bound: float) -> Row:
 
 def _idle_monitor(what: str, build: Build, size: int) -> Row:
     with state(build, size) as (app, client), monitoring(app.url):
-        time.sleep(_SETTLED)
+        time.sleep(_SETTLED + size / 1000)  # what it is to know of each it reads once
         rate = _rate(client)
     return _idle_row(f" monitor, {size:,} {what}", rate, 100.0)
 
@@ -370,6 +370,7 @@ def idle_rows(setting: Setting) -> Iterator[Row]:
     """What idle workers, and a monitor of idle queues, ask for."""
     yield _idle_monitor("queues", _idle_queues, setting.volume(1000))
     yield _idle_monitor("partitions", _idle_partitions, max(64, setting.volume(1024)))
+    yield _idle_monitor("open batches", batches, setting.volume(10_000))
     for partitions, count, bound in ((1, 1, 30.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
         yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
     yield _idle_consumer(256)
