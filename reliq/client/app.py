@@ -17,7 +17,7 @@ from reliq.features.tracking.client import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.protocol.application import Application
 from reliq.protocol.seen import every_queue
-from reliq.runtime.known import Known
+from reliq.runtime.bounded import Bounded
 from reliq.transport.store import Store
 
 
@@ -45,7 +45,7 @@ class Reliq(BatchCalls, Check, FindCalls, FlowCalls, ScheduleCalls, SignalEvery,
         timeout = values.seconds(send_timeout, "send_timeout", shortest=0.01, longest=3600)
         self.store = store or Store(self.url, allow_eviction=self.allow_eviction, timeout=timeout)
         self._pool.sharded = self.store.sharded
-        self._queues: Known[Queue] = Known()
+        self._queues: Bounded[Queue] = Bounded()
         self._known: list[str] = []  #: queues, as last read
 
     def queue(self, name: str, *, of_broadcast: bool = False) -> Queue:

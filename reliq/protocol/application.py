@@ -17,7 +17,7 @@ from reliq.model.policy import ErrorsGiven
 from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.runtime.known import Known
+from reliq.runtime.bounded import Bounded
 from reliq.runtime.url import dereferenced, read_url
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ class Application:
         self._pool = ProducerPool()
         self._pool.max_body = self.max_body
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
-        self._steps: Known[QueueSteps] = Known()
+        self._steps: Bounded[QueueSteps] = Bounded()
 
     def _queue_steps(self, queue: str) -> QueueSteps:
         """Return the steps of the queue with a name that a user has given; raises InvalidName."""

@@ -18,7 +18,7 @@ from reliq.protocol.announcing import announced
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.runtime.known import Known
+from reliq.runtime.bounded import Bounded
 from reliq.transport.store import Store
 
 _MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
@@ -36,10 +36,10 @@ class Broker:
         self._options = options
         self._pool = ProducerPool()
         self._pool.sharded = self.store.sharded
-        self._queues: Known[QueueSteps] = Known()
+        self._queues: Bounded[QueueSteps] = Bounded()
         self._max_body = self._pool.max_body = body_limit(options.max_body)
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
-        self._names: Known[tuple[str, float]] = Known()  #: kombu's name -> reliq's, and until when it is known
+        self._names: Bounded[tuple[str, float]] = Bounded()  #: kombu's name -> reliq's, and until when it is known
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
         self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name
         self._lock = threading.Lock()

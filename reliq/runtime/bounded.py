@@ -8,7 +8,7 @@ V = TypeVar("V")
 MOST = 10_000  #: names; an entry of a queue has up to 10 KB
 
 
-class Known(dict[str, V]):
+class Bounded(dict[str, V]):
     """Values by name. A further name takes the place of the one that came first: what it stands for is made again."""
 
     def __setitem__(self, name: str, value: V) -> None:

@@ -7,16 +7,16 @@ import pytest
 
 import reliq
 from reliq import aio
-from reliq.runtime import known
+from reliq.runtime import bounded
 
 
 @pytest.fixture(autouse=True)
 def three(monkeypatch):
-    monkeypatch.setattr(known, "MOST", 3)
+    monkeypatch.setattr(bounded, "MOST", 3)
 
 
 def test_a_further_name_takes_the_place_of_the_first():
-    values: known.Known[str] = known.Known()
+    values: bounded.Bounded[str] = bounded.Bounded()
     for name in "abcd":
         values[name] = name.upper()
     values["b"] = "again"
