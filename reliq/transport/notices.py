@@ -2,7 +2,8 @@
 
 A server remembers the keys that a tracked connection reads. When one of them changes, whoever changes it, it sends one
 notice, and forgets the key until it is read again. So what was read stands until a notice comes, and nobody has to ask.
-The notices come by a connection of their own, in RESP 3, which needs no permission for a channel.
+The notices come by a connection of their own, in RESP 3, which needs no permission for a channel. A network may drop it
+without telling either side, and nothing is sent there for long: after a silence the server is asked for an answer.
 
 Where a server or its user allows no tracking, `active` is False, and every answer counts only once, as without notices.
 """
@@ -15,10 +16,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from reliq.contract import values
 from reliq.transport.errors import ConnectionLost, redis_errors
 from reliq.transport.resp import Command, pack
 
 _TRIES = (1.0, 5.0, 30.0, 300.0)  #: seconds until tracking is tried again where it was refused
+QUIET = 10.0  #: seconds without a word of the server, after which it is asked for an answer
+ANSWERS_WITHIN = values.SOCKET_MARGIN  #: seconds
+_PING = b"*1\r\n$4\r\nPING\r\n"
 _ONCE = 64 * 1024  #: bytes read at once
 WAITS = (BlockingIOError, ssl.SSLWantReadError)  #: nothing has arrived, on a socket that does not wait
 
@@ -35,6 +40,8 @@ class Notices:
         self._unread = b""
         self._refusals = 0
         self._next_try = 0.0
+        self._heard_at = 0.0  #: by time.monotonic()
+        self._pinged_at = 0.0  #: 0: the server owes no answer
 
     # --- for the connection that reads ---
 
@@ -74,6 +81,7 @@ class Notices:
             reply, at = found
             self._unread = self._unread[at:]
             sock.settimeout(0)
+            self._heard_at, self._pinged_at = time.monotonic(), 0.0
             return int(reply[b"id"]) if isinstance(reply, dict) else 0
         except (redis_errors().RedisError, ConnectionLost, OSError, ValueError):
             return 0
@@ -98,7 +106,9 @@ class Notices:
             with contextlib.suppress(*WAITS):
                 while True:
                     self._unread += _some(self._sock)
+                    self._heard_at, self._pinged_at = time.monotonic(), 0.0
                     self._report()
+            self._see_whether_it_lives()
         except (OSError, ValueError):
             self.end()
 
@@ -108,7 +118,22 @@ class Notices:
             for one in (woken, self._sock if self.active else None):
                 if one is not None:
                     selector.register(one, selectors.EVENT_READ)
-            selector.select(seconds)
+            selector.select(min(seconds, self._patience) if self.active else seconds)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds until the server is asked for an answer, or has owed one for too long."""
+        until = self._pinged_at + ANSWERS_WITHIN if self._pinged_at else self._heard_at + QUIET
+        return max(0.0, until - time.monotonic())
+
+    def _see_whether_it_lives(self) -> None:
+        """Ask a silent server for an answer; raises ConnectionError if none has come."""
+        if self._patience:
+            return
+        if self._pinged_at:
+            raise ConnectionError("the server does not answer")
+        self._sock.sendall(_PING)
+        self._pinged_at = time.monotonic()
 
     def _report(self) -> None:
         """Report what has arrived whole."""

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Self
 
@@ -87,6 +88,35 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SilentProxy(Proxy):
+    """Drops what matches, with the rest of its connection, as a firewall does that has forgotten it: nobody is told."""
+
+    def __init__(self, port: int) -> None:
+        self._seen: weakref.WeakKeyDictionary[socket.socket, bytes] = weakref.WeakKeyDictionary()
+        self._dropped: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        super().__init__(port)
+
+    def drop(self, text: bytes) -> int:
+        """Drop what is sent from now on and received by the connections that have sent this text; return how many."""
+        found = [one for one, first in list(self._seen.items()) if text in first and one not in self._dropped]
+        self._dropped.update(found)
+        return len(found)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, hook: str) -> None:
+        server = sink if hook == "request" else source
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 20):
+                if hook == "request":
+                    self._seen[server] = self._seen.get(server, b"") + data
+                if server not in self._dropped:
+                    sink.sendall(data)
+        if server in self._dropped:
+            return
+        for one in (source, sink):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
 
 def ignores_watch(data: bytes) -> bytes:

@@ -1,11 +1,15 @@
 """Notices: a server tells of each change in what a connection has read; where it does not, nothing stands."""
 
+import time
+
 import pytest
 
 from reliq import ops
 from reliq.embedded import EmbeddedRedis
+from reliq.transport import notices
 from reliq.transport.notices import Notices
 from reliq.transport.store import Store
+from tests.support.proxy import SilentProxy
 from tests.support.workers import eventually
 
 
@@ -82,6 +86,47 @@ def test_after_the_loss_of_either_connection_any_key_may_have_changed(reader, to
     told.clear()
     client.set("a", 1)
     assert heard(reader, told) == [["a"]]
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(notices, "QUIET", 0.2)
+    monkeypatch.setattr(notices, "ANSWERS_WITHIN", 0.5)
+
+
+def test_a_connection_for_notices_that_the_network_drops_without_a_word_is_made_again(url, told, client, impatient):
+    with SilentProxy(client.get_connection_kwargs()["port"]) as proxy:
+        connection = Store(proxy.url).connection()
+        connection.notices = Notices(told.append)
+        read(connection, "a")
+        assert proxy.drop(b"reliq-notices") == 1
+        client.set("a", 1)
+        assert heard(connection, told) == [None]
+        told.clear()
+        read(connection, "a")
+        client.set("a", 2)
+        assert heard(connection, told) == [["a"]]
+        connection.notices.end()
+        connection.close()
+
+
+def test_notices_of_a_server_with_nothing_to_tell_go_on(reader, told, client, impatient):
+    read(reader, "a")
+    for _ in range(15):
+        reader.notices.take()
+        time.sleep(0.1)
+    assert reader.notices.active
+    assert told == []
+    client.set("a", 1)
+    assert heard(reader, told) == [["a"]]
+
+
+def test_a_reader_that_was_paused_for_long_does_not_take_its_server_for_silent(reader, told, client, impatient):
+    read(reader, "a")
+    client.set("a", 1)
+    time.sleep(1)
+    assert heard(reader, told) == [["a"]]
+    assert reader.notices.active
 
 
 def test_a_flush_of_the_server_may_have_changed_any_key(reader, told, client):
