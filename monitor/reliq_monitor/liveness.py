@@ -61,10 +61,12 @@ class Liveness:
         self._quiet_until = 0.0  #: by time.monotonic()
         self._shifted: dict[tuple[str, str], tuple[int, int]] = {}  #: deadlines from before a jump of the clock
         self._deadlines: dict[str, Leases] = {}  #: by queue, at the latest scan
+        self._ahead, self._ahead_until = 0, 0.0  #: ms of a jump ahead, and until when leases from before it may turn up
+        self._looked_since: set[str] = set()  #: queues looked at since the jump ahead
 
     def forget(self) -> None:
         """Forget all observations: after a gap between scans they do not cover the time in between."""
-        self._absent, self._looked_at, self._deadlines = {}, {}, {}
+        self._absent, self._looked_at, self._deadlines, self._looked_since = {}, {}, {}, set()
 
     def disturbed(self, at: float | None = None) -> None:
         """Note that Redis was away until `at`, or that this process was paused: all consumers get time to return."""
@@ -73,18 +75,28 @@ class Liveness:
         self._quiet_until = max(self._quiet_until, at + OUTAGE_GRACE)
 
     def jumped(self, milliseconds: int) -> None:
-        """Note a jump of the server's clock: leases not renewed since then end that much later."""
+        """Note a jump of the server's clock: leases not renewed since then end that much later.
+
+        After a jump ahead that also goes for leases that are over at the next look: they were renewed between the
+        latest one and the jump, or are of queues that other monitors led, as these take each other for gone then.
+        """
+        at = time.monotonic()
+        if milliseconds > 0:
+            self._looked_since = set()
+            self._ahead = milliseconds + (self._ahead if at < self._ahead_until else 0)
+            self._ahead_until = at + OUTAGE_GRACE
         for queue, leases in self._deadlines.items():
             for consumer, deadline in leases:
                 if deadline is not None:
-                    _, before = self._shifted.get((queue, consumer), (deadline, 0))
-                    self._shifted[queue, consumer] = (deadline, before + milliseconds)
+                    shift = self._shift_of(queue, consumer, deadline)
+                    self._shifted[queue, consumer] = (deadline, shift + milliseconds)
 
     def keep(self, queues: Container[str]) -> None:
         """Forget the observations of all other queues: another monitor leads them, and they do not cover its time."""
         for seen in (self._absent, self._looked_at, self._deadlines):
             for queue in [queue for queue in seen if queue not in queues]:
                 del seen[queue]
+        self._looked_since = {queue for queue in self._looked_since if queue in queues}
         self._shifted = {one: shift for one, shift in self._shifted.items() if one[0] in queues}
 
     def connections(
@@ -111,6 +123,9 @@ class Liveness:
         """Return the consumers of a queue that are gone."""
         quiet = time.monotonic() < self._quiet_until
         self._note_absent(queue, leases, now)
+        if queue not in self._looked_since and time.monotonic() < self._ahead_until:
+            self._looked_since.add(queue)
+            self._shift_what_is_over(queue, leases, now)
         self._deadlines[queue] = leases
         gone = []
         for consumer, deadline in leases:
@@ -122,6 +137,17 @@ class Liveness:
             elif not quiet and (ends := self._end_of(queue, consumer, deadline)) <= now:
                 gone.append(Vanished(consumer, known_dead=ends != deadline, since=ends))
         return gone
+
+    def _shift_what_is_over(self, queue: str, leases: Leases, now: int) -> None:
+        """Take leases that are over at the first look after a jump ahead for given before it."""
+        for consumer, deadline in leases:
+            if deadline is not None and deadline <= now and not self._shift_of(queue, consumer, deadline):
+                self._shifted[queue, consumer] = (deadline, self._ahead)
+
+    def _shift_of(self, queue: str, consumer: str, deadline: int) -> int:
+        """Return by how many ms a deadline is to be shifted; none once it was renewed since the jump."""
+        known, shift = self._shifted.get((queue, consumer), (deadline, 0))
+        return shift if known == deadline else 0
 
     def _note_absent(self, queue: str, leases: Leases, now: int) -> None:
         before, last_look = self._absent.get(queue, {}), self._looked_at.get(queue, now)

@@ -169,6 +169,66 @@ def test_a_jump_of_the_servers_clock_ends_no_lease_and_keeps_none_alive(clock, j
     assert one.look("q", [(WORKER, NOW + 1001 + jump)], NOW + 1000 + jump) == []  # it was renewed by the new clock
 
 
+def test_a_jump_ahead_ends_no_lease_of_a_queue_that_comes_from_another_monitor_by_it(clock):
+    jump, leases = 3_600_000, [(WORKER, NOW + 1000), (HTTP, NOW - 5)]
+    one = Liveness()
+    one.connections(None, 1.0)
+    one.jumped(jump)
+    assert one.look("new", leases, NOW + jump) == [Vanished(HTTP, known_dead=True, since=NOW - 5 + jump)]
+    one.keep(())
+    clock.now += 1
+    assert one.look("new", leases[:1], NOW + jump) == []  # it went to the other and came back
+    one.jumped(jump)
+    assert one.look("newer", leases[:1], NOW + 2 * jump) == []
+    assert [gone.consumer for gone in one.look("newer", leases[:1], NOW + 1000 + 2 * jump)] == [WORKER]
+    clock.now += liveness.OUTAGE_GRACE
+    assert [gone.consumer for gone in one.look("newest", leases[:1], NOW + jump)] == [WORKER]
+
+
+def test_a_lease_that_was_renewed_between_the_latest_look_and_a_jump_ahead_does_not_end_by_it(clock):
+    jump = 3_600_000
+    one = Liveness()
+    one.connections(None, 1.0)
+    assert one.look("q", [(WORKER, NOW + 1000)], NOW) == []
+    one.jumped(jump)
+    assert one.look("q", [(WORKER, NOW + 1400)], NOW + jump) == []
+    (gone,) = one.look("q", [(WORKER, NOW + 1400)], NOW + 1400 + jump)
+    assert gone.consumer == WORKER
+
+
+def test_a_lease_that_ends_after_a_jump_ahead_is_over(clock):
+    jump = 3_600_000
+    one = Liveness()
+    one.connections(None, 1.0)
+    one.jumped(jump)
+    assert one.look("q", [(WORKER, NOW + jump + 1000)], NOW + jump) == []
+    clock.now += 1
+    assert [gone.consumer for gone in one.look("q", [(WORKER, NOW + jump + 1000)], NOW + jump + 1000)] == [WORKER]
+
+
+def test_a_lease_that_was_renewed_after_one_jump_is_shifted_by_the_next_one_only(clock):
+    jump = 3_600_000
+    one = Liveness()
+    one.connections(None, 1.0)
+    assert one.look("q", [(WORKER, NOW + 1000)], NOW) == []
+    one.jumped(-jump)
+    one.forget()  # others led the queue, and judged the lease by the new clock
+    clock.now += 60
+    one.jumped(jump)
+    assert one.look("q", [(WORKER, NOW - jump + 61_000)], NOW + 60_000) == []
+    one.look("q", [(WORKER, NOW + 75_000)], NOW + 60_000)
+    one.jumped(-jump)
+    one.jumped(jump)
+    assert one.look("q", [(WORKER, NOW + 75_000)], NOW + 60_000) == []
+
+
+def test_a_jump_back_ends_no_lease_of_a_queue_that_was_not_seen_before_it(clock):
+    one = Liveness()
+    one.connections(None, 1.0)
+    one.jumped(-3_600_000)
+    assert one.look("new", [(WORKER, NOW + 1000)], NOW) == []
+
+
 @pytest.mark.usefixtures("settled")
 def test_a_lease_without_a_connection_of_its_own_is_judged_by_its_time_only():
     one = impatient()
