@@ -23,6 +23,7 @@ _EVERYSEC = 2.0  #: seconds of answered writes that a Redis with `appendfsync ev
 _UNREPLICATED = 1.0  #: seconds of answered writes that no replica may have received
 _RESUMED = 60.0
 _STALL = 20.0
+_CONNECTED = 1.0  #: seconds until a process is back after its network is
 _NOTICED = 9.0  #: seconds within which a client gives up a connection that answers nothing
 
 
@@ -200,6 +201,24 @@ def _break(
         system.note_fault(kind, name, at)
     _resume(system)
     return sum(map(count, proxies.values())) - before
+
+
+def cut_network(system: System) -> int:
+    """Cut half of the processes off for less or more than a lease: nothing arrives from them, at them, or both."""
+    proxies, at = _proxies(system), time.monotonic()
+    victims = system.random.sample(sorted(proxies), len(proxies) // 2)
+    ways = system.random.choice((("request",), ("reply",), ("request", "reply")))
+    for name in victims:
+        proxies[name].cut(ways)
+    lease = system.setup.lease
+    _rest(system, *system.random.choice(((0.2, lease * 0.5), (lease + 0.5, lease + 4.0))))
+    for name in victims:
+        proxies[name].heal()
+    time.sleep(_CONNECTED)
+    for name in victims:
+        system.note_fault("network-cut", name, at)
+    _resume(system)
+    return len(victims)
 
 
 # --- Redis ---

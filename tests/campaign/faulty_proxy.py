@@ -5,9 +5,11 @@ import functools
 import random
 import re
 import socket
+import threading
 import time
 import weakref
 from collections import Counter
+from collections.abc import Iterable
 
 from reliq.ops.request import script_named
 from tests.support.proxy import Proxy
@@ -47,6 +49,8 @@ class FaultyProxy(Proxy):
         )  #: connections to the server that are gone, which the client is not told
         self._stall = 0.0  #: seconds for which the next request is held back
         self._close_half = False
+        self._passes = {"request": threading.Event(), "reply": threading.Event()}
+        self.heal()
         super().__init__(port)
 
     def stall(self, seconds: float) -> None:
@@ -57,12 +61,25 @@ class FaultyProxy(Proxy):
         """Close the server's side of the connection that is used next; the client is not told."""
         self._close_half = True
 
+    def cut(self, ways: Iterable[str]) -> None:
+        """Let nothing through from now on, of requests or replies or both; nobody is told."""
+        for way in ways:
+            self._passes[way].clear()
+
+    def heal(self) -> None:
+        """Let everything through again; what was sent meanwhile arrives, as TCP repeats it."""
+        for way in self._passes.values():
+            way.set()
+
     def _pump(self, source: socket.socket, sink: socket.socket, hook: str) -> None:
         server = sink if hook == "request" else source
         forward = self._request if hook == "request" else self._reply
         with contextlib.suppress(OSError):
-            while (data := source.recv(1 << 20)) and forward(server, sink, data):
-                pass
+            while data := source.recv(1 << 20):
+                self._passes[hook].wait()
+                if not forward(server, sink, data):
+                    break
+            self._passes[hook].wait()  # the end of a connection does not arrive either
         if server in self._deaf:
             return
         for one in (source, sink):

@@ -72,6 +72,11 @@ SCENARIOS = [
         full_setup=Setup(workers=14, producers=6, monitors=2, rate=30), server=ProxiedServer,
     ),
     Scenario(
+        "network-cut", "processes cut off in silence, in one direction or both, for less or more than a lease",
+        "processes", 6, 500, faults.cut_network, Setup(lease=3.0, monitors=2),
+        Setup(workers=8, lease=3.0, monitors=2, rate=40), server=ProxiedServer,
+    ),
+    Scenario(
         "redis-kill-always", "kill -9 of Redis with appendfsync always", "kills", 2, 100, faults.kill_redis_always,
         settings=("--appendfsync", "always"),
     ),
