@@ -1,6 +1,7 @@
 """Pools for the handlers of a PooledLoop: threads for def, one event loop for async def."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -55,7 +56,8 @@ class EventLoop:
 
     def close(self) -> None:
         self._closing = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with contextlib.suppress(RuntimeError):  # closed: the loop has just been ended by a task that exits
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=1)
 
 

@@ -135,10 +135,10 @@ class Worker:
 
     def run(self) -> int:
         """Work until `stop`; return the exit status: 0, or 1 if Redis is unsuitable or a loop crashed."""
-        if not self._redis_is_suitable():
-            return 1
-        if self._stops:
-            return 0
+        is_suitable = self._redis_is_suitable()
+        if self._stops or not is_suitable:
+            self._close_pools()
+            return 0 if is_suitable else 1
         here, queues = this_process(), ",".join(_queue(loop) for loop in self._loops)
         for companion in self._companions:
             companion.start()
@@ -248,12 +248,15 @@ class Worker:
         self._watchdog.stop()
         self._heartbeat.stop()
         self._idle.close()
-        self._threads.close()
-        if self._asyncio is not None:
-            self._asyncio.close()
+        self._close_pools()
         failures.flush(everything=True)
         log.info("stopped worker=%s", self._owner)
         return 1 if self._crashed else 0
+
+    def _close_pools(self) -> None:
+        self._threads.close()
+        if self._asyncio is not None:
+            self._asyncio.close()
 
     @property
     def _running(self) -> list[Loop]:

@@ -2,12 +2,12 @@
 
 import asyncio
 import sys
-import threading
 
 import pytest
 
 import reliq
 from reliq.testing import work_off
+from reliq.worker import Options, Worker
 from reliq.worker.pools import EventLoop
 from tests.support.handlers import KINDS, bind, settled, working_as
 from tests.support.workers import eventually, working
@@ -100,7 +100,31 @@ def test_handlers_that_exit_when_they_are_cancelled_keep_no_other_from_being_can
     eventually(lambda: len(began) == 3)
     event_loop.close()
     eventually(lambda: len(ended) == 3)
-    eventually(lambda: "reliq-asyncio" not in [thread.name for thread in threading.enumerate()])
+    eventually(lambda: not event_loop._thread.is_alive())
+
+
+def test_an_event_loop_that_an_exit_has_ended_can_be_closed():
+    event_loop = EventLoop()
+
+    async def leave():
+        event_loop._closing = True  # as `close` does, at the same moment
+        sys.exit()
+
+    event_loop.submit(leave)
+    event_loop._thread.join(60)
+    event_loop.close()
+
+
+@pytest.mark.parametrize("is_suitable", [True, False])
+def test_a_worker_that_ends_before_it_works_ends_its_event_loop_too(app, store, monkeypatch, is_suitable):
+    """Found by a test that saw the thread of another's event loop."""
+    bind(app, "async", print)
+    worker = Worker(store, app.handlers, Options())
+    monkeypatch.setattr(worker, "_redis_is_suitable", lambda: is_suitable)
+    if is_suitable:
+        worker.stop()
+    assert worker.run() == (0 if is_suitable else 1)
+    eventually(lambda: not worker._asyncio._thread.is_alive())
 
 
 @pytest.mark.parametrize("is_async", [False, True])
