@@ -18,7 +18,7 @@ from reliq import embedded
 from reliq.embedded import EmbeddedRedis
 from reliq.transport.store import Store
 from reliq_monitor.liveness import OUTAGE_GRACE
-from tests.support import parser, ports
+from tests.support import parser, ports, warm
 from tests.support.workers import eventually
 
 # No test fails because the machine is busy.
@@ -84,6 +84,15 @@ def pytest_configure(config: pytest.Config) -> None:
         stack = contextlib.ExitStack()
         config.add_cleanup(stack.close)
         config.stash[_SERVER] = stack.enter_context(EmbeddedRedis())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Fork the workers from one process that has imported what they collect."""
+    if warm.possible({}):
+        from tests.support import collected
+
+        collected.prepare(config)
 
 
 @pytest.hookimpl(wrapper=True)

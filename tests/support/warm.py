@@ -55,10 +55,15 @@ def possible(environment: Mapping[str, str]) -> bool:
 
 def fork(arguments: list[str], folder: str, environment: Mapping[str, str], files: list[int]) -> int:
     """Start `reliq` with these arguments and stdin, stdout and stderr; return its process id, a child of this one."""
-    told = {"arguments": arguments, "folder": folder, "environment": dict(environment), "parent": os.getpid()}
-    with _lock, _adopting():
-        server = _server(os.getpid())
-        socket.send_fds(server, [json.dumps(told).encode()], files)
+    told = {"arguments": arguments, "folder": folder, "environment": dict(environment)}
+    with _lock:
+        return forked(_server(os.getpid()), told, files)
+
+
+def forked(server: socket.socket, told: dict[str, Any], files: list[int]) -> int:
+    """Have a process fork a child that is told this and has these files; return its id, a child of this process."""
+    with _adopting():
+        socket.send_fds(server, [json.dumps({**told, "parent": os.getpid()}).encode()], files)
         return int(server.recv(100))
 
 
@@ -76,14 +81,7 @@ def _adopting() -> Iterator[None]:
 @functools.cache
 def _server(of: int) -> socket.socket:
     """Start the process that forks, which ends with this one."""
-    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.warm", str(its.fileno())], cwd=ROOT, pass_fds=(its.fileno(),),
-        env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    its.close()
+    mine, process = server_of("tests.support.warm")
 
     def end() -> None:
         if os.getpid() == of:
@@ -94,7 +92,21 @@ def _server(of: int) -> socket.socket:
     return mine
 
 
-def _serve(connection: socket.socket) -> dict[str, Any] | None:
+def server_of(module: str, *arguments: str, folder: Path = ROOT) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Start a module that calls `serve`; return the connection to it, at whose end it ends."""
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    given = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api", *given)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, str(its.fileno()), *arguments], cwd=folder, pass_fds=(its.fileno(),),
+        env={**os.environ, "PYTHONPATH": paths}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    its.close()
+    return mine, process
+
+
+def serve(connection: socket.socket) -> dict[str, Any] | None:
     """Fork for each request; return in the child, which has the files of its request, and at the end, with None."""
     while True:
         request, files, _, _ = socket.recv_fds(connection, _LARGEST, 3)
@@ -127,7 +139,7 @@ def _become(told: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(told["environment"])
     for place, name in enumerate(("stdin", "stdout", "stderr")):
-        setattr(sys, name, _opened(place, getattr(sys, name)))
+        setattr(sys, name, opened(place, getattr(sys, name)))
     sys.argv = [str(Path(reliq.__file__).with_name("__main__.py")), *told["arguments"]]
     sys.orig_argv = [sys.executable, "-m", "reliq", *told["arguments"]]
     sys.path[0] = str(Path.cwd())
@@ -139,7 +151,7 @@ def _become(told: dict[str, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _opened(place: int, like: io.TextIOWrapper) -> io.TextIOWrapper:
+def opened(place: int, like: io.TextIOWrapper) -> io.TextIOWrapper:
     """Open a file of a standard stream, as Python's start does: the present stream knows another file."""
     buffer: Any = open(place, "wb" if place else "rb", closefd=False)  # noqa: SIM115
     return io.TextIOWrapper(
@@ -159,7 +171,7 @@ def main() -> None:
     assert threading.active_count() == 1, "a fork of one with threads is not whole"
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        told = _serve(connection)
+        told = serve(connection)
     if told is not None:
         _become(told)
         from reliq.cli.main import entry
