@@ -193,6 +193,12 @@ class NamedKeys(JobKeys):
         """
         return f"{self._prefix}attempt:{digest}"
 
+    def call(self, token: str) -> str:
+        """Return the key `call:<token>`; string: the answer to a call that gave a signal or cancelled a message, for
+        when it is repeated.
+        """
+        return f"{self._prefix}call:{token}"
+
     def dedup_of(self, digest: str) -> str:
         """Return the key `dedup:<digest>`; string: the id of the first message with a deduplication key."""
         return f"{self._prefix}dedup:{digest}"

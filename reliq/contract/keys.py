@@ -146,6 +146,10 @@ QUEUE_KEYS: Final = (
         "zero; behind one, two or three line feeds the ids of early signals, of records that a monitor brings from "
         "another home, and takes to one, by the ms at which they are forgotten"
     ),
+    Key(
+        "call", "string", "the answer to a call that gave a signal or cancelled a message, for when it is repeated",
+        of=("token",), expires="after ten minutes",
+    ),
     Key("producers", "hash", "producer -> its last sequence number, and when"),
     Key(
         "dedup", "string", "the id of the first message with a deduplication key", of=_DIGEST, expires=_WINDOW,

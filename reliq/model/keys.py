@@ -158,6 +158,10 @@ class QueueKeys(key_names.NamedKeys):
         """Return the key that marks an id or header value as handled once."""
         return self.done_of(dedup_digest(identity)[:32])
 
+    def new_call(self) -> str:
+        """Return a key for the answer to one call, by which its script recognizes a repeated one."""
+        return self.call(secrets.token_hex(8))
+
 
 # A consumer's id is random for each start, never a pid or host name: no other process may inherit a dead consumer's
 # list.

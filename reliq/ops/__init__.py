@@ -204,7 +204,6 @@ from reliq.ops.request import (
     Watch,
     at_most,
     milliseconds,
-    once,
 )
 from reliq.ops.service import (
     allow,

@@ -44,8 +44,9 @@ def discard(
     return scripted(call)
 
 
-def cancel(keys: QueueKeys, identity: str) -> Op[bool]:
-    return scripted(signatures.cancel(keys, id=identity), bool)
+def cancel(keys: QueueKeys, identity: str, call: str | None = None) -> Op[bool]:
+    """Remove a delayed message; `call`: of `new_call`, so that a repeated call has the answer of the first."""
+    return scripted(signatures.cancel(keys, id=identity, call=call), bool)
 
 
 def purge(keys: QueueKeys, limit: int) -> Op[int]:

@@ -125,11 +125,6 @@ def at_most(op: Op[T], retries: int | None) -> Op[T]:
     return op if retries is None else msgspec.structs.replace(op, retries=retries)
 
 
-def once(op: Op[T]) -> Op[T]:
-    """Return the op as one that is not sent again after a lost reply: the second reply would not say what was done."""
-    return msgspec.structs.replace(op, repeatable=False)
-
-
 def milliseconds(seconds: float) -> int:
     """Convert seconds to ms; at least 1 unless the time is 0, so that a short delay or lease does not vanish."""
     return max(1, round(seconds * 1000)) if seconds else 0

@@ -46,8 +46,8 @@ def browse(
     return "browse", (zset,), (order, low, high, skip, limit, shown, most_bytes)
 
 
-def cancel(keys: NamedKeys, *, id: Argument) -> Call:
-    return "cancel", (*keys.places, keys.delayed, keys.index), (id,)
+def cancel(keys: NamedKeys, *, id: Argument, call: str | None = None) -> Call:
+    return "cancel", (*keys.places, keys.delayed, keys.index, *(() if call is None else (call,))), (id,)
 
 
 def claim(

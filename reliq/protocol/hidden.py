@@ -14,7 +14,8 @@ class Hidden:
 
     place: Place
     element: Callable[[QueueKeys, str], Op[bytes | None]]  #: of the message with this id
-    withdraw: Callable[[QueueKeys, str], Steps[bool]]  #: cancel it; whether it was there
+    #: Cancel it; whether it was there. The text is the key of the call (`new_call`).
+    withdraw: Callable[[QueueKeys, str, str], Steps[bool]]
     purge: Callable[[QueueKeys], Steps[int]]  #: remove all; how many
     #: The hash that has them all, and how a value of it becomes an element; None: `cancel_many` leaves them alone.
     listed: tuple[Callable[[QueueKeys], str], Callable[[bytes], bytes]] | None = None

@@ -49,7 +49,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "arrive": lambda: ops.arrive([KEYS, OTHER], [b"reference"], "producer", 1),
     "put_notes": lambda: ops.put_notes(KEYS, Coming("y", KEYS.dedup("brought")), [b"state", b"half"], b"1"),
     "attend": lambda: ops.attend("0", "monitor", 1.2, 8),
-    "cancel": lambda: ops.cancel(KEYS, "d"),
+    "cancel": lambda: ops.cancel(KEYS, "d", KEYS.call("once")),
     "breaker": lambda: ops.breaker(KEYS, Breaker(minimum=1), 0, 5, ""),
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, suspect="gone"),
     "hold_key": lambda: ops.hold_key(KEYS, group_of("k"), 1.0),

@@ -4,7 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
-from reliq.ops import Revival
+from reliq.ops import Entry, Revival
 from tests.support.state import KEYS, element
 
 
@@ -12,6 +12,17 @@ def test_cancel_removes_a_delayed_message_once(world):
     world.given(delayed={"a": 60_000, "b": 60_000})
     assert [world.run(ops.cancel(KEYS, "a")) for _ in range(2)] == [True, False]
     assert world.state() == {"delayed": "b", "index": {"b"}, "counters": {"cancelled": 1}}
+
+
+def test_a_repeated_cancel_has_the_answer_of_the_first_and_removes_no_other_message(world):
+    world.given(delayed={"a": 60_000, "b": 60_000})
+    call = KEYS.new_call()
+    assert world.run(ops.cancel(KEYS, "a", call)) is True
+    assert world.run(ops.enqueue(KEYS, [], [Entry("a", element("a2"), 60.0, None, 0)])).status == "ok"
+    assert world.run(ops.cancel(KEYS, "a", call)) is True
+    assert world.state()["counters"] == {"cancelled": 1, "enqueued": 1}
+    assert world.run(ops.cancel(KEYS, "a", KEYS.new_call())) is True
+    assert 0 < world.redis.pttl(call) <= 600_000
 
 
 def test_cancel_of_a_promoted_message_is_false_and_it_stays(world):

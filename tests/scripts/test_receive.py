@@ -217,6 +217,13 @@ def test_a_cancelled_message_does_not_come_back(held: World):
     assert state(held)["counters"] == {"cancelled": 1}
 
 
+def test_a_repeated_cancellation_has_the_answer_of_the_first(held: World):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
+    cancellation = own.cancel_received(KEYS, "a", KEYS.new_call())
+    assert [held.run(cancellation) for _ in range(2)] == [1, 1]
+    assert state(held)["counters"] == {"cancelled": 1}
+
+
 # --- ordering keys ---
 
 

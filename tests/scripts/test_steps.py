@@ -106,6 +106,24 @@ def test_a_message_is_parked_once_and_its_signal_makes_it_ready(held: World):
     assert len(fields(held)) == 3
 
 
+def test_a_repeated_signal_has_the_answer_of_the_first(held: World):
+    """Also when its message has ended meanwhile, or had the signal of someone else."""
+    calls = {name: KEYS.new_call() for name in ("given", "kept", "early")}
+    held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
+    signals = {
+        "given": own.signal(KEYS, "a", "go", b"j1", None, calls["given"]),
+        "kept": own.signal(KEYS, "a", "stop", b"j1", None, calls["kept"]),
+        "early": own.signal(KEYS, "z", "go", b"j1", 60.0, calls["early"]),
+    }
+    for said in ("kept", "given", "early"):
+        assert [held.run(signals[said]) for _ in range(2)] == [said, said]
+    assert held.run(own.signal(KEYS, "a", "go", b"j1", None, KEYS.new_call())) == "before"
+    held.redis.hset(KEYS.followed, "\na", "ended")
+    assert [held.run(one) for one in signals.values()] == [*signals]
+    assert places(held)["counters"] == {"parked": 1, "signalled": 3}
+    assert 0 < held.redis.pttl(calls["given"]) <= 600_000
+
+
 def test_a_signal_that_is_there_keeps_the_message_with_its_consumer(held: World):
     assert held.run(own.signal(KEYS, "a", "go", b"j2", None)) == "unknown"
     assert held.run(own.signal(KEYS, "a", "go", b"j2", 60.0)) == "early"
@@ -216,6 +234,13 @@ def test_parked_messages_are_removed_with_their_records_but_for_their_end(held: 
     assert held.run(own.signal(KEYS, "a", "go", b"j1", 60.0)) == "ended"
     assert (parked(held), held.redis.exists(KEYS.waits)) == ({}, 0)
     assert places(held)["counters"] == {"parked": 1, "purged": 1}
+
+
+def test_a_repeated_removal_of_parked_messages_has_the_answer_of_the_first(held: World):
+    held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2"))))
+    removal = own.remove_parked(KEYS, "cancelled", ["a"], KEYS.new_call())
+    assert [held.run(removal) for _ in range(2)] == [1, 1]
+    assert held.run(own.remove_parked(KEYS, "cancelled", ["a"], KEYS.new_call())) == 0
 
 
 def test_a_record_of_another_message_with_the_same_id_is_left_alone(held: World):

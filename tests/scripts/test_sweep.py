@@ -35,6 +35,18 @@ def test_a_sweep_is_a_part_of_a_place_and_says_where_the_next_begins(world, monk
     assert found(second) == [("a", 0)]
 
 
+def test_a_repeated_cancellation_finds_nothing_more(world):
+    """Not the next message with this id either; the key of the call says that it has removed one."""
+    world.given(messages="c a b a")
+    call, other = KEYS.new_call(), KEYS.new_call()
+    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == [("a", 2)]
+    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == []
+    assert world.run(ops.exists(call))
+    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("z"), 1, other))) == []
+    assert not world.run(ops.exists(other))
+    assert world.state()["counters"]["cancelled"] == 1
+
+
 def test_a_cancelled_ready_message_leaves_a_blank_that_a_claim_passes_over(world):
     world.given(messages="c a b", leases={"w": 15_000})
     swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, removals=1))

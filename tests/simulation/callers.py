@@ -256,7 +256,7 @@ class Operator(Caller):
         try:
             taken = yield from SignalSteps(self._queue(queue).homes).give(identity, signal, value)
         except SignalRefused as refused:
-            records.refused(message, signal, refused.outcome)
+            records.refused(message, signal, value, refused.outcome)
             self._kernel.note(self._process.name, f"signal {signal} of {identity}: {refused.outcome}")
         else:
             records.answered(message, signal, value, taken=taken)

@@ -191,6 +191,7 @@ DURABLE_SCRIPTS = {
     "a message that frees its key keeps it": (r"elseif frees and [^\n]* then", "elseif false then"),
     "the latest frees its key": (r"elseif frees and [^\n]* then", "elseif frees then"),
     "the latest value of a signal counts": (r"if had then return .*? end\n", ""),
+    "a repeated signal is another one": (r"if said then return said end\n", ""),
     "a parked message does not hear its signal": (r"if waited == signal then", "if false then"),
     "a wait does not look for its signal": (r"if value then\n.*?\n.*?\nend", ""),
     "a wait ends too early": (r"take_timeouts\(waits, now,", "take_timeouts(waits, now + 1000,"),

@@ -145,9 +145,11 @@ class Records:
         self._check_taken(message, signal)
         self._check_not_deaf(message)
 
-    def refused(self, message: Message, signal: str, why: str) -> None:
+    def refused(self, message: Message, signal: str, value: str, why: str) -> None:
         """A signal was refused."""
         world, record = self._world, self.of(message)
+        if signal in record.got and record.got[signal][0] == value and not world.restarted:
+            raise Violation(f"{message[1]} has got {value!r} as signal {signal}, whose giver is told {why!r}")
         if why == "ended" and message in world.where and not world.restarted:
             raise Violation(f"{message[1]} is said to have ended, and is in {world.where[message].state}")
         if why == "late" and record.parked.get(signal, float("inf")) > world.clock.now + _EARLY:

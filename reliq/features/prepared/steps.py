@@ -232,7 +232,7 @@ def _purge(keys: QueueKeys) -> Steps[int]:
     return (yield from PreparedSteps(keys, ProducerPool()).purge())
 
 
-def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
+def _withdraw(keys: QueueKeys, identity: str, call: str) -> Steps[bool]:
     """Roll back a message that its producer has not decided about."""
     if (yield own.prepared_element(keys, identity)) is None:
         return False

@@ -166,10 +166,9 @@ def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
     return scripted(call)
 
 
-def cancel_received(keys: QueueKeys, identity: str) -> Op[int]:
-    """Cancel a message in flight; answers 1 if it was there."""
-    call = signatures.purge_received(keys, limit=1, ids=[identity])
-    return scripted(call)
+def cancel_received(keys: QueueKeys, identity: str, call: str | None = None) -> Op[int]:
+    """Cancel a message in flight; answers 1 if it was there. `call`: as of `ops.cancel`."""
+    return scripted(signatures.purge_received(keys, limit=1, ids=[identity], call=call))
 
 
 def flying(keys: QueueKeys, identity: str) -> Op[bytes | None]:

@@ -31,8 +31,12 @@ def keep_received(keys: NamedKeys, *, attempt: str, visible: float, first: float
     return "receipts/keep_received", (keys.received, keys.receipts, attempt), (visible, first, limit)
 
 
-def purge_received(keys: NamedKeys, *, limit: float, ids: Iterable[Argument]) -> Call:
-    return "receipts/purge_received", (*keys.places, keys.received, keys.receipts, keys.early), (limit, *ids)
+def purge_received(keys: NamedKeys, *, limit: float, ids: Iterable[Argument], call: str | None = None) -> Call:
+    return (
+        "receipts/purge_received",
+        (*keys.places, keys.received, keys.receipts, keys.early, *(() if call is None else (call,))),
+        (limit, *ids),
+    )
 
 
 def receive(

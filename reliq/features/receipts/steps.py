@@ -371,9 +371,9 @@ def _forget_dedup(keys: QueueKeys) -> Steps[bool]:
             return True
 
 
-def _cancel(keys: QueueKeys, identity: str) -> Steps[bool]:
+def _cancel(keys: QueueKeys, identity: str, call: str) -> Steps[bool]:
     """Delete a message in flight: it does not become visible again."""
-    return bool((yield own.cancel_received(keys, identity)))
+    return bool((yield own.cancel_received(keys, identity, call)))
 
 
 def _purge_nothing(keys: QueueKeys) -> Steps[int]:

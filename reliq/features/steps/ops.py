@@ -152,12 +152,16 @@ def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op
     return scripted(call, lambda reply: (reply[0].decode(), reply[1] if len(reply) > 1 else None))
 
 
-def signal(keys: QueueKeys, identity: str, name: str, stored: bytes, early: float | None) -> Op[str]:
-    """Give a signal; `early`: seconds for which it is kept for an unknown message."""
-    call = signatures.signal(
-        keys, id=identity, signal=name, value=stored, early="" if early is None else milliseconds(early)
+def signal(
+    keys: QueueKeys, identity: str, name: str, stored: bytes, early: float | None, call: str | None = None
+) -> Op[str]:
+    """Give a signal; `early`: seconds for which it is kept for an unknown message; `call`: as of `ops.cancel`."""
+    return scripted(
+        signatures.signal(
+            keys, id=identity, signal=name, value=stored, early="" if early is None else milliseconds(early), call=call
+        ),
+        as_text,
     )
-    return scripted(call, as_text, repeatable=False)
 
 
 def is_known(keys: QueueKeys, identity: str) -> list[Op[bool]]:
@@ -183,9 +187,9 @@ def unpark_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int]]:
     return scripted(signatures.unpark_due(keys, limit=limit), tuple)
 
 
-def remove_parked(keys: QueueKeys, counter: str, ids: Sequence[str]) -> Op[int]:
-    call = signatures.remove_parked(keys, counter=counter, ids=ids)
-    return scripted(call)
+def remove_parked(keys: QueueKeys, counter: str, ids: Sequence[str], call: str | None = None) -> Op[int]:
+    """Delete parked messages; answers how many were there. `call`: as of `ops.cancel`."""
+    return scripted(signatures.remove_parked(keys, counter=counter, ids=ids, call=call))
 
 
 def parked(keys: QueueKeys, identity: str) -> Op[Parked | None]:

@@ -24,8 +24,8 @@ def parked_in(homes: QueueHomes, limit: int) -> Steps[list[Parked]]:
     return sorted(found, key=lambda one: one.since)[:limit]
 
 
-def _withdraw(keys: QueueKeys, identity: str) -> Steps[bool]:
-    return bool((yield own.remove_parked(keys, Counter.CANCELLED, [identity])))
+def _withdraw(keys: QueueKeys, identity: str, call: str) -> Steps[bool]:
+    return bool((yield own.remove_parked(keys, Counter.CANCELLED, [identity], call)))
 
 
 def _purge(keys: QueueKeys) -> Steps[int]:

@@ -5,6 +5,7 @@ message comes, or is brought by a monitor; those that a message does not come to
 """
 
 import hmac
+import secrets
 from collections.abc import Callable, Collection
 
 from reliq import ops
@@ -38,9 +39,10 @@ class SignalSteps:
         check_step_name(name, "signal")
         stored, every = stored_signal(value), [one.keys for one in (yield from self._homes.every())]
         answers: dict[str, str] = {}
+        token = secrets.token_hex(8)
 
         def ask(homes: list[QueueKeys], kept: float | None) -> Steps[None]:
-            said = yield [own.signal(one, identity, name, stored, kept) for one in homes]
+            said = yield [own.signal(one, identity, name, stored, kept, one.call(token)) for one in homes]
             answers.update(zip((one.queue for one in homes), said, strict=True))
 
         if len(every) > 1 or early is None:  # which one has the message is known if one of them knows anything of it

@@ -42,12 +42,22 @@ def recorded(keys: NamedKeys, *, id: Argument) -> Call:
     return "steps/recorded", (keys.followed,), (id,)
 
 
-def remove_parked(keys: NamedKeys, *, counter: Argument, ids: Iterable[Argument]) -> Call:
-    return "steps/remove_parked", (*keys.places, keys.parked, keys.waits), (counter, *ids)
+def remove_parked(keys: NamedKeys, *, counter: Argument, ids: Iterable[Argument], call: str | None = None) -> Call:
+    return (
+        "steps/remove_parked",
+        (*keys.places, keys.parked, keys.waits, *(() if call is None else (call,))),
+        (counter, *ids),
+    )
 
 
-def signal(keys: NamedKeys, *, id: Argument, signal: Argument, value: Argument, early: Argument) -> Call:
-    return "steps/signal", (*keys.places, keys.parked, keys.waits), (id, signal, value, early)
+def signal(
+    keys: NamedKeys, *, id: Argument, signal: Argument, value: Argument, early: Argument, call: str | None = None,
+) -> Call:
+    return (
+        "steps/signal",
+        (*keys.places, keys.parked, keys.waits, *(() if call is None else (call,))),
+        (id, signal, value, early),
+    )
 
 
 def sleep(

@@ -65,10 +65,16 @@ class Swept:
     matches: list[Match]
 
 
-def sweep(keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, removals: int = 0) -> Op[Swept]:
-    """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages."""
-    call = signatures.sweep(
+def sweep(
+    keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, removals: int = 0, call: str | None = None
+) -> Op[Swept]:
+    """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages.
+
+    `call`: of `new_call`; once messages were removed under it, such calls find nothing more.
+    """
+    swept = signatures.sweep(
         keys,
+        call=call,
         key=place,
         start=start,
         most=SWEEP,
@@ -78,7 +84,7 @@ def sweep(keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, remov
         wanted=wanted.text,
         headers=wanted.headers,
     )
-    return scripted(call, _read_swept)
+    return scripted(swept, _read_swept)
 
 
 def _read_swept(reply: list[Any]) -> Swept:

@@ -25,11 +25,11 @@ def search(
 
 def sweep(
     keys: NamedKeys, *, key: str, start: Argument, most: float, most_bytes: float, removals: float, kind: Argument,
-    wanted: Argument, headers: Records,
+    wanted: Argument, headers: Records, call: str | None = None,
 ) -> Call:
     return (
         "tracking/sweep",
-        (*keys.places, keys.delayed, keys.index, key),
+        (*keys.places, keys.delayed, keys.index, key, *(() if call is None else (call,))),
         (start, most, most_bytes, removals, kind, wanted, *flat(headers)),
     )
 

@@ -177,10 +177,10 @@ class Search:
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""
-        wanted, lost = Wanted.with_id(check_id(identity)), None
+        wanted, lost, call = Wanted.with_id(check_id(identity)), None, self.keys.new_call()
         for _ in range(_PASSES):
             try:
-                if (yield from self._remove(identity, wanted)):
+                if (yield from self._remove(identity, wanted, call)):
                     return Cancellation.CANCELLED
             except OutcomeUnknown as error:  # if the message is still there, the next pass removes it
                 lost = error
@@ -192,13 +192,18 @@ class Search:
             raise lost
         return Cancellation.UNKNOWN
 
-    def _remove(self, identity: str, wanted: Wanted) -> Steps[bool]:
+    def _remove(self, identity: str, wanted: Wanted, call: str) -> Steps[bool]:
         """Remove a message that is not in processing; return whether it was there. Raises OutcomeUnknown."""
         now = yield ops.server_time()
-        if (yield ops.once(ops.cancel(self.keys, identity))) or (yield from self._withdraw(identity)):
+        if (yield ops.cancel(self.keys, identity, call)) or (yield from self._withdraw(identity, call)):
             yield from forget_reports(self.keys, {identity: now})
             return True
-        return bool((yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1, once=True)))
+        if (yield from self._sweep(self._ready_places(), wanted, removals=1, at_most=1, call=call)):
+            return True
+        if (yield ops.exists(call)):  # a part was repeated that had removed it
+            yield from forget_reports(self.keys, {identity: now})
+            return True
+        return False
 
     def _has_ended(self, identity: str) -> Steps[bool]:
         """Whether the message is a dead letter, or a feature or its history says that it was handled."""
@@ -301,10 +306,10 @@ class Search:
 
     # --- cancelling ---
 
-    def _withdraw(self, identity: str) -> Steps[bool]:
+    def _withdraw(self, identity: str, call: str) -> Steps[bool]:
         """Cancel a message that no consumer sees yet."""
         for hidden in HIDDEN:
-            if (yield from hidden.withdraw(self.keys, identity)):
+            if (yield from hidden.withdraw(self.keys, identity, call)):
                 return True
         return False
 
@@ -328,7 +333,7 @@ class Search:
         now: int = yield ops.server_time()
         gone: list[str] = []
         for hidden, identity in (yield from self._hidden(wanted)):
-            if (yield from hidden.withdraw(self.keys, identity)):
+            if (yield from hidden.withdraw(self.keys, identity, self.keys.new_call())):
                 gone.append(identity)
         yield from forget_reports(self.keys, dict.fromkeys(gone, now))
         return len(gone)
@@ -340,11 +345,11 @@ class Search:
         removals: int,
         at_most: float = math.inf,
         progress: Progress = unwatched,
-        once: bool = False,
+        call: str | None = None,
     ) -> Steps[int]:
         """Count the matching messages of these places, until `at_most`; each call removes up to `removals` of them.
 
-        `once`: a call is not repeated after a lost reply: what it removed would not be counted.
+        `call`: of `new_call`: what a repeated call has removed is not counted, but exists as this key.
         """
         count, now = 0, 0
         if removals:
@@ -352,8 +357,7 @@ class Search:
         for place in places:
             start: bytes | int | None = self._start(place)
             while start is not None and count < at_most:
-                call = own.sweep(self.keys, place, start, wanted, removals)
-                swept: Swept = yield ops.once(call) if once else call
+                swept: Swept = yield own.sweep(self.keys, place, start, wanted, removals, call)
                 count += len(swept.matches)
                 start = swept.following
                 if removals:

@@ -9,7 +9,7 @@ IN_FLIGHT = keyed("f", "k2")
 CALLS = {
     "delete_flying": lambda: own.delete_flying(KEYS, [name_of(IN_FLIGHT)], late=True),
     "delete_received": lambda: own.delete_received(KEYS, [(name_of(IN_FLIGHT), "")], late=True),
-    "purge_received": lambda: own.purge_received(KEYS, 10),
+    "purge_received": lambda: own.cancel_received(KEYS, "f", KEYS.call("once")),
     "receive": lambda: own.receive(KEYS, "w", 30.0, [Flight(keyed("c", "k"), keyed("c2", "k"))], "attempt"),
     "receive_ready": lambda: own.receive_ready(KEYS, 30.0, 10, None, [b"12345678"] * 10, runs=True),
     "receive_again": lambda: own.receive_again(KEYS, "attempt", 30.0),

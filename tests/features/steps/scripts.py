@@ -16,8 +16,8 @@ CALLS = {
     "put_record": lambda: own.put_record(KEYS, Coming("y", KEYS.dedup("brought")), b"0 0 -", []),
     "record": lambda: own.record(HELD, 1, ENTRY),
     "recorded": lambda: own.recorded(KEYS, "a"),
-    "remove_parked": lambda: own.remove_parked(KEYS, "purged", ["p"]),
-    "signal": lambda: own.signal(KEYS, "p", "approval", b"j1", None),
+    "remove_parked": lambda: own.remove_parked(KEYS, "purged", ["p"], KEYS.call("once")),
+    "signal": lambda: own.signal(KEYS, "p", "approval", b"j1", None, KEYS.call("once")),
     "sleep": lambda: own.sleep(HELD, 1, ENTRY, 60.0, Parting(keyed("a2", "k"), frees_key=True), "slept"),
     "unpark_due": lambda: own.unpark_due(KEYS, 10),
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 
 import pytest
@@ -17,6 +18,7 @@ from reliq.protocol.lease import Lease
 from reliq.transport.aiostore import AioStore
 from reliq.transport.store import Store
 from reliq_monitor.reclaim import reclaim
+from tests.support.losing_proxy import LosingProxy
 from tests.support.proxy import Proxy
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -314,9 +316,12 @@ def test_a_uvloop_transport_that_was_reset_is_a_lost_connection(url, app):
 
 
 @pytest.mark.parametrize("options", [{"delay": 60}, {}, {"key": "k"}])
-def test_a_cancellation_whose_answer_is_lost_does_not_say_that_the_message_is_unknown(redis_server, app, options):
+@pytest.mark.parametrize("lost", [1, math.inf])
+def test_a_cancellation_whose_answer_is_lost_is_repeated_and_says_what_it_has_done(redis_server, app, options, lost):
+    """Once no answer at all comes, nobody knows."""
     identity = app.queue("orders").send("body", **options)
     removing = [script_named(name).sha.encode() for name in ("cancel", "tracking/sweep")]
+    cuts = 0
     asked: list[bytes] = []
 
     def request(data: bytes) -> bytes:
@@ -324,15 +329,33 @@ def test_a_cancellation_whose_answer_is_lost_does_not_say_that_the_message_is_un
         return data
 
     def cut_when_removed(data: bytes) -> bytes | None:
+        nonlocal cuts
         gone = app.queue("orders").find(identity) is None
-        return None if gone and any(sha in asked[0] for sha in removing) else data
+        if not gone or cuts == lost or not any(sha in asked[0] for sha in removing):
+            return data
+        cuts += 1
+        return None
 
     app.queue("orders").find(identity)  # its scripts are loaded
     with (
         Proxy(redis_server.port, request, cut_when_removed) as proxy,
-        reliq.Reliq(proxy.url) as other,
-        pytest.raises(OutcomeUnknown),
+        reliq.Reliq(proxy.url, send_timeout=0.3) as other,
+        pytest.raises(OutcomeUnknown) if lost > 1 else contextlib.nullcontext(),
     ):
-        other.queue("orders").cancel(identity)
+        assert other.queue("orders").cancel(identity) == "cancelled"
     assert app.queue("orders").stats().ready == 0
     assert app.queue("orders").cancel(identity) == "unknown"
+
+
+def test_a_signal_whose_answer_is_lost_is_repeated_and_answered_as_the_first_was(redis_server, app, face):
+    """It was taken, though the record has it by then; that of someone else was there before."""
+    giving = script_named("steps/signal").sha.encode()
+    to_lose: list[bool] = []
+    with LosingProxy(redis_server.port, lambda data: giving in data and bool(to_lose) and to_lose.pop()) as proxy:
+        queue, proxy.armed = face(proxy.url).queue("orders"), True
+        assert queue.signal("a", "loads the script") is True
+        for expected in (True, False):
+            to_lose.append(True)
+            assert queue.signal("a", "go", "yes") is expected
+    assert proxy.lost == 2
+    assert app.queue("orders").stats().counters["signalled"] == 2

@@ -1,19 +1,22 @@
 -- signal: give a signal to a message. One that waits for it is ready again; for others it is kept.
 --
--- KEYS  places, parked, waits
+-- KEYS  places, parked, waits, call?
+--       call: has the answer of a call that is repeated
 -- ARGV  id, signal, value, early
 --       early: ms for which a signal is kept for a message of which nothing is known; '' = it is refused
 -- Returns 'given': the message waited for it; 'kept'; 'before': it has had this signal; 'late': the time to wait for it is over;
 --         'ended': the message has left the queue; 'unknown': nothing is known of the message. Where nothing but early signals
 --         is known of it, or it is on its way to or from another partition, 'early' and 'early before' in place of 'kept' and
 --         'before'
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, records, entries, signals, arriving, timeouts, unparking
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, calls, records, entries, signals, arriving, timeouts, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
-local parked, waits = KEYS[14], KEYS[15]
+local parked, waits, call = KEYS[14], KEYS[15], KEYS[16]
 local id, signal, value, early = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local PLACES = 1
 -- end of the names
 local q = places(PLACES)
+local said = answer_before(call)
+if said then return said end
 local now = now_ms()
 redis.call('ZCARD', waits) -- a wrong type is refused here, before the first write
 local had = redis.call('HGET', q.followed, signal_field(id, signal))
@@ -31,8 +34,8 @@ redis.call('HINCRBY', q.counters, 'signalled', 1)
 if waited == signal then
   put_back(q, element)
   note(q, 'signalled', element, signal)
-  return 'given'
+  return answer_with(call, 'given')
 end
-if waited or head and not is_early then return 'kept' end
+if waited or head and not is_early then return answer_with(call, 'kept') end
 if not head then redis.call('ZADD', waits, string.format('%.0f', now + early), record_of(id)) end
-return 'early'
+return answer_with(call, 'early')

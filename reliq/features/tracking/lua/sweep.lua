@@ -1,7 +1,8 @@
 -- sweep: look through a part of one place of a queue for messages that match, and remove them if that is asked for.
 --
--- KEYS  places, delayed, index, key
+-- KEYS  places, delayed, index, key, call?
 --       key: the list or sorted set that is looked through
+--       call: exists after this call, or an earlier one of the same cancellation, has removed something: then no more is done
 -- ARGV  start, most: number, most_bytes: number, removals: number, kind, wanted, headers... [name, value, pair]
 --       start: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its last
 --       member that is behind, '' = none
@@ -13,14 +14,15 @@
 --         before it (-1 = unknown), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it, or the removal of the last message behind it. Nothing is removed from a processing list: the caller only looks there.
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, glimpse
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, calls, glimpse
 -- names of the keys and arguments (tools/generate_scripts.py)
-local delayed, index, key = KEYS[14], KEYS[15], KEYS[16]
+local delayed, index, key, call = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local start, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, wanted = ARGV[5], ARGV[6]
 local PLACES, HEADERS, HEADERS_STEP, NAME, VALUE, PAIR = 1, 7, 3, 0, 1, 2
 -- end of the names
 local q = places(PLACES)
+if answer_before(call) then return {1, 0} end
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 
@@ -143,6 +145,7 @@ if removals > 0 and #found > 0 then
     end
   end
   have_left(q, left, 'cancelled')
+  answer_with(call, 1)
   redis.call('HINCRBY', q.counters, 'cancelled', #found)
   if key == delayed then
     following = following - #found
