@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.worker import Consuming
 from reliq.ops import Steps
@@ -106,8 +106,10 @@ def claims(options: argparse.Namespace) -> int:
     """List, or release."""
     store = Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
     try:
-        queues = [check_name(options.queue)] if options.queue else store.run(every_queue())
-        held = store.run(read_held(queues))
+        queues = store.run(every_queue())
+        if options.queue and check_name(options.queue) not in queues:
+            raise ReliqError(f"there is no queue {options.queue!r}")
+        held = store.run(read_held([options.queue] if options.queue else queues))
         if options.release is None:
             return _show(options, held)
         messages = store.run(release(held, options.release, options.force))

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from reliq.cli.options import app_of, command, queue_of, say_none, utc
+from reliq.cli.options import command, queue_of, say_none, utc
 from reliq.cli.progress import age
 from reliq.errors import InvalidMessage, SignalRefused
 from reliq.features.steps.model import json_or_text
@@ -47,7 +47,7 @@ def signal(options: argparse.Namespace) -> int:
     """Give a signal; exit 1 if it is refused."""
     value = None if options.value is None else json_or_text(options.value)
     try:
-        taken = app_of(options).signal(options.id, options.name, value, queue=options.queue)
+        taken = queue_of(options).signal(options.id, options.name, value)
     except (SignalRefused, InvalidMessage) as error:
         print(f"reliq: {error}", file=sys.stderr)
         return 1

@@ -41,7 +41,8 @@ def on_a_terminal(*arguments, typed=b""):
         ("stats", "ordrs"), ("audit", "ordrs"), ("audit", "ordrs", "--repair"), ("partitions", "ordrs"),
         ("find", "x", "--queue", "ordrs"), ("queue", "delete", "ordrs", "--yes"), ("schedule", "list", "ordrs"),
         ("pause", "ordrs"), ("resume", "ordrs"), ("purge", "ordrs", "--yes"),
-        ("cancel", "ordrs", "x"),
+        ("cancel", "ordrs", "x"), ("message", "signal", "ordrs", "x", "go"), ("message", "output", "ordrs", "x"),
+        ("message", "search", "ordrs", "x"), ("parked", "list", "ordrs"),
         ("breaker", "ordrs", "open"), ("config", "ordrs"), ("dead", "list", "ordrs"), ("dead", "show", "ordrs", "x"),
         ("dead", "redrive", "ordrs"), ("dead", "purge", "ordrs", "--all", "--yes"), ("delayed", "list", "ordrs"),
         ("delayed", "run", "ordrs", "--all"),
@@ -79,6 +80,11 @@ def test_a_queue_that_is_like_no_other_has_no_suggestion(app, capsys):
     app.queue("orders").send("x")
     assert main.main(["pause", "zzz", "--url", app.url]) == 1
     assert capsys.readouterr().err == "reliq: there is no queue 'zzz'\n"
+
+
+def test_there_are_no_claims_of_an_unknown_queue(app, capsys):
+    assert main.main(["spark", "claims", "--queue", "ordrs", "--url", app.url]) == 1
+    assert capsys.readouterr() == ("", "reliq: there is no queue 'ordrs'\n")
 
 
 def test_a_queue_may_get_its_policy_before_its_first_message(app, capsys):
