@@ -45,7 +45,9 @@ def add_to(commands: Any) -> None:
     one = command(commands, "message send", send, "send a message", queue=True, json_too=True)
     one.set_defaults(patient=True)
     one.add_argument("body", nargs="?", help="the body; - or no argument: standard input")
-    one.add_argument("--lines", action="store_true", help="each line of standard input is a message")
+    one.add_argument(
+        "--lines", action="store_true", help="each line of standard input is a message; blank ones are skipped"
+    )
     message_options(one, SEND)
     max_body(one)
 
@@ -103,7 +105,7 @@ def send(options: argparse.Namespace) -> int:
 
 def _send_lines(options: argparse.Namespace, queue: Queue, more: Any) -> int:
     """Send batch by batch, so that an endless pipe needs little memory; an error says how many lines were sent."""
-    sent = 0
+    sent = blank = 0
 
     def note(ids: Sequence[str]) -> None:
         nonlocal sent
@@ -115,13 +117,18 @@ def _send_lines(options: argparse.Namespace, queue: Queue, more: Any) -> int:
         print("[", end="")
     try:
         for lines in read_batches(body_limit_of(options)):
-            note(queue.send_many(lines, **more))
+            bodies = [line for line in lines if line.strip()]
+            blank += len(lines) - len(bodies)
+            if bodies:
+                note(queue.send_many(bodies, **more))
     except ReliqError as error:
         error.args = (f"{error}; {sent} lines were sent before",)
         note(error.sent)
         raise
     finally:
         print("]" if options.json else f"{sent} sent")
+        if blank:
+            print(f"reliq: {counted(blank, 'blank line')} skipped", file=sys.stderr)
     return 0
 
 

@@ -82,10 +82,19 @@ def test_a_line_over_the_limit_is_named_and_what_came_before_is_sent(app, start)
     printed, said = child.communicate(b"first\r\n\nthird\n" + b"x" * (LIMIT + 1) + b"\nfifth\n")
     assert child.returncode == 2
     assert b"line 4 of standard input: the body has more than" in said
-    assert b"3 lines were sent before" in said
-    assert len(json.loads(printed)) == 3
+    assert b"2 lines were sent before" in said
+    assert len(json.loads(printed)) == 2
     with app.queue("q").consumer() as consumer:
-        assert [message.body for message in consumer.claim(limit=10)] == [b"first", b"", b"third"]
+        assert [message.body for message in consumer.claim(limit=10)] == [b"first", b"third"]
+
+
+def test_blank_lines_are_skipped_and_counted(app, url):
+    done = run("send", "q", "--lines", input="first\n\r\n \t\n  second \n\n", url=url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 sent\n", "reliq: 3 blank lines skipped\n")
+    only = run("send", "q", "--lines", "--json", input="\n", url=url)
+    assert (only.returncode, json.loads(only.stdout), only.stderr) == (0, [], "reliq: 1 blank line skipped\n")
+    with app.queue("q").consumer() as consumer:
+        assert [message.body for message in consumer.claim(limit=10)] == [b"first", b"  second "]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
