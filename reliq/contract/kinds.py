@@ -207,6 +207,8 @@ class Headers(Kind):
             size = sum(len(name.encode()) + len(text.encode()) for name, text in checked.items())
         except (AttributeError, TypeError, ValueError):
             raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None
+        if "" in checked:
+            raise InvalidMessage("a header has an empty name")
         if size > values.MAX_HEADERS_BYTES:
             raise InvalidMessage(f"the headers take {size} bytes, the limit is {values.MAX_HEADERS_BYTES}")
         return checked

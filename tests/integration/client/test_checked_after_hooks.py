@@ -22,6 +22,7 @@ class Changes(reliq.Middleware[reliq.Sending]):
 UNREADABLE = {
     "a header that is a number": ("headers", {"tries": 1}, "headers must map texts to texts"),
     "a header with a lone surrogate": ("headers", {"a": "\ud800"}, "headers must map texts to texts"),
+    "a header without a name": ("headers", {"": "x"}, "a header has an empty name"),
     "headers too large": ("headers", {"a": "x" * 70_000}, "the headers take 70001 bytes"),
     "no headers": ("headers", None, "headers must map texts to texts"),
     "a text as body": ("body", "text", "its body is of type str: a hook must set it to bytes"),

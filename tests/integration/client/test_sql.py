@@ -203,6 +203,7 @@ def test_what_send_would_refuse_is_refused_before_a_row_is_written(engine, queue
         ({"body": b"x" * (1024 * 1024 + 1)}, "the limit is 1,048,576"),
         ({"headers": "no JSON"}, "Expecting value"),
         ({"headers": '{"a": 1}'}, "headers must map texts to texts"),
+        ({"headers": '{"": "a"}'}, "a header has an empty name"),
         ({"delay": -1.0}, "delay is -1.0"),
         ({"queue": "no queue"}, "queue name 'no queue'"),
         ({"id": "a b"}, "message id 'a b'"),
