@@ -267,7 +267,8 @@ class Worker:
         self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
         for loop in self._running:
-            log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
+            if loop.runner.running:  # else it only waits its turn
+                log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
             try:
                 loop.runner.abandon()
                 loop.exchange.hand_back(connection)

@@ -341,6 +341,25 @@ def test_what_does_not_finish_is_handed_back(app, kind, stops):
     release.set()
 
 
+def test_the_end_of_the_grace_is_told_of_the_queue_whose_handler_runs(app, caplog):
+    """With one thread, the loop of the other queue waits its turn."""
+    running: SimpleQueue[str] = SimpleQueue()
+    release = threading.Event()
+    for name in ("orders", "reports"):
+        app.handler(name)(lambda message: (running.put(message.queue), release.wait(20)))
+        app.queue(name).send("x")
+    worker = Worker(Store(app.url), app.handlers, Options(grace=0.2))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    name = running.get(timeout=20)
+    worker.stop()
+    thread.join(20)
+    release.set()
+    assert not thread.is_alive()
+    told = [one for one in caplog.messages if "grace_over" in one]
+    assert told == [f"grace_over queue={name}: releases the messages whose handlers still run"]
+
+
 def test_a_lost_lease_tells_the_handler_and_its_result_is_nothing(app):
     running: SimpleQueue[reliq.Message] = SimpleQueue()
     release, told = threading.Event(), []
