@@ -1,4 +1,4 @@
-"""Claims that are not broken off half way. Written by hand, as `reliq.client.unbroken`: only tasks can be cancelled."""
+"""Calls that are not broken off half way. Written by hand, as `reliq.client.unbroken`: only tasks can be cancelled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -34,10 +34,10 @@ async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
 
 
 async def brought(
-    claim: Coroutine[Any, Any, list[T]],
-    give_back: Callable[[list[T]], Awaitable[None]],
+    claim: Coroutine[Any, Any, T],
+    give_back: Callable[[T], Awaitable[None]],
     give_up: Callable[[], None] = lambda: None,
-) -> list[T]:
+) -> T:
     """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead.
 
     `give_up` tells the claim so.
@@ -51,6 +51,6 @@ async def brought(
         raise
 
 
-async def _late(claim: "asyncio.Future[list[T]]", give_back: Callable[[list[T]], Awaitable[None]]) -> None:
+async def _late(claim: "asyncio.Future[T]", give_back: Callable[[T], Awaitable[None]]) -> None:
     with suppress(ReliqError):
         await give_back(await claim)

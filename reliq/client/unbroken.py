@@ -1,4 +1,4 @@
-"""Claims that are not broken off half way. Written by hand, as `reliq.aio.unbroken`: a thread cannot be cancelled."""
+"""Calls that are not broken off half way. Written by hand, as `reliq.aio.unbroken`: a thread cannot be cancelled."""
 
 import threading
 from typing import TypeVar

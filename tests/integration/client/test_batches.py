@@ -1,11 +1,13 @@
 """Batches: counted with their messages, and followed by one message when all of them have ended; by both faces."""
 
+import asyncio
 import time
 from contextlib import closing
 
 import pytest
 
 import reliq
+from reliq import aio
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.features.batches.steps import BatchSteps, close_with, end
 from reliq.features.staging import steps as staging
@@ -344,6 +346,37 @@ def test_a_batch_has_one_block(app, monitor):
     take(app.queue("orders"))
     assert monitor.end_batches() == 1
     assert reports(app) == [("1", handled(1))]
+
+
+@pytest.mark.parametrize("at", ["begin", "end"])
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 8, 13, 21, 34])
+def test_a_batch_whose_task_is_cancelled_while_its_block_begins_or_ends_does_not_stay_open(url, monitor, turns, at):
+    async def scenario():
+        app = aio.Reliq(url)
+        await app.batches()  # connected
+        ending = asyncio.Event()
+
+        async def work():
+            if at == "begin":
+                ending.set()
+            async with app.batch(on_done=("reports", 1)):
+                ending.set()
+
+        working = asyncio.create_task(work())
+        await ending.wait()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.wait([working])
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 10)
+        assert [one.state for one in await app.batches() if one.state == "open"] == []
+        await app.close()
+
+    asyncio.run(scenario())
+    monitor.end_batches()
+    with reliq.Reliq(url) as app:
+        assert app.batches() == []
 
 
 def test_a_batch_whose_record_is_lost_is_forgotten(app, monitor, client):
