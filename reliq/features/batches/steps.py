@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from reliq import ops
+from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, QueueFull
 from reliq.features.batches import ops as own
 from reliq.features.batches.model import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
@@ -91,7 +92,7 @@ def _job_state(fields: dict[str, bytes]) -> Steps[str]:
 
 def progress(batch: str) -> Steps[BatchProgress | None]:
     """Return the progress of a batch; None if it has ended, or never existed."""
-    fields = yield own.batch_fields(batch)
+    fields = yield own.batch_fields(check_id(batch))
     if not fields:
         return None
     counts = yield from _counts(batch, fields)

@@ -321,6 +321,8 @@ def test_what_a_batch_needs_is_checked_before_anything_is_sent(app):
         app.batch(on_done=("no queue", 1))
     with pytest.raises(InvalidMessage, match="the limit is 65,536"):
         app.batch(on_dead=("reports", "x" * 65_537))
+    with pytest.raises(InvalidName, match="message id"):
+        app.batch_progress("\ud800")
     with pytest.raises(InvalidMessage, match="options of a send"):
         app.batch(on_done=("reports", reliq.NewMessage(1, delay=1)))
     batch = app.batch(on_done=("reports", 1))
