@@ -161,13 +161,13 @@ class ScheduleSteps:
         queues = {one.name: one.queue for one in definitions}
         before = yield own.queues_of_schedules(list(by_name))
         moving = {name: queue for name, queue in zip(by_name, before, strict=True) if queue not in (None, queues[name])}
-        paused = yield from _taken_out(moving)  # first, so that none runs in two queues
+        moved = yield from _taken_out(moving)  # first, so that none runs in two queues
         yield own.index_schedules(queues)
         changed: list[str] = []
         for keys, names in _by_queue(queues):
             yield ops.announce(keys.queue)
             changed += yield from self._change(
-                keys, names, lambda name, old, now: _defined(by_name[name], old, now, name in paused)
+                keys, names, lambda name, old, now: _defined(by_name[name], old, now, moved.get(name))
             )
         after = yield own.queues_of_schedules(list(queues))
         for (name, queue), owner in zip(queues.items(), after, strict=True):
@@ -277,23 +277,22 @@ class ScheduleSteps:
 Change = Callable[[str, Stored | None, int], Written | None]
 
 
-def _taken_out(queues: dict[str, str]) -> Steps[set[str]]:
-    """Remove schedules from their queues; return the names of those that are paused."""
-    paused = set[str]()
+def _taken_out(queues: dict[str, str]) -> Steps[dict[str, State]]:
+    """Remove schedules from their queues; return the state of each."""
+    states: dict[str, State] = {}
     for keys, names in _by_queue(queues):
         there = yield from read_stored(keys, names)
-        paused |= {name for name, one in there.items() if one.state.paused}
+        states |= {name: one.state for name, one in there.items()}
         yield own.schedule_remove(keys, names)
-    return paused
+    return states
 
 
-def _defined(definition: Definition, old: Stored | None, now: int, paused: bool) -> Written | None:
-    """Return the schedule with a new definition; None if it has it already. `paused`: a new one is."""
+def _defined(definition: Definition, old: Stored | None, now: int, moved: State | None) -> Written | None:
+    """Return the schedule with a new definition; None if it has it already. `moved`: of a new one, in its last queue."""
     if old is not None and old.definition == definition:
         return None
     if old is None:
-        state = State.at(definition, definition.next_tick(now))
-        return Written(definition.name, b"", msgspec.structs.replace(state, paused=paused), definition)
+        return Written(definition.name, b"", State.at(definition, definition.next_tick(now), moved), definition)
     tick = old.state.tick if old.definition.timing == definition.timing else definition.next_tick(now)
     return Written(definition.name, old.raw_state, State.at(definition, tick, old.state), definition)
 

@@ -129,6 +129,16 @@ def test_a_schedule_that_moves_to_another_queue_keeps_its_pause(app, monitor, cl
     assert app.schedules.get("s").next_tick > datetime.now(UTC)
 
 
+def test_a_schedule_that_moves_to_another_queue_keeps_its_counts(app, monitor, client):
+    app.schedules.add("s", "1m", "q")
+    make_due(client, "s", ago=timedelta(minutes=4))
+    assert monitor.send_ticks() == 1
+    before = app.schedules.get("s")
+    assert (before.fired, before.missed) == (1, 4)
+    moved = app.schedules.add("s", "2m", "r")
+    assert (moved.queue, moved.fired, moved.missed) == ("r", 1, 4)
+
+
 def test_a_pause_sends_nothing_and_is_not_caught_up(app, monitor, client):
     app.schedules.add("s", "1m", "q", catch_up="all")
     make_due(client, "s")
