@@ -288,7 +288,7 @@ def _taken_out(queues: dict[str, str]) -> Steps[dict[str, State]]:
 
 
 def _defined(definition: Definition, old: Stored | None, now: int, moved: State | None) -> Written | None:
-    """Return the schedule with a new definition; None if it has it already. `moved`: of a new one, in its last queue."""
+    """Return the schedule with a new definition; None if it has it already. `moved`: its state in another queue."""
     if old is not None and old.definition == definition:
         return None
     if old is None:

@@ -123,8 +123,10 @@ def test_a_worker_that_ends_before_it_works_ends_its_event_loop_too(app, store, 
     monkeypatch.setattr(worker, "_redis_is_suitable", lambda: is_suitable)
     if is_suitable:
         worker.stop()
+    event_loop = worker._asyncio
+    assert event_loop is not None
     assert worker.run() == (0 if is_suitable else 1)
-    eventually(lambda: not worker._asyncio._thread.is_alive())
+    eventually(lambda: not event_loop._thread.is_alive())
 
 
 @pytest.mark.parametrize("is_async", [False, True])

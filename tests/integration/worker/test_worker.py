@@ -345,8 +345,13 @@ def test_the_end_of_the_grace_is_told_of_the_queue_whose_handler_runs(app, caplo
     """With one thread, the loop of the other queue waits its turn."""
     running: SimpleQueue[str] = SimpleQueue()
     release = threading.Event()
+
+    def work(message):
+        running.put(message.queue)
+        release.wait(20)
+
     for name in ("orders", "reports"):
-        app.handler(name)(lambda message: (running.put(message.queue), release.wait(20)))
+        app.handler(name)(work)
         app.queue(name).send("x")
     worker = Worker(Store(app.url), app.handlers, Options(grace=0.2))
     thread = threading.Thread(target=worker.run)
