@@ -39,7 +39,7 @@ def check_name(queue: object) -> str:
     """Return a queue name given by a user; raises InvalidName.
 
     The queue of a running instance is refused: a monitor removes it with its messages when the instance is gone. A
-    partition is refused: messages of a key must be in the home of that key.
+    partition is refused: messages of a key must be in the home of that key. So is what scripts take for one.
     """
     name = check_grammar(queue)
     if instance_of(name) is not None:
@@ -48,6 +48,8 @@ def check_name(queue: object) -> str:
         )
     if is_partition(name):
         raise InvalidName(f"queue name {name!r}: it is a partition; use the name of its queue, {logical_name(name)!r}")
+    if PARTITION in name:
+        raise InvalidName(f"queue name {name!r}: {PARTITION} belongs to the partitions of queues; choose another name")
     return name
 
 
@@ -207,23 +209,24 @@ def instance_of(queue: str) -> str | None:
     return match[1] if match else None
 
 
+PARTITION = "@partition."
 FURTHER_HOME = r"@partition\.[0-9]{1,3}[a-z]{0,4}"  #: how the name of a home ends that is not the first one
 _PARTITION = re.compile(f"(.+){FURTHER_HOME}")
 
 
 def partition_queue(queue: str, name: str) -> str:
     """Return the queue of a partition; raises InvalidName if the name becomes too long."""
-    return check_grammar(f"{queue}@partition.{name}")
+    return check_grammar(f"{queue}{PARTITION}{name}")
 
 
 def is_partition(queue: str) -> bool:
     """Whether this is the queue of a partition that is not the first one."""
-    return "@partition." in queue and _PARTITION.fullmatch(queue) is not None
+    return PARTITION in queue and _PARTITION.fullmatch(queue) is not None
 
 
 def logical_name(queue: str) -> str:
     """Return the queue that users know: of a partition its queue, of any other queue its own name."""
-    match = _PARTITION.fullmatch(queue) if "@partition." in queue else None
+    match = _PARTITION.fullmatch(queue) if PARTITION in queue else None
     return match[1] if match else queue
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from reliq.contract.key_names import JobKeys
 from reliq.contract.keys import QUEUE_KEYS, SERVER_KEYS, Key, described
+from reliq.errors import InvalidName
 from reliq.model import keys as names
-from reliq.model.keys import SEVERAL, QueueKeys
+from reliq.model.keys import SEVERAL, QueueKeys, check_name
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = QueueKeys("orders")
@@ -89,3 +90,22 @@ def test_each_key_that_a_page_names_is_one_of_the_table():
     }
     assert len(named) > 10
     assert [(page, key) for page, key in sorted(named) if described(key) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("orders@partition.1", "it is a partition; use the name of its queue, 'orders'"),
+        ("orders@partition.eu", "@partition. belongs to the partitions of queues"),
+        ("orders@partition.1234", "@partition. belongs to the partitions of queues"),
+        ("orders@broadcast.c" + 20 * "0", "belongs to a broadcast"),
+    ],
+)
+def test_a_name_that_has_another_meaning_is_refused(name, why):
+    with pytest.raises(InvalidName, match=re.escape(why)):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["orders@broadcast.eu", "partition.1", "orders@eu", "reload.1@broadcast.abc"])
+def test_a_name_that_only_resembles_one_is_that_of_a_queue(name):
+    assert check_name(name) == name
