@@ -12,8 +12,6 @@ _JSON_NAMES = {
     bool: "BOOLEAN_VALUE",
     int: "NUMBER_VALUE",
     float: "NUMBER_VALUE",
-    list: "START_ARRAY",
-    dict: "START_OBJECT",
 }
 _WANTED = {"string": "a String", "integer": "an Integer", "long": "a Long", "boolean": "a Boolean", "blob": "a Blob"}
 _BITS = {"integer": 31, "long": 63}
@@ -90,5 +88,8 @@ def _blob(value: Any) -> bytes:
 
 
 def _unlike(value: Any, wanted: str) -> SqsError:
+    if isinstance(value, (list, dict)):
+        what = "list" if isinstance(value, list) else "structure or map"
+        return SqsError("SerializationException", f"Start of {what} found where not expected.")
     has = _JSON_NAMES.get(type(value), "NULL_VALUE")
     return SqsError("SerializationException", f"{has} can not be converted to {wanted}")

@@ -33,6 +33,8 @@ async def start_message_move_task(call: Call) -> Result:
     destination = None if arn is None else await _of_arn(call, arn, "DestinationArn")
     if destination is not None and destination.queue == source.queue:  # it would not end
         raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
+    if destination is not None and destination.fifo != source.fifo:
+        raise invalid_parameter("The source queue and destination queue must be of the same queue type.")
     if not await call.registry.sources(source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if any(one.active and one.source == source.queue for one in await call.endpoint.moves.all()):

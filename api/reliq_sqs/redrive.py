@@ -37,9 +37,15 @@ def read(text: str, source: Place, names: Names) -> Redrive:
     for name in policy:
         if name not in ("maxReceiveCount", "deadLetterTargetArn"):
             raise refused("Only following attributes are supported: [deadLetterTargetArn, maxReceiveCount].")
-    target = names.of_arn(policy["deadLetterTargetArn"]) if isinstance(policy["deadLetterTargetArn"], str) else None
+    arn = str(policy["deadLetterTargetArn"])
+    target = names.of_arn(arn)
     if target is None:
-        raise refused("Invalid value for deadLetterTargetArn.")
+        other = len(parts := arn.split(":")) == 6 and parts[2] != "sqs"
+        raise refused(
+            "Only SQS queues are valid resources for deadLetterTargetArn."
+            if other
+            else "Invalid value for deadLetterTargetArn."
+        )
     count = _whole(policy["maxReceiveCount"])
     if count is None or not 1 <= count <= _MOST_RECEIVES:
         raise refused(

@@ -196,6 +196,21 @@ def test_json_that_programs_read_differently_is_refused(hostile, body):
     assert answer.json()["__type"] == "com.amazon.coral.service#SerializationException"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, "Start of structure or map found where not expected."),
+        ([], "Start of list found where not expected."),
+        ("1", "STRING_VALUE can not be converted to an Integer"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_with_the_words_of_aws(hostile, value, text):
+    body = {"QueueUrl": "hostile", "MessageBody": "m", "DelaySeconds": value}
+    answer = hostile.post("/", json=body, headers={"x-amz-target": "AmazonSQS.SendMessage"})
+    assert answer.status_code == 400
+    assert answer.json()["message"] == text
+
+
 def test_xml_in_a_form_is_text(hostile):
     """No XML is read at all: entities cannot be declared, nor expanded."""
     _make_queues(hostile)

@@ -85,6 +85,7 @@ def test_without_its_policy_a_message_is_received_for_ever(sqs, pair):
         ({"maxReceiveCount": 0}, "Invalid value for maxReceiveCount: 0, valid values are from 1 to 1000"),
         ({"maxReceiveCount": "1001"}, "Invalid value for maxReceiveCount: 1001, valid values are from 1 to 1000"),
         ({"deadLetterTargetArn": "arn:x"}, "Invalid value for deadLetterTargetArn."),
+        ({"deadLetterTargetArn": "arn:aws:sns:us-east-1:000000000000:x"}, "Only SQS queues are valid resources for "),
         ({"deadLetterTargetArn": "{arn}-nothing"}, "Dead letter target does not exist."),
         ({"deadLetterTargetArn": "{arn}.fifo"}, "Dead-letter queue must be same type of queue as the source."),
         ({"other": 1}, "Only following attributes are supported: [deadLetterTargetArn, maxReceiveCount]."),
@@ -314,6 +315,10 @@ def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair)
     )  # fmt: skip
     assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=arn) == (
         "InvalidParameterValue", 400, "Source queue arn and destination queue arn cannot be the same.",
+    )  # fmt: skip
+    fifo = arn_of(sqs, queue(".fifo", FifoQueue="true"))
+    assert code_of(sqs.start_message_move_task, SourceArn=arn, DestinationArn=fifo) == (
+        "InvalidParameterValue", 400, "The source queue and destination queue must be of the same queue type.",
     )  # fmt: skip
     form = "You must use this format to specify the SourceArn: arn:<partition>:<service>:<region>:<account-id>:"
     for call in (sqs.start_message_move_task, sqs.list_message_move_tasks):
