@@ -28,8 +28,6 @@ def partition(region: str) -> str:
 
 def check_new(name: str, fifo: bool) -> None:
     """Raise SqsError unless a queue of this kind may have the name."""
-    if not name:
-        raise invalid_parameter("Queue name cannot be empty")
     if fifo and not (name.endswith(FIFO) and len(name) <= 80 and _NEW.fullmatch(name.removesuffix(FIFO))):
         raise invalid_parameter(_WRONG_FIFO)
     if not fifo and _NEW.fullmatch(name) is None:

@@ -56,13 +56,12 @@ def test_creating_a_queue_again_returns_it_unless_an_attribute_differs(sqs, queu
     assert text == "A queue already exists with the same name and a different value for attribute VisibilityTimeout"
 
 
-@pytest.mark.parametrize("wrong", ["x" * 81, "/my/test", "!@$%", "a.b", "a.fifo"])
+@pytest.mark.parametrize("wrong", ["", "x" * 81, "/my/test", "!@$%", "a.b", "a.fifo"])
 def test_a_name_has_the_characters_of_aws(sqs, wrong):
     assert code_of(sqs.create_queue, QueueName=wrong) == ("InvalidParameterValue", 400, _NAME)
 
 
-def test_an_empty_name_is_refused_with_the_words_of_aws(sqs):
-    assert code_of(sqs.create_queue, QueueName="") == ("InvalidParameterValue", 400, "Queue name cannot be empty")
+def test_no_queue_is_found_by_an_empty_name(sqs):
     assert code_of(sqs.get_queue_url, QueueName="") == (
         "InvalidParameterValue", 400,
         "Value for parameter QueueName is invalid. Reason: Must specify a queue name.",
