@@ -12,7 +12,7 @@ _NEW = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _KNOWN = re.compile(r"[A-Za-z0-9_.-]{1,120}")  #: of a queue that Python made, too
 _REMEMBERED = 500  #: characters of a URL whose parts are remembered
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}")
-_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso", "us-isob-": "aws-iso-b"}
+_PARTS_OF_AWS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso", "us-isob-": "aws-iso-b"}
 _PREFIX = "sqs."  #: before names that reliq does not allow; no name of SQS has it
 _WRONG = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 _WRONG_FIFO = (
@@ -21,9 +21,9 @@ _WRONG_FIFO = (
 )
 
 
-def partition(region: str) -> str:
+def part_of_aws(region: str) -> str:
     """Return the part of AWS that a region is in, which all its ARNs tell."""
-    return next((name for beginning, name in _PARTITIONS.items() if region.startswith(beginning)), "aws")
+    return next((name for beginning, name in _PARTS_OF_AWS.items() if region.startswith(beginning)), "aws")
 
 
 def check_new(name: str, fifo: bool) -> None:
@@ -54,7 +54,7 @@ class Names:
     region: str  #: whose queues have the names of reliq's
 
     def arn(self, place: Place) -> str:
-        return f"arn:{partition(place.region)}:sqs:{place.region}:{self.account}:{place.name}"
+        return f"arn:{part_of_aws(place.region)}:sqs:{place.region}:{self.account}:{place.name}"
 
     def of_arn(self, arn: str) -> Place | None:
         """Return the queue of this account that an ARN names; None for all other texts."""

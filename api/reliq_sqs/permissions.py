@@ -10,7 +10,7 @@ from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.model import actions
-from reliq_sqs.names import partition
+from reliq_sqs.names import part_of_aws
 
 _MOST_ACTIONS = 7
 _GRANTED = frozenset(
@@ -34,7 +34,7 @@ async def add_permission(call: Call) -> Result:
         policy = _policy(now)
         if any(one.get("Sid") == label for one in policy["Statement"]):
             raise invalid_value(label, "Label", "Already exists.")
-        principals = [f"arn:{partition(now.place.region)}:iam::{account}:root" for account in accounts]
+        principals = [f"arn:{part_of_aws(now.place.region)}:iam::{account}:root" for account in accounts]
         actions = [f"SQS:{action}" for action in granted]
         policy["Statement"].append(
             {

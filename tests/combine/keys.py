@@ -18,7 +18,7 @@ GO = {
 #: Beginnings of those that expire.
 EXPIRE = (
     "dedup:", "burst:", "done:", "half:", "report:", "job:", "settled:", "idempotency:", "history", "results",
-    "earlier_results", "answers", "told", "attempt:", "output:", "outputs", "charged:",
+    "earlier_results", "answers", "told", "attempt:", "call:", "output:", "outputs", "charged:",
 )  # fmt: skip
 #: Keys of no queue.
 GLOBAL = ("reliq:queues", "reliq:topics", "reliq:schedules", "reliq:monitor:", "reliq:api:")

@@ -62,7 +62,11 @@ def test_bytes_from_anywhere_are_an_element_or_undecodable(raw):
         assert isinstance(Message.decode("q", raw).id, str)
 
 
-@given(st.binary(max_size=100), st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.integers(0, 2**40))
+@given(
+    st.binary(max_size=100),
+    st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5)),
+    st.integers(0, 2**40),
+)
 def test_what_is_sent_is_what_is_read(body, headers, now):
     headers = {name: value for name, value in headers.items() if (name + value).isprintable()}
     message = Message.decode("q", NewMessage(body, headers=headers).element(now))

@@ -34,11 +34,11 @@ def let_time_pass(store, received):
 
 
 def left_in_redis(store):
-    """The keys of the queue that hold messages, or say something about them."""
+    """The keys of the queue that hold messages, or say something about them; without answers to calls, which expire."""
     consumers = store.call(reliq.ops.members(KEYS.consumers))
     ignored = {KEYS.counters, KEYS.producers, KEYS.consumers, KEYS.workers, KEYS.config, *map(KEYS.lease, consumers)}
     found = store.call(reliq.ops.command("KEYS", "reliq:{q}:*"))
-    return {one.decode() for one in found} - ignored
+    return {key for one in found if not (key := one.decode()).startswith(KEYS.call(""))} - ignored
 
 
 def test_each_message_has_a_time_and_a_receipt_of_its_own(queue, store):
