@@ -14,7 +14,7 @@ _JSON_NAMES = {
     float: "NUMBER_VALUE",
 }
 _WANTED = {"string": "a String", "integer": "an Integer", "long": "a Long", "boolean": "a Boolean", "blob": "a Blob"}
-_BITS = {"integer": 31, "long": 63}
+BITS = {"integer": 31, "long": 63}  #: of a number, beside its sign
 _EMPTY_IF_MISSING = ("MessageAttributeValue", "MessageSystemAttributeValue")  #: AWS says of both the same
 _SAID_AS = {("DeleteMessageRequest", "ReceiptHandle"): "MessageHandle"}  #: what AWS calls one that is missing
 
@@ -49,7 +49,7 @@ def _value(shape: Shape, value: Any, path: str) -> Any:
             if type(value) is str:
                 return value
         case "integer" | "long":
-            if type(value) is int and -(1 << _BITS[shape.kind]) <= value < 1 << _BITS[shape.kind]:
+            if type(value) is int and -(1 << BITS[shape.kind]) <= value < 1 << BITS[shape.kind]:
                 return value
         case "boolean":
             if type(value) is bool:

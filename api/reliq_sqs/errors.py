@@ -85,13 +85,16 @@ class SqsError(Exception):
         return f"{space}#{self.name}"
 
 
+INVALID = "Value {} for parameter {} is invalid. Reason: {}"
+
+
 def invalid_parameter(message: str) -> SqsError:
     return SqsError("InvalidParameterValueException", message)
 
 
 def invalid_value(value: object, parameter: str, reason: str) -> SqsError:
     """Return the error for a value of a parameter, with the reason as a sentence."""
-    return invalid_parameter(f"Value {value} for parameter {parameter} is invalid. Reason: {reason}")
+    return invalid_parameter(INVALID.format(value, parameter, reason))
 
 
 def missing(parameter: str) -> SqsError:

@@ -8,7 +8,7 @@ from reliq.model.outgoing import NewMessage
 from reliq_sqs import batches, known, message_attributes, stored, tokens
 from reliq_sqs.attributes import MOST_BYTES
 from reliq_sqs.calls import Call, Parameters, Result
-from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing
+from reliq_sqs.errors import INVALID, SqsError, invalid_parameter, invalid_value, missing
 from reliq_sqs.ids import sequence_number
 from reliq_sqs.known import Known
 
@@ -26,7 +26,7 @@ class Words:
 
 ALONE = Words(
     "One or more parameters are invalid. Reason: Message must be shorter than {} bytes.",
-    "Value {} for parameter {} is invalid. Reason: {}.",
+    f"{INVALID}.",
 )
 IN_BATCH = Words(ALONE.too_large.replace("are invalid", "cannot be validated"), "{2}")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 
+from reliq_sqs.checking import BITS
 from reliq_sqs.model import Shape
 
 
@@ -16,7 +17,7 @@ def _whole(bits: int) -> Any:
     return Annotated[int, msgspec.Meta(ge=-(1 << bits), le=(1 << bits) - 1)]
 
 
-_KINDS = {"string": str, "integer": _whole(31), "long": _whole(63), "boolean": bool, "blob": bytes}
+_KINDS = {"string": str, "boolean": bool, "blob": bytes, **{kind: _whole(bits) for kind, bits in BITS.items()}}
 
 
 @cache

@@ -62,7 +62,7 @@ class FaultyProxy(Proxy):
         self._close_half = True
 
     def cut(self, ways: Iterable[str]) -> None:
-        """Let nothing through from now on, of requests or replies or both; nobody is told."""
+        """Hold back requests, replies or both from now on. The connections stay open."""
         for way in ways:
             self._passes[way].clear()
 

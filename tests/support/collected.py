@@ -1,6 +1,6 @@
 """Workers of pytest-xdist, forked from one process that has imported all test modules.
 
-Each worker would import them itself, which is most of what collecting costs, and in a fresh checkout compile them.
+Otherwise each worker imports them, and in a fresh checkout compiles them: most of what collecting costs.
 """
 
 import gc

@@ -91,7 +91,7 @@ class Proxy:
 
 
 class SilentProxy(Proxy):
-    """Drops what matches, with the rest of its connection, as a firewall does that has forgotten it: nobody is told."""
+    """Drops all bytes of chosen connections and leaves these open, as a firewall does that has forgotten them."""
 
     def __init__(self, port: int) -> None:
         self._seen: weakref.WeakKeyDictionary[socket.socket, bytes] = weakref.WeakKeyDictionary()

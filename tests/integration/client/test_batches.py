@@ -14,6 +14,7 @@ from reliq.features.staging import steps as staging
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.protocol.deletion import delete
 from reliq.transport.store import Store
+from tests.support.tasks import cancelled
 from tests.support.turns import Monitor
 
 
@@ -364,14 +365,7 @@ def test_a_batch_whose_task_is_cancelled_while_its_block_begins_or_ends_does_not
             async with app.batch(on_done=("reports", 1)):
                 ending.set()
 
-        working = asyncio.create_task(work())
-        await ending.wait()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        working.cancel()
-        await asyncio.wait([working])
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 10)
+        await cancelled(work(), ending, turns)
         assert [one.state for one in await app.batches() if one.state == "open"] == []
         await app.close()
 

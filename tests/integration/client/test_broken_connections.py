@@ -318,7 +318,7 @@ def test_a_uvloop_transport_that_was_reset_is_a_lost_connection(url, app):
 @pytest.mark.parametrize("options", [{"delay": 60}, {}, {"key": "k"}])
 @pytest.mark.parametrize("lost", [1, math.inf])
 def test_a_cancellation_whose_answer_is_lost_is_repeated_and_says_what_it_has_done(redis_server, app, options, lost):
-    """Once no answer at all comes, nobody knows."""
+    """If no try gets an answer, the outcome is unknown."""
     identity = app.queue("orders").send("body", **options)
     removing = [script_named(name).sha.encode() for name in ("cancel", "tracking/sweep")]
     cuts = 0

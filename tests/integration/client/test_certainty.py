@@ -16,6 +16,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import command
 from tests.support.late_proxy import LateProxy
 from tests.support.proxy import Proxy
+from tests.support.tasks import cancelled
 from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")
@@ -191,14 +192,7 @@ def test_a_context_that_is_cancelled_while_it_ends_gives_back_what_it_held(url, 
                 assert await consumer.claim()
                 ending.set()
 
-        working = asyncio.create_task(work())
-        await ending.wait()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        working.cancel()
-        await asyncio.wait([working])
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 10)
+        await cancelled(work(), ending, turns)
         stats = await queue.stats()
         assert (stats.ready, stats.processing, stats.consumers) == (1, 0, 0)
         await app.close()

@@ -261,7 +261,9 @@ def test_a_task_is_slow_if_asked_to_and_ends_when_it_is_cancelled(sqs, pair):
     )  # fmt: skip
 
 
-def test_a_task_whose_destination_is_deleted_fails(sqs, queue, pair):
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_task_whose_destination_is_deleted_fails(sqs, queue, pair, app, name, is_made_anew):
+    """Also if a message that is on its way makes the destination anew."""
     dead, source = pair()
     target = queue("-target")
     let_die(sqs, source, *(f"m{at}" for at in range(10)))
@@ -271,21 +273,8 @@ def test_a_task_whose_destination_is_deleted_fails(sqs, queue, pair):
     )
     eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
     sqs.delete_queue(QueueUrl=target)
-    task = eventually(lambda: ended(sqs, dead))
-    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
-
-
-def test_a_destination_that_a_message_on_its_way_makes_anew_is_gone_all_the_same(sqs, queue, pair, app, name):
-    dead, source = pair()
-    target = queue("-target")
-    let_die(sqs, source, *(f"m{at}" for at in range(10)))
-    eventually(lambda: _ready(sqs, dead) == 10)
-    sqs.start_message_move_task(
-        SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target), MaxNumberOfMessagesPerSecond=1
-    )
-    eventually(lambda: tasks(sqs, dead)[0]["ApproximateNumberOfMessagesMoved"])
-    sqs.delete_queue(QueueUrl=target)
-    app.queue(f"{name}-target").send("late")
+    if is_made_anew:
+        app.queue(f"{name}-target").send("late")
     task = eventually(lambda: ended(sqs, dead))
     assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
 
