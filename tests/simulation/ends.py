@@ -34,8 +34,7 @@ class Ends:
         handled = any(run.outcome == "ack" for run in runs)
         outcome = runs[-1].outcome if runs and not runs[-1].undone else ""
         went = new.state if new else NOWHERE
-        told = not world.cancels.isdisjoint({(queue, identity), (queue, story.key), (queue, story.limit_key)})
-        if went == NOWHERE and not handled and not told and not story.replace:
+        if went == NOWHERE and not handled and not world.cancelled(message) and not story.replace:
             raise Violation(f"{identity} of {queue} was acked, and no run of it was successful: {outcome or 'none'}")
         if went != NOWHERE and outcome == "ack" and not world.restarted_since(runs[-1].began):
             raise Violation(f"{identity} of {queue} was handled, and goes to {went}")

@@ -54,9 +54,8 @@ class Flights:
         world, nonce = self._world, self._world.envelope(old.element).nonce
         queue, identity = message
         if new is None:
-            told = not world.cancels.isdisjoint({(queue, identity), (queue, world.stories[message].key)})
             deleted = (message, nonce) in self._deletes or (message in self._late and old.score <= world.clock.now)
-            if not (deleted or told):
+            if not (deleted or world.cancelled(message)):
                 raise Violation(f"{identity} of {queue} is gone, and nobody deleted it by its last receipt, or late")
         elif (message, nonce) not in self._returns and world.clock.now + 0.001 < old.score:
             raise Violation(f"{identity} is visible {old.score - world.clock.now:.3f} s too early")

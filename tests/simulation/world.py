@@ -63,6 +63,11 @@ class World:
         """Whether the server was restarted from an older state since then."""
         return self.restarted and when <= self.restarted_at
 
+    def cancelled(self, message: Message) -> bool:
+        """Whether a cancel that fits the message was called: of its id, its key or its limit key."""
+        (queue, identity), story = message, self.stories[message]
+        return not self.cancels.isdisjoint({(queue, identity), (queue, story.key), (queue, story.limit_key)})
+
     def excused(self, process: Any) -> bool:
         """Whether a fault has hit the process."""
         return bool(process.disturbed or self.disturbed)

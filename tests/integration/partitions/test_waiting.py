@@ -14,6 +14,7 @@ import reliq
 from reliq import aio
 from reliq.aio import news as aio_news
 from reliq.client import news
+from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
 from reliq.protocol import limits
 from reliq.transport import watch
@@ -25,6 +26,13 @@ NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 LONG = 20.0
 
 Taker = Generator[str]  #: of the ids of messages, as they come
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[EmbeddedRedis]:
+    """A server of their own: services that other tests have left open look at the shared one, and these count looks."""
+    with EmbeddedRedis() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
