@@ -89,18 +89,20 @@ def state(build: Build, size: int) -> Iterator[reliq.Reliq]:
 
 
 @contextlib.contextmanager
-def monitoring(url: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A `reliq monitor` that has looked at everything once."""
+def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A `reliq` command that has started, and has looked at everything once."""
     paths = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "reliq", "monitor", "--quiet", "--url", url], env={**os.environ, "PYTHONPATH": paths}
-    )
+    process = subprocess.Popen([sys.executable, "-m", "reliq", *command], env={**os.environ, "PYTHONPATH": paths})
     try:
         time.sleep(3.0)  # it starts
         yield process
     finally:
         process.terminate()
         process.wait()
+
+
+def monitoring(url: str) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+    return running("monitor", "--quiet", "--url", url)
 
 
 def monitor_shares(url: str) -> tuple[float, float]:

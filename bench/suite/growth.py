@@ -19,9 +19,10 @@ from typing import Any
 
 import reliq
 from bench.suite.contestants import BENCH
-from bench.suite.flat import BODY, monitoring
+from bench.suite.flat import BODY, monitoring, running
 from bench.suite.harness import Check, Row, Setting, fresh_redis
 from reliq import NewMessage, ops
+from reliq.embedded import free_port
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
@@ -348,6 +349,15 @@ def _idle_monitor(what: str, build: Build, size: int) -> Row:
     return _idle_row(f" monitor, {size:,} {what}", rate, 100.0)
 
 
+def _idle_service(size: int) -> Row:
+    """Nobody looks at its dashboard."""
+    command = ("api", "--no-auth", "--quiet", "--port", str(free_port()), "--url")
+    with state(_idle_queues, size) as (app, client), running(*command, app.url):
+        time.sleep(_SETTLED)
+        rate = _rate(client, 2 * _WATCHED)
+    return _idle_row(f" HTTP service, {size:,} queues", rate, 1500.0)
+
+
 def _idle_consumer(partitions: int) -> Row:
     with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
         _partitions(app, partitions)
@@ -360,9 +370,9 @@ def _idle_consumer(partitions: int) -> Row:
     return _idle_row(f", a consumer by hand of {partitions} partitions", rate, 30.0)
 
 
-def _rate(client: Any) -> float:
+def _rate(client: Any, seconds: float = _WATCHED) -> float:
     before, began = _commands(client), time.monotonic()
-    time.sleep(_WATCHED)
+    time.sleep(seconds)
     return (_commands(client) - before) / (time.monotonic() - began)
 
 
@@ -374,6 +384,7 @@ def idle_rows(setting: Setting) -> Iterator[Row]:
     for partitions, count, bound in ((1, 1, 30.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
         yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
     yield _idle_consumer(256)
+    yield _idle_service(setting.volume(1000))
 
 
 def rows(setting: Setting, seconds: float = 6.0, only: Collection[str] = ()) -> list[Row]:

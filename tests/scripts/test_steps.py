@@ -52,7 +52,8 @@ def test_an_entry_is_stored_under_the_next_number_or_replaces_one(held: World):
     assert held.run(own.record(hold("a"), 1, b"b1 charge\n0 ")) == "ok"
     assert held.run(own.record(hold("a"), 1, b"s1 charge\nj6")) == "ok"
     assert held.run(own.record(hold("a"), 2, b"s2 pack\nj7")) == "ok"
-    assert held.run(own.record(hold("a"), 4, b"s4 far\nj7")) == "other"
+    assert held.run(own.record(hold("a"), 4, b"s4 far\nj7")) == "behind"
+    assert held.run(own.sleep(hold("a"), 4, b"z4 far\n", 60.0, Parting(element("a2")), "slept")) == "behind"
     recorded = held.run(own.recorded(KEYS, "a"))
     assert [(one.name, one.value) for one in recorded.entries] == [("charge", b"j6"), ("pack", b"j7")]
     assert len(fields(held)) == 3

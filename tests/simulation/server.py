@@ -170,9 +170,9 @@ class SimulatedRedis:
         if name == "EVALSHA":
             assert op is not None
             assert op.script is not None
-            return ("EVALSHA", self._sha_of(_virtual(op.script.source)), *command[2:], self._micros)
+            return ("EVALSHA", self._sha_of(_virtual(op.script.source)), *command[2:], self.micros)
         if name == "EVAL":
-            return ("EVAL", _virtual(command[1]), *command[2:], self._micros)
+            return ("EVAL", _virtual(command[1]), *command[2:], self.micros)
         if name in ("TIME", "CLIENT"):
             return ("PING",)
         if name in _BLOCKING:
@@ -180,11 +180,11 @@ class SimulatedRedis:
         return command
 
     @property
-    def _micros(self) -> int:
+    def micros(self) -> int:
         return round(self.now * 1_000_000)
 
     def _time(self) -> list[bytes]:
-        return [str(part).encode() for part in divmod(self._micros, 1_000_000)]
+        return [str(part).encode() for part in divmod(self.micros, 1_000_000)]
 
     def _expire(self) -> None:
         """Delete what has expired by the simulation's clock."""

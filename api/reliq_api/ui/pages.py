@@ -20,11 +20,9 @@ from reliq_api.ui.charts import Chart, chart
 from reliq_api.ui.guard import Page
 from reliq_api.ui.redrives import redrives_of
 from reliq_api.ui.render import page
-from reliq_api.ui.sampler import COARSE, COARSE_EVERY, FINE, PERIOD, History, Sampler
+from reliq_api.ui.sampler import COARSE, COARSE_EVERY, FINE, PERIOD, STALE, History, Sampler
 
 router = APIRouter(route_class=Page)
-
-STALE = 5 * PERIOD  #: seconds after which the numbers of the first page are old
 
 SPANS = {"5m": FINE * PERIOD, "2h": COARSE * COARSE_EVERY * PERIOD}
 
@@ -44,8 +42,7 @@ def sampler_of(request: Request) -> Sampler:
 @router.get("/")
 async def overview(request: Request, who: Viewer, q: str = "", state: str = "", sort: str = "trouble") -> Response:
     sampler = sampler_of(request)
-    if not sampler.histories or sampler.age > STALE:
-        await _sampled(sampler)  # at the start, and when Redis is back
+    await sampler.refresh()
     histories = {name: one for name, one in sampler.histories.items() if who.may_see(name)}
     found = {name: one.latest for name, one in histories.items() if one.latest}
     sort = sort if sort in triage.ORDERS else "trouble"
@@ -74,15 +71,6 @@ async def overview(request: Request, who: Viewer, q: str = "", state: str = "", 
     )
 
 
-async def _sampled(sampler: Sampler) -> None:
-    """Read the queues; where Redis is away, the numbers that are there stay, and the page says how old they are."""
-    try:
-        await sampler.sample()
-    except ReliqError:
-        if not sampler.histories:
-            raise
-
-
 def _sparkline(history: History, measure: str) -> Chart:
     return chart(history.column("at"), {measure: history.column(measure)}, SPANS["5m"], time.monotonic())
 
@@ -107,6 +95,7 @@ def _flow(histories: list[History]) -> Chart:
 @router.get("/queues/{name}")
 async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m") -> Response:
     store, name, stats = reliq_of(request).store, found.name, await found.stats()
+    sampler_of(request).looked_at()
     homes, may_operate = homes_of(request, name), who.may_operate(name)
     span = span if span in SPANS else "5m"
     return page(

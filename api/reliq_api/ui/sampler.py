@@ -1,6 +1,7 @@
-"""The history for the sparklines: the statistics of all queues, read every two seconds and kept in this process.
+"""The history for the sparklines: the statistics of all queues, kept in this process.
 
-Nothing is written to Redis. A restart begins a new history, and each API process has its own.
+They are read every two seconds while somebody looks at a page that shows them, and every thirty otherwise, so that a
+service whose dashboard nobody opens costs Redis little. Nothing is written to Redis. A restart begins a new history, and each API process has its own.
 """
 
 import asyncio
@@ -23,11 +24,13 @@ from reliq_api.http.problems import of_error
 
 log = logging.getLogger("reliq.api.ui")
 
-PERIOD = 2.0  #: seconds between two samples
+PERIOD = 2.0  #: seconds between two samples while somebody looks
+LOOK = 60.0  #: seconds for which somebody who has opened a page looks at it
+STALE = 5 * PERIOD  #: seconds after which the latest sample is old
 SHARE = 0.1  #: the largest share of time for sampling: with very many queues the period grows
 FINE = 150  #: samples kept at full resolution: 5 minutes
-COARSE = 240  #: samples kept of every 15th: 2 hours
-COARSE_EVERY = 15
+COARSE = 240  #: samples kept of every 30 seconds: 2 hours
+COARSE_EVERY = 15  #: periods between two of these; also between two samples while nobody looks
 QUEUES_LARGEST = 1000  #: queues with a history; about 34 MB
 
 MEASURES = ("at", "ready", "processing", "delayed", "dead", "oldest", "into", "out", "failed")
@@ -64,7 +67,6 @@ class History:
         self.latest: Stats | None = None
         self._fine = Ring(FINE, len(MEASURES))
         self._coarse = Ring(COARSE, len(MEASURES))
-        self._count = 0
         self._then: tuple[float, tuple[int, int, int]] | None = None
         self._coarse_then: tuple[float, tuple[int, int, int]] | None = None
 
@@ -72,10 +74,9 @@ class History:
         counts = _flow(stats)
         self._fine.append(_row(at, stats, counts, self._then))
         self._then = at, counts
-        if self._count % COARSE_EVERY == 0:
+        if self._coarse_then is None or at - self._coarse_then[0] > (COARSE_EVERY - 0.5) * PERIOD:
             self._coarse.append(_row(at, stats, counts, self._coarse_then))
             self._coarse_then = at, counts
-        self._count += 1
         self.latest = stats
 
     def column(self, measure: str, coarse: bool = False) -> list[float]:
@@ -109,6 +110,8 @@ class Sampler:
         self._known: list[str] = []  #: queues
         self._store = store
         self._period = period
+        self._looked = asyncio.Event()
+        self._looked_at = float("-inf")  #: of the monotonic clock
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -134,6 +137,34 @@ class Sampler:
                 self.error = "The queues could not be read; the log of the service says more."
             took = time.monotonic() - started
             await asyncio.sleep(max(self._period - took, took / SHARE - took))
+            if not self._watched:
+                self._looked.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._looked.wait(), (COARSE_EVERY - 1) * self._period)
+
+    @property
+    def _watched(self) -> bool:
+        return time.monotonic() - self._looked_at < LOOK
+
+    def looked_at(self) -> None:
+        """Note that somebody looks at the plots."""
+        self._looked_at = time.monotonic()
+        self._looked.set()
+
+    async def refresh(self) -> None:
+        """Note that somebody looks, and read the queues now if the latest sample is too old to be shown.
+
+        Raises ReliqError if Redis is away and nothing was ever read: numbers that are there stay, with their age.
+        """
+        oldest = STALE if self._watched else self._period
+        self.looked_at()
+        if self.histories and self.age <= oldest:
+            return
+        try:
+            await self.sample()
+        except ReliqError:
+            if not self.histories:
+                raise
 
     async def sample(self) -> None:
         """Add one sample to every queue's history."""

@@ -52,7 +52,7 @@ class Parting:
 
 
 def record(hold: Hold, number: int, entry: bytes) -> Op[str]:
-    """Store an entry of a record; answers "ok", "lost" or "other"."""
+    """Store an entry of a record; answers "ok", "lost", "other" or "behind"."""
     keys = hold.keys
     call = signatures.record(
         keys, nonce=hold.nonce, number=number, entry=entry, sent=hold.message.enqueued_at, **hold.named

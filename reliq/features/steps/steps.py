@@ -121,8 +121,16 @@ class Hand:
         raise RunOver
 
     def _stored(self, entry: Entry, op: Callable[[int], Op[str]]) -> Steps[str]:
-        """Run the op with the number of the entry; branches of a handler come here one after another."""
+        """Run the op with the number of the entry; branches of a handler come here one after another.
+
+        What a Redis that was restarted with an older state has lost of the record is stored again before.
+        """
         said: str = yield op(self.book.number(entry))
+        if said == "behind":
+            for number, known in enumerate(self.book.entries, 1):
+                if (said := (yield own.record(self.hold, number, known.encoded()))) != "ok":
+                    return said
+            said = yield op(self.book.number(entry))
         if said == "ok":
             self.book.note(entry)
         return said
@@ -130,7 +138,7 @@ class Hand:
 
 def check_said(message: Message, said: str) -> None:
     """Raise what a script said of a message: LeaseLost, or InvalidMessage."""
-    if said == "lost":
+    if said in ("lost", "behind"):
         raise not_held(message)
     if said == "other":
         raise InvalidMessage(

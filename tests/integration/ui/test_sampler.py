@@ -4,7 +4,8 @@ import pickle
 from reliq import aio
 from reliq.embedded import EmbeddedRedis
 from reliq.model.stats import Stats
-from reliq_api.ui.sampler import COARSE_EVERY, FINE, History, Ring, Sampler
+from reliq_api.ui import sampler as sampler_module
+from reliq_api.ui.sampler import COARSE_EVERY, FINE, LOOK, PERIOD, History, Ring, Sampler
 from tests.support.workers import eventually
 
 
@@ -47,17 +48,24 @@ def test_a_redis_that_was_emptied_makes_no_negative_rate():
 
 def test_the_coarse_history_has_every_fifteenth_sample_and_the_rate_between_them():
     history = History()
-    for at in range(2 * COARSE_EVERY + 1):
-        history.add(float(at), stats(ready=at, enqueued=4 * at))
+    for number in range(2 * COARSE_EVERY + 1):
+        history.add(number * PERIOD, stats(ready=number, enqueued=4 * number * int(PERIOD)))
     assert history.column("ready", coarse=True) == [0, COARSE_EVERY, 2 * COARSE_EVERY]
     assert history.column("into", coarse=True) == [0, 4, 4]
+
+
+def test_the_coarse_history_has_each_sample_that_was_taken_while_nobody_looked():
+    history = History()
+    for number in range(3):
+        history.add(number * COARSE_EVERY * PERIOD, stats(ready=number))
+    assert history.column("ready", coarse=True) == [0, 1, 2]
 
 
 def test_a_history_takes_the_same_memory_however_long_it_runs():
     def grown(rounds: int) -> int:
         history = History()
-        for at in range(rounds):
-            history.add(float(at), stats())
+        for number in range(rounds):
+            history.add(number * PERIOD, stats())
         return len(pickle.dumps(history))
 
     assert grown(10 * FINE) < 1.1 * grown(FINE)  # one without bounds would be ten times as large
@@ -100,6 +108,42 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back():
 
     with EmbeddedRedis() as server:
         assert asyncio.run(watched(server)) == [True, True, True]
+
+
+def test_it_reads_often_while_somebody_looks_and_seldom_otherwise(app, url, monkeypatch):
+    monkeypatch.setattr(sampler_module, "COARSE_EVERY", 100_000)
+
+    async def watched() -> None:
+        async with aio.Reliq(url) as reliq, Sampler(reliq.store, period=0.02) as sampler:
+            read = counted(sampler)
+            assert await until(lambda: len(read) == 1)
+            await asyncio.sleep(0.2)
+            assert len(read) == 1
+            app.queue("orders").send(2)
+            await sampler.refresh()
+            assert sampler.histories["orders"].latest.ready == 2
+            begun = len(read)
+            assert await until(lambda: len(read) >= begun + 5)
+            sampler._looked_at -= LOOK  # a minute has passed
+            await asyncio.sleep(0.1)
+            ended = len(read)
+            await asyncio.sleep(0.15)
+            assert len(read) <= ended + 1
+
+    app.queue("orders").send(1)
+    asyncio.run(watched())
+
+
+def counted(sampler: Sampler) -> list[None]:
+    """Return a list that grows with each sample from now on."""
+    read, sample = [], sampler.sample
+
+    async def note() -> None:
+        await sample()
+        read.append(None)
+
+    sampler.sample = note
+    return read
 
 
 async def until(condition) -> bool:

@@ -676,6 +676,31 @@ def test_a_step_does_not_run_again_in_a_message_that_a_restarted_redis_gives_bac
     assert ran == ["charge"]
 
 
+@pytest.mark.parametrize("rests", [False, True])
+def test_a_run_goes_on_after_redis_has_lost_what_it_had_recorded(app, client, kind, durable, rests):
+    """It was restarted with an older state. The run stores what it knows again, so that no later run repeats it."""
+    ran: list[str] = []
+    lost: list[bool] = []
+
+    def handle(message):
+        for name in ("one", "two", "three"):
+            yield lambda name=name: message.step(name, lambda: ran.append(name))
+        if not lost:
+            lost.append(client.delete(KEYS.followed) == client.hdel(KEYS.config, "recorded") == 1)
+        yield (lambda: message.sleep("nap", 0.01)) if rests else (lambda: message.step("four", ran.append, "four"))
+        if message.failures == 0:
+            raise ValueError("half way")
+
+    durable(handle, retry=reliq.fixed(0, limit=3))
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert lost == [True]
+    assert ran == ["one", "two", "three"] + ["four"] * (not rests)
+    assert app.queue("q").stats().counters["acked"] == 1
+    nothing_is_left(client)
+
+
 def test_a_newer_message_is_the_latest_also_where_the_older_one_sleeps(app, client):
     """It frees no key: it would take the place of the newest one when it wakes."""
     queue = app.queue("q")

@@ -5,8 +5,8 @@
 --       name, position: of the element, as name and place for report
 --       sent: ms at which the message was sent: another message with its id has a record of its own
 --       number: of the entry: the next one, or one that it replaces; none replaces what has ended, as a call that arrives late would
--- Returns 'ok'; 'lost': the consumer does not hold the message; 'other': the record is not as the caller knows it. Then
---         nothing was stored
+-- Returns 'ok'; 'lost': the consumer does not hold the message; 'other': the record is another message's, or has another entry;
+--         'behind': it has fewer entries than the caller has stored, as Redis was restarted with an older state. Then nothing was stored
 -- uses: held, records, entries
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, lease, processing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -15,7 +15,8 @@ local entry = ARGV[7]
 -- end of the names
 if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
 local count, owner, _, names, head = read_head(followed, id)
-if number > count + 1 or is_others(owner, sent) then return 'other' end
+if is_others(owner, sent) then return 'other' end
+if number > count + 1 then return 'behind' end
 local field = record_of(id)
 local former = number <= count and redis.call('HGET', followed, field .. '\n' .. number)
 if former and string.find(former, '^[sfz]') then return former == entry and 'ok' or 'other' end

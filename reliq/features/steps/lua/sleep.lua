@@ -28,7 +28,8 @@ if index_find(delayed, index, id) == again then return 'ok' end -- a call that w
 local element = redis.call('STRLEN', lease) > 0 and held_element(processing, name, position)
 if not element then return 'lost' end
 local count, owner, _, names, head = read_head(q.followed, id)
-if number > count + 1 or is_others(owner, sent) then return 'other' end
+if is_others(owner, sent) then return 'other' end
+if number > count + 1 then return 'behind' end
 if was_cancelled(told, id, sent) then return 'cancelled' end
 part_from(q, slots, processing, element, frees, uncounted)
 entry = entry .. string.format('%.0f', now + delay)
