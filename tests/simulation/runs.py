@@ -35,12 +35,12 @@ class Runs:
         if not holds and not world.disturbed:
             where = f"it is in {place.state} {place.consumer}" if place else "it is nowhere"
             raise Violation(f"{name} starts at {process.name}, which does not hold it: {where}")
-        if world.clock.now + 0.001 < story.due:
+        run.undone = not holds and (identity, consumer) in self._undone
+        if not run.undone and world.clock.now + 0.001 < story.due:
             raise Violation(f"{name} starts {story.due - world.clock.now:.3f} s too early")
         for other in story.runs:
             if not other.outcome and other.process is not process and not world.excused(other.process):
                 raise Violation(f"{name} starts at {process.name} while {other.process.name} runs it")
-        run.undone = not holds and (identity, consumer) in self._undone
         if not run.undone:
             self._check_order(identity, story)
         story.runs.append(run)
