@@ -31,9 +31,11 @@ def prepare(config: pytest.Config) -> None:
             told = {"line": args[-1], "environment": dict(os.environ)}
             try:
                 self.pid = warm.forked(server, told, [p2cread, c2pwrite, 2])
-                self._child_created = True
-            finally:
-                self._close_pipe_fds(*rest[9:15])  # type: ignore[attr-defined]
+            except OSError:  # it has ended, perhaps by a module that it imported: the worker imports them itself
+                super()._execute_child(args, *rest)  # type: ignore[misc]
+                return
+            self._child_created = True
+            self._close_pipe_fds(*rest[9:15])  # type: ignore[attr-defined]
 
     class Workers(gateway_io.Popen2IOMaster):
         def __init__(self, args: list[str], execmodel: Any) -> None:

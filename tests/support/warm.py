@@ -61,10 +61,16 @@ def fork(arguments: list[str], folder: str, environment: Mapping[str, str], file
 
 
 def forked(server: socket.socket, told: dict[str, Any], files: list[int]) -> int:
-    """Have a process fork a child that is told this and has these files; return its id, a child of this process."""
+    """Have a process fork a child that is told this and has these files; return its id, a child of this process.
+
+    Raises ConnectionError if that process has ended.
+    """
     with _adopting():
         socket.send_fds(server, [json.dumps({**told, "parent": os.getpid()}).encode()], files)
-        return int(server.recv(100))
+        answer = server.recv(100)
+    if not answer:
+        raise ConnectionResetError("the process that forks has ended")
+    return int(answer)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The history for the sparklines: the statistics of all queues, kept in this process.
 
 They are read every two seconds while somebody looks at a page that shows them, and every thirty otherwise, so that a
-service whose dashboard nobody opens costs Redis little. Nothing is written to Redis. A restart begins a new history, and each API process has its own.
+service whose dashboard nobody opens costs Redis little. Nothing is written to Redis. A restart begins a new history,
+and each API process has its own.
 """
 
 import asyncio
