@@ -95,7 +95,7 @@ def _flow(histories: list[History]) -> Chart:
 @router.get("/queues/{name}")
 async def one_queue(request: Request, found: Seen, who: Viewer, span: str = "5m") -> Response:
     store, name, stats = reliq_of(request).store, found.name, await found.stats()
-    sampler_of(request).looked_at()
+    sampler_of(request).note_look()
     homes, may_operate = homes_of(request, name), who.may_operate(name)
     span = span if span in SPANS else "5m"
     return page(

@@ -147,7 +147,7 @@ class Sampler:
     def _watched(self) -> bool:
         return time.monotonic() - self._looked_at < LOOK
 
-    def looked_at(self) -> None:
+    def note_look(self) -> None:
         """Note that somebody looks at the plots."""
         self._looked_at = time.monotonic()
         self._looked.set()
@@ -158,7 +158,7 @@ class Sampler:
         Raises ReliqError if Redis is away and nothing was ever read: numbers that are there stay, with their age.
         """
         oldest = STALE if self._watched else self._period
-        self.looked_at()
+        self.note_look()
         if self.histories and self.age <= oldest:
             return
         try:
