@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import redis
 
 import reliq
 from bench.suite.contestants import BENCH
@@ -349,6 +351,23 @@ def _idle_monitor(what: str, build: Build, size: int) -> Row:
     return _idle_row(f" monitor, {size:,} {what}", rate, 100.0)
 
 
+def _idle_connections(size: int) -> Row:
+    """To list the connections takes the server 5 us for each, and meanwhile it answers nobody."""
+    row = Row(f"growth: idle monitor, {size:,} connections")
+    with state(_idle_queues, 1) as (app, client), ExitStack() as stack:
+        for number in range(size):
+            one = redis.Connection(**{**client.get_connection_kwargs(), "client_name": f"reliq:c{number}"})
+            stack.callback(one.disconnect)
+            one.connect()
+        with monitoring(app.url):
+            time.sleep(_SETTLED)
+            client.config_resetstat()
+            time.sleep(_WATCHED)
+            listed = client.info("commandstats").get("cmdstat_client|list", {"usec": 0})
+    row.checks = [Check("CLIENT LIST, ms of each second", [listed["usec"] / 1000 / _WATCHED], 5.0, at_least=False)]
+    return row
+
+
 def _idle_service(size: int) -> Row:
     """Nobody looks at its dashboard."""
     command = ("api", "--no-auth", "--quiet", "--port", str(free_port()), "--url")
@@ -385,6 +404,7 @@ def idle_rows(setting: Setting) -> Iterator[Row]:
         yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
     yield _idle_consumer(256)
     yield _idle_service(setting.volume(1000))
+    yield _idle_connections(setting.volume(5000))
 
 
 def rows(setting: Setting, seconds: float = 6.0, only: Collection[str] = ()) -> list[Row]:

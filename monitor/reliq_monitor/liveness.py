@@ -9,7 +9,6 @@ until all consumers have had time to return.
 """
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from reliq.runtime.pieces import pieces
 from reliq_monitor.known import Known
 
 _LEASES = 1000  #: leases that are read by one command
-_NAME = re.compile(rb" name=(reliq:\S+)")
 
 SETTLED = (
     1.5  #: seconds after the monitor's own (re)connection: after a restart of Redis all others must come back, too
@@ -99,17 +97,16 @@ class Liveness:
         self._looked_since = {queue for queue in self._looked_since if queue in queues}
         self._shifted = {one: shift for one, shift in self._shifted.items() if one[0] in queues}
 
-    def connections(
-        self,
-        client_list: bytes | None,
-        connected_at: float,
-        reconnected: bool = False,
-        elsewhere: frozenset[str] = frozenset(),
-    ) -> None:
-        """Begin a scan with the reply of CLIENT LIST (None = refused) and the time of the monitor's own connection.
+    @property
+    def misses_some(self) -> bool:
+        """Whether a consumer had no connection at the latest look."""
+        return any(self._absent.values())
 
-        When the latter changes, earlier absences mean nothing, nor do absences soon afterwards. `elsewhere`: names of
-        connections to other nodes of a cluster.
+    def connections(self, names: frozenset[str] | None, connected_at: float, reconnected: bool = False) -> None:
+        """Begin a scan with the names of all connections, and the time of the monitor's own connection.
+
+        When the latter changes, earlier absences mean nothing, nor do absences soon afterwards. None: the names are
+        not known at this time; absences stay, and are not judged.
         """
         if connected_at != self._connected_at:
             self._connected_at = connected_at
@@ -117,7 +114,7 @@ class Liveness:
             if reconnected:
                 self.disturbed(connected_at)
         settled = time.monotonic() - connected_at >= SETTLED
-        self._names = None if client_list is None or not settled else names_in(client_list) | elsewhere
+        self._names = names if settled else None
 
     def look(self, queue: str, leases: Leases, now: int) -> list[Vanished]:
         """Return the consumers of a queue that are gone."""
@@ -150,19 +147,20 @@ class Liveness:
         return shift if known == deadline else 0
 
     def _note_absent(self, queue: str, leases: Leases, now: int) -> None:
+        if self._names is None:
+            return
         before, last_look = self._absent.get(queue, {}), self._looked_at.get(queue, now)
         self._looked_at[queue] = now
         absent: dict[str, _Absence] = {}
-        if self._names is not None:
-            for consumer, _ in leases:
-                if is_connected(consumer) and connection_name(consumer) not in self._names:
-                    known = before.get(consumer)
-                    absent[consumer] = known or _Absence(time.monotonic(), last_look, 0)
-                    absent[consumer].looks += 1
+        for consumer, _ in leases:
+            if is_connected(consumer) and connection_name(consumer) not in self._names:
+                known = before.get(consumer)
+                absent[consumer] = known or _Absence(time.monotonic(), last_look, 0)
+                absent[consumer].looks += 1
         self._absent[queue] = absent
 
     def _absent_for_good(self, queue: str, consumer: str) -> _Absence | None:
-        absence = self._absent[queue].get(consumer)
+        absence = None if self._names is None else self._absent[queue].get(consumer)
         if absence is None or absence.looks < 2 or time.monotonic() - absence.since < self._grace:
             return None
         return absence
@@ -175,11 +173,6 @@ class Liveness:
             del self._shifted[queue, consumer]  # renewed since the jump
             return deadline
         return deadline + shift
-
-
-def names_in(client_list: bytes) -> frozenset[str]:
-    """Return the names of reliq's connections in a reply of CLIENT LIST."""
-    return frozenset(name.decode() for name in _NAME.findall(client_list))
 
 
 class ClockWatch:

@@ -115,7 +115,7 @@ class Lookout:
             self.clock_jumps += 1
             self.survey.known.changed(None)  # what is due was noted by the clock before
             run(attempts.of_all("clock", self._note_jump(jump), None, "note", elsewhere=True))
-        watch.begin(run(attempts.of_all("connections", watch.clients(), None), at_node))
+        watch.begin(run(attempts.of_all("connections", watch.names(), None), at_node))
         run(attempts.of_all("connections", watch.note_start(), None, "start"), at_node)
 
     def _note_jump(self, jump: int) -> Steps[None]:

@@ -8,7 +8,8 @@ from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Steps
 from reliq.transport.connection import Connection
-from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, boot_time, names_in
+from reliq_monitor.connections import Connections
+from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, boot_time
 
 log = logging.getLogger("reliq.monitor")
 
@@ -49,27 +50,20 @@ class ServerWatch:
         self._several = several
         self._sightings = sightings
         self._clock = ClockWatch(boot_time)
-        self._client_list_refused = False
+        self._connections = Connections(several, lambda: connection.connected_at)
         self._started_at: float | None = None
 
-    def clients(self) -> Steps[bytes | None]:
-        """Read the connections of the server; None where that is refused."""
-        if self._client_list_refused:
-            return None
-        try:
-            answer: bytes = yield ops.client_list()
-            return answer
-        except RedisUnsuitable:  # some managed services: only the lease decides
-            self._client_list_refused = True
-            return None
+    def names(self) -> Steps[frozenset[str] | None]:
+        """Return the names of the connections to the server; None where they are not known."""
+        return (yield from self._connections.look(self._liveness.misses_some))
 
-    def begin(self, clients: bytes | None) -> None:
-        """Begin a scan with the connections of the server; None: they are not known."""
-        elsewhere: frozenset[str] = frozenset()
-        if self._sightings is not None and clients is not None:
-            elsewhere = self._sightings.exchange(self, names_in(clients))
+    def begin(self, names: frozenset[str] | None) -> None:
+        """Begin a scan with the names of the connections to the server; None: they are not known."""
+        if self._sightings is not None and self._connections.names is not None:
+            elsewhere = self._sightings.exchange(self, self._connections.names)
+            names = None if names is None else names | elsewhere
         connection = self._connection
-        self._liveness.connections(clients, connection.connected_at, connection.reconnected, elsewhere)
+        self._liveness.connections(names, connection.connected_at, connection.reconnected)
 
     def note_start(self) -> Steps[None]:
         """Notice a server that has just loaded its data: consumers with leases must come back first."""

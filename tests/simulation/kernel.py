@@ -16,6 +16,7 @@ from reliq.errors import ReliqError
 from reliq.ops import Request, Sleep, Steps, Together, Transaction, Watch
 from reliq.transport.calls import only_reads
 from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.resp import Command
 from reliq.transport.retry import CallRetry
 from tests.simulation.choices import Action, Fault, Plan, Setting, Slow
 from tests.simulation.clock import EPOCH, VirtualClock
@@ -43,6 +44,7 @@ class Kernel:
         self.processes: list[Process] = []
         self.history: list[tuple[float, str, str, list[str]]] = []
         self.calls = 0
+        self._connects = 0  #: since the server's start
         self._tasks: list[Task] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -127,13 +129,18 @@ class Kernel:
             with contextlib.suppress(RuntimeError, ReliqError):  # some would ask the server once more
                 task.steps.close()
 
-    def clients(self) -> bytes:
-        """Return what CLIENT LIST says: the named connections."""
+    def connections(self, command: Command) -> bytes | None:
+        """Return what the server says of its connections; None: the command does not ask for them."""
+        if command[:2] != ("CLIENT", "LIST") and command[0] != "INFO":
+            return None
         tasks = [task for process in self.processes for task in process.tasks if task.connected and not task.ended]
-        return b"".join(b"id=1 name=%b\n" % task.connection_name.encode() for task in tasks if task.connection_name)
+        if command[0] == "INFO":
+            return b"connected_clients:%d\r\ntotal_connections_received:%d\r\n" % (len(tasks), self._connects)
+        return b"".join(b"id=1 name=%b\n" % task.connection_name.encode() for task in tasks)
 
     def disconnect_all(self) -> None:
         """Cut all connections, as a restart of the server does."""
+        self._connects = 0
         for process in self.processes:
             for task in process.tasks:
                 task.connected = False
@@ -285,7 +292,7 @@ class Kernel:
         changes = not only_reads(request) or isinstance(request, Transaction)
         follows = self.after_missing if isinstance(request, Transaction) and request.repeatable else None
         try:
-            return self.server.perform(request, connection, self.clients(), looks=changes, lacks_first=bool(follows))
+            return self.server.perform(request, connection, self.connections, looks=changes, lacks_first=bool(follows))
         finally:
             if follows:
                 self.after_missing = None
@@ -302,6 +309,7 @@ class Kernel:
             return
         task.connected = True
         task.connects += 1
+        self._connects += 1
         task.connected_at = self.clock.monotonic()
         if task.connection_name:
             task.late += 1
@@ -340,7 +348,7 @@ class Kernel:
             return
         self.observer.budgets.asked(request)
         with contextlib.suppress(TryAgain, ReliqError):
-            self.server.perform(request, None, b"")
+            self.server.perform(request)
         self.observer.after(task.process, causes(request))
         self.note(task.name, f"LATE {label(request)}", self.observer.moves)
 

@@ -16,6 +16,7 @@ from reliq.features.steps.duty import SignalTimeouts
 from reliq.model.keys import QueueKeys
 from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
+from reliq_monitor.connections import Connections
 from reliq_monitor.duty import Duty
 from reliq_monitor.liveness import Liveness, read_leases
 from reliq_monitor.partitions import Spreading
@@ -31,6 +32,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
 
     def steps(task: Task) -> Generator[Any, Any, None]:
         liveness = Liveness()
+        connections = Connections(several=False, connected_at=lambda: task.connected_at)
         attempts = Attempts(lambda home: "", sharded=False)
         schedules = Schedules()
         with_each_look: list[Duty[Any]] = [
@@ -46,7 +48,7 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
                     names = yield ops.queue_names()
                     survey = Survey(attempts, [QueueKeys(name) for name in names], every_name=names)
                     next_scan = kernel.seconds + interval
-                    survey = yield from kernel.run_of_steps(task, _scan(task, liveness, survey))
+                    survey = yield from kernel.run_of_steps(task, _scan(task, liveness, connections, survey))
                     for duty in with_each_look:
                         yield from kernel.run_of_steps(task, duty.turn(survey))
                 yield from kernel.run_of_steps(task, schedules.turn(survey))
@@ -62,10 +64,10 @@ def monitor(kernel: Kernel, process: Process, interval: float) -> Task:
     return kernel.start(process, "scan", steps)
 
 
-def _scan(task: Task, liveness: Liveness, survey: Survey) -> Steps[Survey]:
+def _scan(task: Task, liveness: Liveness, connections: Connections, survey: Survey) -> Steps[Survey]:
     """Find vanished consumers and take back what they held; return what was found."""
-    clients = yield ops.client_list()
-    liveness.connections(clients, task.connected_at, task.connects > 1)
+    names = yield from connections.look(liveness.misses_some)
+    liveness.connections(names, task.connected_at, task.connects > 1)
     found = yield from survey.having_each(
         "scan",
         ("consumers", Schedules.seeks, Visibility.seeks, SignalTimeouts.seeks, OutputCleanup.seeks, Telling.seeks),

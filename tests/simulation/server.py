@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -122,15 +123,15 @@ class SimulatedRedis:
         self,
         request: Request,
         watching: Any = None,
-        clients: bytes = b"",
+        connections: Callable[[Command], bytes | None] = lambda command: None,
         *,
         looks: bool = False,
         lacks_first: bool = False,
     ) -> Any:
         """Carry out a request now; raises as a Connection. `watching`: the connection that has the WATCH.
 
-        `clients`: the answer to CLIENT LIST. `looks`: `contents` is called next; in the same round trip it costs less.
-        `lacks_first`: the server does not know the first script of this transaction.
+        `connections`: answers the commands about them. `looks`: `contents` is called next; in the same round trip it
+        costs less. `lacks_first`: the server does not know the first script of this transaction.
         """
         self._expire()
         commands = commands_of(request)
@@ -146,8 +147,8 @@ class SimulatedRedis:
         for place, command in enumerate(commands):
             if command[0] == "TIME":
                 replies[place] = self._time()
-            elif command[:2] == ("CLIENT", "LIST"):
-                replies[place] = clients
+            elif (answer := connections(command)) is not None:
+                replies[place] = answer
             elif command[0] == "SMEMBERS" and isinstance(replies[place], list):
                 replies[place].sort()
             elif command[0] == "SSCAN" and isinstance(replies[place], list):
@@ -173,7 +174,7 @@ class SimulatedRedis:
             return ("EVALSHA", self._sha_of(_virtual(op.script.source)), *command[2:], self.micros)
         if name == "EVAL":
             return ("EVAL", _virtual(command[1]), *command[2:], self.micros)
-        if name in ("TIME", "CLIENT"):
+        if name in ("TIME", "CLIENT", "INFO"):
             return ("PING",)
         if name in _BLOCKING:
             return (_BLOCKING[name], *command[1:-1])

@@ -5,9 +5,11 @@ import threading
 import time
 
 import pytest
+import redis
 
 import reliq
 from reliq import ops
+from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys, new_owner, partition_queue
 from reliq.transport.notices import Notices
 from reliq.transport.store import Store
@@ -158,3 +160,25 @@ def test_strays_of_a_partition_are_brought_home_though_none_was_known(app, url, 
         queue.configure(partitions=5)
         eventually(lambda: queue.stats().ready == 20)
         eventually(lambda: not queue.partitions().moving)
+
+
+def test_connections_are_listed_again_only_when_one_was_closed():
+    def listed():
+        return client.info("commandstats").get("cmdstat_client|list", {"calls": 0})["calls"]
+
+    def listed_by(looks):
+        before = listed()
+        for _ in range(looks):
+            node.look()
+        return listed() - before
+
+    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client, reliq.Reliq(server.url) as app:
+        node = Monitor(Store(server.url), 0.1)._whole
+        with app.queue("q").consumer():
+            assert listed_by(3) >= 1
+            assert listed_by(20) == 0
+            other = client.connection_pool.make_connection()
+            other.connect()
+            assert listed_by(20) == 0
+            other.disconnect()
+            assert listed_by(20) == 1

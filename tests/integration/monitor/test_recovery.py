@@ -8,14 +8,15 @@ import redis
 
 import reliq
 from reliq import ops
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, connection_name
 from reliq.observability.histograms import RECOVERY, Measurements
 from reliq.transport.store import Store
 from reliq_monitor.liveness import SETTLED, Liveness
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
-NAMED = b"id=1 addr=x name=reliq:cabc db=0\n"
+NAMED = frozenset({connection_name("cabc")})
+NOBODY = frozenset[str]()
 
 
 def recoveries(measurements):
@@ -77,28 +78,28 @@ def liveness(monkeypatch):
     return Liveness(reconnect_grace=0)
 
 
-def look(liveness, client_list, deadline, now):
-    liveness.connections(client_list, 1.0)
+def look(liveness, names, deadline, now):
+    liveness.connections(names, 1.0)
     return [(one.known_dead, one.since) for one in liveness.look("orders", [("cabc", deadline)], now)]
 
 
 def test_the_last_time_it_was_there_is_remembered_over_looks(liveness):
     assert look(liveness, NAMED, 9000, 1000) == []
     assert look(liveness, NAMED, 9000, 1500) == []
-    assert look(liveness, b"", 9000, 2000) == []
-    assert look(liveness, b"", 9000, 2500) == [(True, 1500)]
+    assert look(liveness, NOBODY, 9000, 2000) == []
+    assert look(liveness, NOBODY, 9000, 2500) == [(True, 1500)]
 
 
 def test_one_that_was_never_there_counts_from_the_first_look(liveness):
-    assert look(liveness, b"", 9000, 1000) == []
-    assert look(liveness, b"", 9000, 1500) == [(True, 1000)]
+    assert look(liveness, NOBODY, 9000, 1000) == []
+    assert look(liveness, NOBODY, 9000, 1500) == [(True, 1000)]
 
 
 def test_one_that_came_back_counts_anew(liveness):
-    look(liveness, b"", 9000, 1000)
+    look(liveness, NOBODY, 9000, 1000)
     look(liveness, NAMED, 9000, 1500)
-    look(liveness, b"", 9000, 2000)
-    assert look(liveness, b"", 9000, 2500) == [(True, 1500)]
+    look(liveness, NOBODY, 9000, 2000)
+    assert look(liveness, NOBODY, 9000, 2500) == [(True, 1500)]
 
 
 def test_where_connections_are_not_told_the_deadline_counts(liveness):
