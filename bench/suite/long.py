@@ -12,7 +12,10 @@ from bench.suite.growth import Longest, _none
 from bench.suite.harness import Check, Row, Setting, fresh_redis
 from reliq import NewMessage, ops
 from reliq.contract.values import MAX_BATCH
+from reliq.features.steps.ops import Parting, park
 from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.message import Message
+from reliq.ops.held import Hold
 from reliq.protocol.outcomes import buried, failure_now, retried
 
 BOUND_MS = 2.0
@@ -169,6 +172,17 @@ def _publish(app: reliq.Reliq, client: Any) -> None:
         app.publish("orders.new", BODY)
 
 
+def _parked(app: reliq.Reliq, client: Any) -> None:
+    """They wait for a signal, each for an hour."""
+    keys, one = QueueKeys(_QUEUE), new_owner(connected=False)
+    app.store.call(ops.register(keys, one, 3600.0))
+    for _ in range(_CALLS):
+        app.queue(_QUEUE).send_many([BODY] * MAX_BATCH)
+        elements = app.store.call(ops.claim(keys, one, 3600.0, MAX_BATCH)).elements
+        for element in elements:
+            app.store.call(park(Hold(keys, one, Message.decode(_QUEUE, element), 0), "go", 3600.0, Parting(element)))
+
+
 def _stats(app: reliq.Reliq, client: Any) -> None:
     for _ in range(_CALLS):
         app.queue(_QUEUE).stats()
@@ -221,6 +235,7 @@ CASES: tuple[Case, ...] = (
     Case("purge", _of_queue(lambda queue: queue.purge()), _PLAIN),
     Case("purge of keys, followed", _of_queue(lambda queue: queue.purge()), _sends(**_ALL), _FOLLOWED),
     Case("purge, delayed", _of_queue(lambda queue: queue.purge()), _LATER, _FOLLOWED),
+    Case("purge of parked messages", _of_queue(lambda queue: queue.purge()), _parked),
     Case("purge of dead letters", _of_queue(lambda queue: queue.dead.purge(all=True)), _dead()),
     Case("redrive", _of_queue(lambda queue: queue.dead.redrive()), _dead()),
     Case("redrive of keys, followed", _of_queue(lambda queue: queue.dead.redrive()), _dead(**_ALL), _FOLLOWED),
