@@ -13,7 +13,7 @@ from tests.simulation.graphs import Graphs
 from tests.simulation.journeys import Journeys
 from tests.simulation.outputs import Outputs
 from tests.simulation.records import Records
-from tests.simulation.runs import Runs, died_at
+from tests.simulation.runs import Runs, turn_in_step
 from tests.simulation.stories import (
     DEAD,
     DELAYED,
@@ -65,7 +65,7 @@ class Observer(World):
         self.contents = found
         before, after = self.read(changed)
         causes = list(cause)
-        for message in sorted(before.keys() | after.keys(), key=lambda one: (died_at(before.get(one)), one)):
+        for message in sorted(before.keys() | after.keys(), key=lambda one: (turn_in_step(before.get(one)), one)):
             self._compare(process, causes, message, before.get(message, []), after.get(message, []))
         self.runs.check()
         self.records.check()

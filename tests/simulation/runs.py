@@ -128,9 +128,12 @@ class Runs:
                 run.undone = run.undone or run.consumer != held_by
 
 
-def died_at(places: Sequence[Place] | None) -> float:
-    """When a message died that was a dead letter, else 0: a redrive adds them in this order."""
-    return places[0].score if places and places[0].state == DEAD else 0.0
+def turn_in_step(places: Sequence[Place] | None) -> tuple[float, str]:
+    """The order of the messages that one step adds: dead letters as they died, those of flows as they were sent."""
+    if not places:
+        return 0.0, ""
+    (one, *_) = places
+    return one.score if one.state == DEAD else 0.0, one.line if one.waits_for_flow else ""
 
 
 def _has_come_back(one: Story) -> bool:
