@@ -165,6 +165,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
     if destination == 'round' or destination == 'rest' then
       if is_member(q, element) then
         destination = destination == 'round' and 'head' or 'delayed'
+        was_visited(q, element)
         if pass_on(q, group_of(element)) then leave_round(q, group_of(element)) end
       else
         destination, counter = 'gone', 'cancelled'

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reliq import ops
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import NewMessage
@@ -44,19 +44,32 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
     """Send dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
+    Raises QueueFull if the other queue has no room for any.
     """
     target, moved = QueueHomes(to, pool), 0
 
     def act(letters: list[DeadLetter]) -> Steps[bool]:
         nonlocal moved
         yield from read_bodies(keys, letters)
-        there = [one for one in letters if one.body_is_read]
+        left = [one for one in letters if one.body_is_read]
         yield ops.announce(to)
-        yield from _send(keys, target, [_message(keys.logical, one) for one in there])
-        gone: int = yield ops.discard(keys, discarded(there), Counter.FORWARDED)
-        moved += gone
-        if gone == len(there):
-            yield from forget_reports(keys, last_seen(there))
+        at_once = len(left)
+        while left:
+            some = left[:at_once]
+            try:
+                yield from _send(keys, target, [_message(keys.logical, one) for one in some])
+            except QueueFull:  # as many as fit: half of them, and so on
+                if at_once > 1:
+                    at_once //= 2
+                    continue
+                if not moved:
+                    raise
+                return False
+            gone: int = yield ops.discard(keys, discarded(some), Counter.FORWARDED)
+            moved += gone
+            if gone == len(some):
+                yield from forget_reports(keys, last_seen(some))
+            left = left[at_once:]
         return moved < at_most
 
     now = yield ops.server_time()
@@ -105,6 +118,7 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
         window=_WINDOW,
     )
     message.enqueued_at = letter.enqueued_at
+    message.offered = True  # a full queue refuses it again and again
     return message
 
 

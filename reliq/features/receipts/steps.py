@@ -73,8 +73,15 @@ class ReceiptSteps:
         return self._homes.awaited
 
     def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
-        """Receive from the homes in turn; wait at most `timeout` seconds, where there is one."""
+        """Receive from the homes in turn; wait at most `timeout` seconds, where there is one.
+
+        An attempt that was made before is repeated, in whichever home it was.
+        """
         every = yield from self._homes.known()
+        if wanted.attempt is not None:
+            for keys in every:
+                if again := (yield from self._again(keys, wanted)):
+                    return again
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))
         failing, found = self._homes.failing, self._homes.found
@@ -85,8 +92,6 @@ class ReceiptSteps:
 
     def _receive(self, keys: QueueKeys, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
         """Receive from one home."""
-        if wanted.attempt is not None and (again := (yield from self._again(keys, wanted))):
-            return again
         yield from self._check_room(keys, wanted)
         if timeout or not is_plain(wanted) or self._claims_until.get(keys.queue, 0.0) > time.monotonic():
             return (yield from self._claimed(keys, wanted, timeout))

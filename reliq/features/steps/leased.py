@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from reliq.errors import InvalidMessage
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import TIMED_OUT, Book, Entry, check_step_name, group_of, stored_signal
 from reliq.features.steps.ops import Parting
@@ -35,6 +36,7 @@ class Leased:
         book, found = yield from self._entry(hold, check_step_name(name))
         if found.kind == "s":
             return found.value, True
+        _check_unused(found, found.kind == "z")
         entry = found._replace(kind="s", value=stored_signal(result))
         check_said(hold.message, (yield own.record(hold, book.number(entry), entry.encoded())))
         return entry.value, False
@@ -45,6 +47,7 @@ class Leased:
         book, found = yield from self._entry(hold, check_step_name(name))
         if found.kind == "z":
             return "over"
+        _check_unused(found, found.kind != "x")
         entry, parting = found._replace(kind="z", value=b""), Parting(resting(hold.message))
         op = own.sleep(hold, book.number(entry), entry.encoded(), seconds, parting, Counter.SLEPT)
         if (said := (yield op)) == "cancelled":
@@ -75,3 +78,10 @@ class Leased:
         book = yield from self._book(hold)
         there = [one for one in book.entries if group_of(one.name) == group_of(name)]
         return book, next((one for one in there if one.name == name), Entry("x", len(there) + 1, name))
+
+
+def _check_unused(entry: Entry, is_used: bool) -> None:
+    if is_used:
+        raise InvalidMessage(
+            f"{entry.name!r} of this message is {states[entry.kind]}: give each step and sleep a name of its own"
+        )

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -118,6 +119,7 @@ class Book:
         self.size = 0
         self._numbers: dict[str, int] = {}
         self._names: dict[tuple[str, int], str] = {}
+        self.once: set[str] = set()  #: steps that run now, and are to run at most once
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
@@ -127,6 +129,15 @@ class Book:
             self.is_read = True
             for entry in recorded.entries:
                 self.note(entry)
+
+    @contextmanager
+    def runs(self, step: Step) -> Iterator[None]:
+        """The function of a step runs."""
+        self.once |= {step.name} if step.at_most_once else set()
+        try:
+            yield
+        finally:
+            self.once.discard(step.name)
 
     def ask(self, name: str) -> int:
         """Return as which one of its group a step is asked for, from 1 on; raises InvalidMessage for the second one."""

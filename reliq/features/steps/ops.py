@@ -153,14 +153,22 @@ def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op
 
 
 def signal(
-    keys: QueueKeys, identity: str, name: str, stored: bytes, early: float | None, call: str | None = None
+    keys: QueueKeys,
+    identity: str,
+    name: str,
+    stored: bytes,
+    early: float | None,
+    call: str | None = None,
+    *,
+    counted: bool = True,
 ) -> Op[str]:
-    """Give a signal; `early`: seconds for which it is kept for an unknown message; `call`: as of `ops.cancel`."""
+    """Give a signal; `early`: seconds for which it is kept for an unknown message; `call`: as of `ops.cancel`.
+
+    `counted`: also if it is kept for a message of which nothing else is known.
+    """
+    kept = "" if early is None else milliseconds(early)
     return scripted(
-        signatures.signal(
-            keys, id=identity, signal=name, value=stored, early="" if early is None else milliseconds(early), call=call
-        ),
-        as_text,
+        signatures.signal(keys, id=identity, signal=name, value=stored, early=kept, counted=counted, call=call), as_text
     )
 
 

@@ -42,7 +42,10 @@ class SignalSteps:
         token = secrets.token_hex(8)
 
         def ask(homes: list[QueueKeys], kept: float | None) -> Steps[None]:
-            said = yield [own.signal(one, identity, name, stored, kept, one.call(token)) for one in homes]
+            counting = homes[0] if _EARLY.isdisjoint(answers.values()) else None
+            said = yield [
+                own.signal(one, identity, name, stored, kept, one.call(token), counted=one is counting) for one in homes
+            ]
             answers.update(zip((one.queue for one in homes), said, strict=True))
 
         if len(every) > 1 or early is None:  # which one has the message is known if one of them knows anything of it
@@ -77,7 +80,8 @@ class SignalSteps:
 
 #: What homes answer, first what only the one says that has the message, or had it.
 _KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
-_ONLY_EARLY = {"early before", "early", "unknown"}
+_EARLY = {"early before", "early"}
+_ONLY_EARLY = {*_EARLY, "unknown"}
 
 
 def _nobody_knows(answers: Collection[str]) -> bool:
@@ -97,13 +101,23 @@ def _taken(queue: str, identity: str, name: str, answers: Collection[str]) -> bo
 
 
 def give_anywhere(homes_of: Callable[[str], QueueHomes], identity: str, name: str, value: object) -> Steps[bool]:
-    """Give a signal to a message of any queue; raises as `SignalSteps.give`."""
+    """Give a signal to a message of any queue, the first that takes it, and rather to one that waits.
+
+    Several queues have a message with this id if it was published. Raises as `SignalSteps.give`.
+    """
     check_id(identity)
     check_step_name(name, "signal")
-    names = sorted((yield ops.queue_names()))
-    for some in pieces(names, _PAGE):
+    refused = SignalRefused(f"signal {name!r} for message {identity}: {REFUSED['unknown']}", "unknown")
+    waiting: list[str] = []
+    others: list[str] = []
+    for some in pieces(sorted((yield ops.queue_names())), _PAGE):
         known = yield [op for one in some for op in own.is_known(QueueKeys(one), identity)]
         for queue, parked, recorded in zip(some, known[::2], known[1::2], strict=True):
             if parked or recorded:
-                return (yield from SignalSteps(homes_of(logical_name(queue))).give(identity, name, value, None))
-    raise SignalRefused(f"signal {name!r} for message {identity}: {REFUSED['unknown']}", "unknown")
+                (waiting if parked else others).append(logical_name(queue))
+    for queue in dict.fromkeys([*waiting, *others]):
+        try:
+            return (yield from SignalSteps(homes_of(queue)).give(identity, name, value, None))
+        except SignalRefused as error:
+            refused = error
+    raise refused

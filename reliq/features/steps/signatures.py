@@ -51,12 +51,13 @@ def remove_parked(keys: NamedKeys, *, counter: Argument, ids: Iterable[Argument]
 
 
 def signal(
-    keys: NamedKeys, *, id: Argument, signal: Argument, value: Argument, early: Argument, call: str | None = None,
+    keys: NamedKeys, *, id: Argument, signal: Argument, value: Argument, early: Argument, counted: bool,
+    call: str | None = None,
 ) -> Call:
     return (
         "steps/signal",
         (*keys.places, keys.parked, keys.waits, *(() if call is None else (call,))),
-        (id, signal, value, early),
+        (id, signal, value, early, int(counted)),
     )
 
 

@@ -65,8 +65,16 @@ class Hand:
         """The message as scripts look for it; raises LeaseLost."""
         return of_handler(self.consumer, self.message)
 
-    def check_cancelled(self) -> None:
-        """End the run of a message that was cancelled: its worker then deletes it, in place of letting it rest."""
+    def check_may_rest(self, name: str) -> None:
+        """Raise InvalidMessage during a step that is to run at most once: it would be broken off for good.
+
+        Ends the run of a message that was cancelled: its worker then deletes it, in place of letting it rest.
+        """
+        if self.book.once:
+            raise InvalidMessage(
+                f"step {min(self.book.once)!r} is to run at most once, and {name!r} would end the run of its message "
+                "meanwhile: sleep or wait before or after the step"
+            )
         if self.message.cancelled:
             raise RunOver
 
@@ -156,6 +164,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
         raise not_held(hand.message)
     read = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
+    if entry.kind == "z":
+        raise StepsChanged(f"{asked.name!r} is a step of this handler, and was a sleep when an earlier run recorded it")
     if entry.kind == "s":
         return _read(read, entry)
     if entry.kind == "f":
@@ -169,7 +179,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     else:
         yield from hand.check_lease()
     try:
-        value = yield Call(asked.function, asked.arguments)
+        with hand.book.runs(asked):
+            value = yield Call(asked.function, asked.arguments)
         entry = entry._replace(kind="s", value=stored(value, f"step {asked.name!r} returned", "result"))
     except LeaseLost:
         raise
@@ -210,14 +221,16 @@ def _sleep(hand: Hand, asked: Nap, place: int) -> Doing[None]:
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "z":
         return
-    hand.check_cancelled()
+    if entry.kind != "x":
+        raise StepsChanged(f"{asked.name!r} is a sleep of this handler, and was a step when an earlier run recorded it")
+    hand.check_may_rest(asked.name)
     entry = entry._replace(kind="z", value=b"")
     parting = Parting(resting(hand.message), asked.frees_key)
     yield from hand.rest(entry, asked.seconds, parting, Counter.SLEPT)
 
 
 def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
-    hand.check_cancelled()
+    hand.check_may_rest(asked.name)
     parting = Parting(resting(hand.message), asked.frees_key)
     said, stored = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
     if said != "given":

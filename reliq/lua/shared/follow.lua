@@ -79,6 +79,11 @@ local function has_revived(q, element)
   if q.follows then each_part('has_revived', q, element) end
 end
 
+-- Note a member of a cycle whose visit is over: the next one is another run of it.
+local function was_visited(q, element)
+  if q.recorded then each_part('was_visited', q, element) end
+end
+
 -- Note dead letters that were deleted, by their ids.
 local function are_discarded(q, ids)
   if q.recorded or q.emitted or q.flowing then each_part('are_discarded', q, ids) end

@@ -31,6 +31,16 @@ def test_a_step_is_stored_once_and_its_first_result_stays(service, post, orders)
     assert problem(again) == (409, "lease_lost")
 
 
+def test_a_sleep_does_not_take_the_name_of_a_step(service, post, orders):
+    one = orders.send("x")
+    lease, _ = leased(post)
+    post(f"leases/{lease}/step", {"id": one, "name": "n", "result": 1})
+    refused = post(f"leases/{lease}/sleep", {"id": one, "name": "n", "seconds": 60})
+    assert problem(refused) == (422, "invalid_message")
+    assert "'n' of this message is done: give each step and sleep a name of its own" in refused.json()["detail"]
+    assert post(f"leases/{lease}/step", {"id": one, "name": "n"}).json()["before"] is True
+
+
 def test_a_python_handler_goes_on_where_a_worker_over_http_was(post, orders):
     one = orders.send("x")
     lease, _ = leased(post)

@@ -131,6 +131,22 @@ def test_a_monitor_sends_dead_letters_on(app, queue, store):
     assert {one.message.headers["reliq-dead-from"] for one in received} == {"q"}
 
 
+def test_a_monitor_sends_as_many_dead_letters_on_as_the_other_queue_has_room_for(app, queue, store):
+    queue.configure(dead_to="gone")
+    gone, monitor = app.queue("gone"), Monitor(store)
+    gone.configure(max_length=3)
+    queue.send_many([str(number) for number in range(7)])
+    with queue.consumer() as consumer:
+        for message in consumer.claim(limit=10):
+            consumer.dead(message, "no")
+    assert [monitor.forward(), Monitor(store).forward()] == [3, 0]
+    there = [letter.body.decode() for letter in queue.dead.list()]
+    assert gone.stats().counters.get("rejected", 0) == 0
+    assert sorted([*there, *texts(gone.receive(limit=10))]) == list("0123456")
+    gone.configure(max_length=100)
+    assert Monitor(store).forward() == 4
+
+
 def test_one_that_was_received_too_often_dies_and_goes_to_the_queue_of_dead_letters(app, queue, store):
     queue.configure(dead_to="gone")
     queue.send("poison", headers={"tenant": "a"})

@@ -493,6 +493,94 @@ def test_a_one_time_link_gives_its_signal_once(app, client):
         app.store.run(signals.by_link(token, value=True))
 
 
+def test_a_signal_without_a_queue_goes_to_the_copy_that_waits(app):
+    """Copies of a published message have one id: one is a dead letter with a record, another one waits."""
+
+    @app.handler("a")
+    def fail(message: reliq.Message) -> None:
+        message.step("one", lambda: None)
+        raise reliq.Dead("no")
+
+    @app.handler("b")
+    def wait(message: reliq.Message) -> None:
+        message.wait("go")
+
+    for queue in ("a", "b"):
+        app.subscribe(queue, "order")
+    (identity,) = set(app.publish("order", "x").values())
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: app.queue("b").stats().parked and app.queue("a").stats().dead)
+        assert app.signal(identity, "go") is True
+        eventually(lambda: settled(app, "b"))
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_an_early_signal_is_counted_once(app, partitions):
+    queue = app.queue("q")
+    queue.configure(partitions=partitions)
+    assert [queue.signal("later", name) for name in ("go", "stop", "go")] == [True, True, False]
+    assert queue.stats().counters["signalled"] == 2
+
+
+def test_each_visit_of_a_cycle_has_a_record_of_its_own(app, client, kind, durable):
+    visits: list[str] = []
+    queue = app.queue("q")
+
+    def handle(message):
+        name = yield lambda: message.step("poll", lambda: f"visit {len(visits)}")
+        visits.append(name)
+        yield lambda: message.sleep("rest", 0.01)
+        return reliq.Again() if len(visits) < 6 else None
+
+    durable(handle)
+    queue.cycle.add("ann")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert sorted(set(visits)) == ["visit 0", "visit 2", "visit 4"], "each of them ran again after its sleep"
+    nothing_is_left(client)
+
+
+@pytest.mark.parametrize(("first", "then"), [("step", "sleep"), ("sleep", "step")])
+def test_a_step_that_becomes_a_sleep_is_an_error_that_says_so(app, client, kind, durable, first, then):
+    told: list[str] = []
+
+    def ask(message, what):
+        return (lambda: message.step("one", lambda: 1)) if what == "step" else (lambda: message.sleep("one", 0.01))
+
+    def handle(message):
+        if message.failures == 0 and not told:
+            yield ask(message, first)
+            told.append("recorded")
+            raise ValueError("half way")
+        try:
+            yield ask(message, then)
+        except reliq.StepsChanged as error:
+            told.append(str(error))
+
+    durable(handle, retry=reliq.fixed(0, limit=3))
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: settled(app))
+    assert told[1:] == [f"'one' is a {then} of this handler, and was a {first} when an earlier run recorded it"]
+
+
+def test_a_step_that_is_to_run_at_most_once_cannot_rest(app, client):
+    told: list[str] = []
+
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        try:
+            message.step("once", lambda: message.sleep("nap", 60), at_most_once=True)
+        except reliq.StepFailed as error:
+            told.append(str(error))
+
+    app.queue("q").send("x")
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: settled(app))
+    (text,) = told
+    assert "step 'once' is to run at most once, and 'nap' would end the run" in text
+
+
 def test_a_signal_without_a_queue_for_an_unknown_message_is_refused(app):
     app.queue("q").send("x")
     with pytest.raises(reliq.SignalRefused, match="no message with this id"):

@@ -2,8 +2,9 @@
 --
 -- KEYS  places, parked, waits, call?
 --       call: has the answer of a call that is repeated
--- ARGV  id, signal, value, early
+-- ARGV  id, signal, value, early, counted: flag
 --       early: ms for which a signal is kept for a message of which nothing is known; '' = it is refused
+--       counted: also if it is early: all partitions get it then
 -- Returns 'given': the message waited for it; 'kept'; 'before': it has had this signal; 'late': the time to wait for it is over;
 --         'ended': the message has left the queue; 'unknown': nothing is known of the message. Where nothing but early signals
 --         is known of it, or it is on its way to or from another partition, 'early' and 'early before' in place of 'kept' and
@@ -11,7 +12,7 @@
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, calls, records, entries, signals, arriving, timeouts, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits, call = KEYS[14], KEYS[15], KEYS[16]
-local id, signal, value, early = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local id, signal, value, early, counted = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local PLACES = 1
 -- end of the names
 local q = places(PLACES)
@@ -30,7 +31,7 @@ if not waited then
 end
 if waited == signal then unpark(parked, waits, id, at) end
 write_signal(q.followed, q.config, id, signal, value)
-redis.call('HINCRBY', q.counters, 'signalled', 1)
+if counted or waited or head and not is_early then redis.call('HINCRBY', q.counters, 'signalled', 1) end
 if waited == signal then
   put_back(q, element)
   note(q, 'signalled', element, signal)

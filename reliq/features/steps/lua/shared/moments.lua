@@ -71,6 +71,8 @@ makers[#makers + 1] = function()
       forget_all(q, fields, true)
     end,
 
+    was_visited = function(q, element) forget_all(q, {field_of(element)}, false) end,
+
     -- Steps that have failed for good run again after a redrive.
     has_revived = function(q, element)
       local field = field_of(element)
