@@ -7,6 +7,7 @@ while that is away, the known ones are looked after.
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from reliq_monitor.server_watch import Sightings
 
 log = logging.getLogger("reliq.monitor")
 
+_MAP_EVERY = 1.0  #: seconds between two looks at the slot map
 _LAST_WORDS = 5.0  #: seconds that a loop has to leave its queues to the others
 
 
@@ -69,6 +71,7 @@ class ClusterMonitor:
         self._sightings = Sightings()
         self._parts: dict[object, _Part] = {}  #: by tag
         self._map: _Map | None = None
+        self._next_map = 0.0  #: by time.monotonic()
 
     @property
     def parts(self) -> Sequence[NodeMonitor]:
@@ -105,6 +108,9 @@ class ClusterMonitor:
             self._connection.close()
 
     def _read_map(self) -> None:
+        if time.monotonic() >= self._next_map:  # a slot that has moved is told only to who asks for one of its keys
+            self._next_map = time.monotonic() + _MAP_EVERY
+            self._store.learn(None)
         known = self._map
         names = self._read_names()
         slots = self._store.slots or (known.slots if known else None)

@@ -7,7 +7,7 @@ which ones are to be read again. A notice that never comes, from a proxy or a se
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 SLOW_LOOK = 30.0  #: seconds after which a key is read again, whatever the server says
@@ -52,6 +52,12 @@ class Known:
             return
         for key in keys:
             self._answers.pop(key, None)
+
+    def leave(self, queues: Collection[str]) -> None:
+        """Forget the keys of queues that are looked after elsewhere: the server of their slot may be another one."""
+        if queues:
+            for key in [key for key in self._answers if key.removeprefix("reliq:{").partition("}")[0] in queues]:
+                del self._answers[key]
 
     def prune(self) -> None:
         """Forget what was known for too long, a part at a time."""

@@ -93,6 +93,7 @@ class Lookout:
         before = {keys.queue for keys in self.survey.queues}
         if before != set(share) or common != self.survey.common:
             self.survey = self.survey.shared_out([QueueKeys(name) for name in share], common)
+            self.survey.known.leave(before.difference(share))
             for memory in self._memories:
                 memory.keep({*share, *self._place.common})
         self.survey = replace(self.survey, every_name=self._every_name)

@@ -37,6 +37,11 @@ class Slots:
             self._masters.update(dict.fromkeys(range(first, last + 1), node))
         self.nodes = sorted(set(self._masters.values()))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slots) and self._masters == other._masters
+
+    __hash__ = None  # type: ignore[assignment]
+
     def node_of(self, key: str) -> Node | None:
         """Return the master of the key's slot; None if no node serves the slot now."""
         return self._masters.get(slot_of(key))

@@ -152,10 +152,10 @@ class Server:
         return self._latest.node_of(key) if self._latest else None
 
     def learn(self, slots: Slots | None) -> None:
-        """Set the slot map of the cluster; None invalidates it."""
-        self.slots = slots
-        if slots is not None:
+        """Set the slot map of the cluster; None invalidates it. Without a change the former one stays, as an object."""
+        if slots is not None and slots != self._latest:
             self._latest = slots
+        self.slots = None if slots is None else self._latest
 
     def depart(self, epoch: int) -> None:
         """Renew all connections of that epoch and resolve the address again: the master has changed."""

@@ -9,6 +9,7 @@ import time
 import pytest
 import redis
 
+import reliq
 from reliq import NewMessage, ops
 from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import QueueKeys, new_owner
@@ -22,6 +23,7 @@ from tests.integration.client.test_cluster import (  # fixtures
     complete,
     nodes,  # noqa: F401
 )
+from tests.support.cluster import Cluster
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
@@ -41,16 +43,20 @@ HOME = slot_of(QUEUES_KEY) // _STEP  #: the node that knows which queues there a
 def monitors(cluster_url, app):  # noqa: F811
     for name in QUEUES:
         app.queue(name).send("x", delay=3600)
-    running = []
-    for _ in range(2):
-        monitor, stopping = Monitor(Store(cluster_url), 0.1, reconnect_grace=1), threading.Event()
-        thread = threading.Thread(target=monitor.run, args=(stopping,))
-        thread.start()
-        running.append((monitor, stopping, thread))
-    yield [monitor for monitor, _, _ in running]
-    for _, stopping, _ in running:
+    with running(cluster_url) as one, running(cluster_url) as other:
+        yield [one, other]
+
+
+@contextlib.contextmanager
+def running(url):
+    """A monitor, in a thread."""
+    monitor, stopping = Monitor(Store(url), 0.1, reconnect_grace=1), threading.Event()
+    thread = threading.Thread(target=monitor.run, args=(stopping,))
+    thread.start()
+    try:
+        yield monitor
+    finally:
         stopping.set()
-    for _, _, thread in running:
         thread.join()
 
 
@@ -159,3 +165,17 @@ def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, 
     eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
     app.queue(moving).send("due", delay=0.1)
     eventually(lambda: app.queue(moving).stats().ready == 1)
+
+
+def test_the_queue_of_a_moved_slot_is_looked_after_at_once(monkeypatch):
+    """Also by monitors that did not lead it: no call of theirs is told that the slot has moved."""
+    monkeypatch.setattr(known, "SLOW_LOOK", 1000.0)
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(replicas=False))
+        for _ in range(3):
+            stack.enter_context(running(cluster.url))
+        queue = stack.enter_context(reliq.Reliq(cluster.url)).queue("orders")
+        for number in range(3):
+            cluster.move_slot("orders")
+            queue.send("x", delay=0.1)
+            eventually(lambda number=number: queue.stats().ready == number + 1)
