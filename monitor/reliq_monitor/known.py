@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from reliq.model.keys import queue_of
+
 SLOW_LOOK = 30.0  #: seconds after which a key is read again, whatever the server says
 _PARTS = 30  #: `prune` forgets about one of so many parts of the answers at a time
 
@@ -56,7 +58,7 @@ class Known:
     def leave(self, queues: Collection[str]) -> None:
         """Forget the keys of queues that are looked after elsewhere: the server of their slot may be another one."""
         if queues:
-            for key in [key for key in self._answers if key.removeprefix("reliq:{").partition("}")[0] in queues]:
+            for key in [key for key in self._answers if queue_of(key) in queues]:
                 del self._answers[key]
 
     def prune(self) -> None:

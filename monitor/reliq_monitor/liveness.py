@@ -196,11 +196,6 @@ class ClockWatch:
         return round((lowest + highest - known[0] - known[1]) / 2)
 
 
-def boot_time() -> float:
-    """Return the seconds since the machine started, including sleep if the system reports it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-
 def read_leases(
     queues: Sequence[QueueKeys], known: Known | None = None, together: bool = False
 ) -> Steps[list[tuple[int, Leases]]]:

@@ -7,9 +7,10 @@ import time
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.ops import Steps
+from reliq.runtime.moment import boot_time
 from reliq.transport.connection import Connection
 from reliq_monitor.connections import Connections
-from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness, boot_time
+from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness
 
 log = logging.getLogger("reliq.monitor")
 

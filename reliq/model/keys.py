@@ -62,6 +62,11 @@ def check_grammar(queue: object) -> str:
     return queue
 
 
+def queue_of(key: str) -> str:
+    """Return the queue, or what else has its keys in one slot, of one of its keys."""
+    return key.partition("{")[2].partition("}")[0]
+
+
 def monitors_until(tag: str) -> str:
     """Return the key of the monitors that share the queues of one server; zset: by the ms at which they count as gone.
 

@@ -10,7 +10,8 @@ from reliq.model.element import decode_envelope
 from reliq.model.keys import QueueKeys
 from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
-from reliq.ops import Move, Settled, Steps
+from reliq.ops import Destination, Move, Settled, Steps
+from reliq.protocol.outcomes import deleted
 
 
 class Lives:
@@ -51,6 +52,17 @@ class Lives:
         for message in told:
             self._by_element.setdefault(message.element, Life()).cancelled = True
         return told
+
+    def without_cancelled(self, moves: Sequence[Move]) -> Steps[Sequence[Move]]:
+        """Return the moves; who would come back is deleted if it was cancelled since the latest heartbeat."""
+        back = [one for one in moves if one.id and not (one.destination.leaves or one.destination is Destination.DEAD)]
+        cancelled = dict((yield ops.told(self._keys))) if back else {}
+        gone: set[bytes] = set()
+        for one in back:
+            if one.id in cancelled and decode_envelope(one.element).enqueued_at <= cancelled[one.id]:
+                self._by_element.setdefault(one.element, Life()).cancelled = True
+                gone.add(one.element)
+        return [deleted(one) if one.element in gone else one for one in moves] if gone else moves
 
     def report(self, consumer: str, message: Message, report: Report, place: int | None) -> Steps[None]:
         """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out.

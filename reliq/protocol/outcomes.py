@@ -25,6 +25,11 @@ def cancelled(message: Message) -> Move:
     return Move(message.element, Destination.GONE, Counter.CANCELLED, message.id)
 
 
+def deleted(move: Move) -> Move:
+    """Delete a message that was to come back, and was cancelled."""
+    return Move(move.element, Destination.GONE, Counter.CANCELLED, move.id)
+
+
 def repeated(message: Message) -> Move:
     """Delete a message that was handled before, without a run."""
     return Move(message.element, Destination.GONE, Counter.ACKED, message.id)

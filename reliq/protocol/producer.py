@@ -13,6 +13,7 @@ from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
 from reliq.model.middleware import Middleware, Sending
 from reliq.ops import Steps
+from reliq.runtime.moment import boot_time
 
 T = TypeVar("T")
 
@@ -71,29 +72,38 @@ def this_machines_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def boot_ms() -> int:
+    return int(boot_time() * 1000)
+
+
 class Clock:
-    """An estimate of the Redis server's clock: this machine's clock and the latest known difference."""
+    """An estimate of the Redis server's clock: its latest known time, and what has passed since.
+
+    Until a time is known, that of this machine stands for it.
+    """
 
     def __init__(self) -> None:
         self.known = False
-        self._ahead = 0  #: ms
+        self._ahead = 0  #: ms, of `boot_ms`
 
     def now(self) -> int:
         """Return the estimated time of the server, ms since the epoch."""
-        return this_machines_ms() + self._ahead
+        return boot_ms() + self._ahead if self.known else this_machines_ms()
 
     def note(self, server: int, called_at: int) -> None:
-        """Note the time, in ms, that the server has reported to a call of `called_at`, ms of this machine's clock.
+        """Note the time, in ms, that the server has reported to a call of `called_at`, by `boot_ms`.
 
         The answer may be old: it has waited for a process that was suspended. So the estimate so far stays, as far as
         the answer does not contradict it.
         """
-        self._ahead = min(max(self._ahead, server - this_machines_ms()), server - called_at)
+        now = boot_ms()
+        ahead = self._ahead if self.known else this_machines_ms() - now
+        self._ahead = min(max(ahead, server - now), server - called_at)
         self.known = True
 
     def ask(self) -> Steps[None]:
         """Ask the server for its time."""
-        called_at = this_machines_ms()
+        called_at = boot_ms()
         self.note((yield ops.server_time()), called_at)
 
 
@@ -117,6 +127,6 @@ class ProducerPool:
                 session = ProducerSession(self._free)
             if session.mark == forks.mark():  # else it belongs to the parent process
                 session.sequence += 1
-                session.called_at = this_machines_ms()
+                session.called_at = boot_ms()
                 session.ids = ids or []
                 return session

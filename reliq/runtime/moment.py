@@ -5,6 +5,11 @@ import time
 from typing import NamedTuple, Self
 
 
+def boot_time() -> float:
+    """Return the seconds of a clock that never jumps, and goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class Moment(NamedTuple):
     """A point in time by two clocks, in seconds: either of them may stand still during a suspension."""
 

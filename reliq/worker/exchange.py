@@ -28,7 +28,6 @@ from reliq.ops import Destination, Move, Settled
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
-from reliq.protocol.oversized import takeable
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.flow_reports import FlowReports
@@ -262,8 +261,8 @@ class Exchange:
         if not (acks or moves or reports):
             return False
         with self._kept(acks, moves):
-            sent = self._store.run(takeable(moves), connection or self._connection, timeout=0)
-            request = [self.steps.settle_op(acks, sent), *reports]
+            moves = list(self._store.run(self.steps.moves_now(moves), connection or self._connection, timeout=0))
+            request = [self.steps.settle_op(acks, moves), *reports]
             answer, *_ = self._store.call(request, connection or self._connection, timeout=0)
         self.steps.note_settled([*acks, *(move.element for move in moves)])
         if self.steps.lives:

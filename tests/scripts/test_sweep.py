@@ -153,7 +153,7 @@ def test_a_blank_does_not_count_for_the_length_of_the_queue(world):
 @pytest.mark.parametrize(("name", "told"), [("a", True), ("b", False)])
 def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
     world.given(processing={"w": "a"}, leases={"w": 15_000})
-    assert world.run(track_ops.tell(KEYS, "w", name)) is told
+    assert world.run(track_ops.tell(KEYS, "w", name, 0)) is told
     cancelled = world.run(ops.told(KEYS))
     assert [identity for identity, _ in cancelled] == (["a"] if told else [])
     assert all(abs(at - world.now) < 60_000 for _, at in cancelled)

@@ -36,6 +36,7 @@ def in_force(clock: VirtualClock, seed: int) -> Iterator[None]:
         (time, "time", clock.wall),
         (time, "time_ns", clock.wall_ns),
         (time, "monotonic", clock.monotonic),
+        (time, "clock_gettime", lambda _: clock.monotonic()),
         (secrets, "token_hex", lambda count=16: chance.randbytes(count).hex()),
         (element, "_random", chance),
     )

@@ -140,8 +140,8 @@ def _read_biography(reply: list[bytes]) -> tuple[bytes, list[Event]]:
     return reply[0], [Event(int(at.partition(b"-")[0]), name.decode(), detail.decode()) for at, name, detail in rows]
 
 
-def tell(keys: QueueKeys, consumer: str, identity: str) -> Op[bool]:
-    """Note that a message was cancelled, if this consumer holds it."""
+def tell(keys: QueueKeys, consumer: str, identity: str, sent: int) -> Op[bool]:
+    """Note that a message, which was sent at this ms, was cancelled, if this consumer holds it."""
     processing = keys.processing(consumer)
-    call = signatures.tell(keys, processing=processing, id=identity, kept=milliseconds(_TOLD))
+    call = signatures.tell(keys, processing=processing, id=identity, sent=sent, kept=milliseconds(_TOLD))
     return scripted(call, bool)

@@ -38,5 +38,5 @@ def sweep_header(*, name: Argument, value: Argument, pair: Argument) -> Record:
     return (name, value, pair)
 
 
-def tell(keys: NamedKeys, *, processing: str, id: Argument, kept: Argument) -> Call:
-    return "tracking/tell", (keys.told, processing), (id, kept)
+def tell(keys: NamedKeys, *, processing: str, id: Argument, sent: float, kept: Argument) -> Call:
+    return "tracking/tell", (keys.told, processing), (id, sent, kept)

@@ -374,7 +374,8 @@ class Search:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""
         told = 0
         for consumer, match in (yield from self._held(wanted)):
-            told += yield own.tell(self.keys, consumer, match.id)
+            sent = ListedMessage.read(self.keys.logical, match.glimpse).enqueued_at
+            told += yield own.tell(self.keys, consumer, match.id, sent)
         return told
 
 

@@ -10,7 +10,7 @@ CALLS = {
     "forget_tracked": lambda: own.forget_tracked(KEYS),
     "search": lambda: search(KEYS, KEYS.messages, 0, b"m", 10, 100),
     "sweep": lambda: own.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("m"), 1, KEYS.call("once")),
-    "tell": lambda: own.tell(KEYS, "w", "a"),
+    "tell": lambda: own.tell(KEYS, "w", "a", 0),
 }
 
 

@@ -1,5 +1,7 @@
 """find and cancel, wherever the message is; by both faces."""
 
+import time
+
 import pytest
 
 import reliq
@@ -313,3 +315,28 @@ def test_a_cancelled_message_that_its_consumer_puts_back_is_gone(queue, client, 
     stats = queue.stats()
     assert (stats.ready, stats.delayed, stats.processing, stats.counters.get("cancelled")) == (0, 0, 0, 1)
     assert not client.exists(QueueKeys("q").told)
+
+
+@pytest.mark.parametrize("back", ["retry", "release"])
+def test_a_message_that_was_cancelled_since_the_latest_heartbeat_does_not_come_back(queue, client, back):
+    identity, other = queue.send("x"), queue.send("y")
+    with queue.consumer(lease=3600) as consumer:
+        messages = consumer.claim(2)
+        assert queue.cancel(identity) is Cancellation.TOLD
+        for message in messages:
+            consumer.retry(message, delay=60) if back == "retry" else consumer.release(message)
+    assert where(queue, identity) is None
+    assert where(queue, other) is (Place.DELAYED if back == "retry" else Place.READY)
+    assert queue.stats().counters["cancelled"] == 1
+    assert not client.exists(QueueKeys("q").told)
+
+
+@pytest.mark.parametrize("ahead", [-7_200_000, 7_200_000])
+def test_a_message_of_a_producer_whose_clock_is_wrong_is_cancelled_too(queue, client, monkeypatch, ahead):
+    monkeypatch.setattr("reliq.protocol.producer.Clock.now", lambda _: time.time_ns() // 1_000_000 + ahead)
+    identity = queue.send("x")
+    with queue.consumer(lease=3600) as consumer:
+        (message,) = consumer.claim()
+        assert queue.cancel(identity) is Cancellation.TOLD
+        consumer.retry(message, delay=60)
+    assert where(queue, identity) is None
