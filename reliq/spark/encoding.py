@@ -4,7 +4,6 @@ The result decodes like that of reliq.model.element; lengths use MessagePack's l
 """
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -14,6 +13,9 @@ import pyarrow.compute as pc
 
 from reliq.model.element import APART, BODY_REFERENCE, ELEMENT_TAIL, INLINE, group_of
 from reliq.ops.chunks import MOST_PLACED, Chunk, bodies_chunk, chunk, cuts, placed_chunk
+from reliq.protocol.producer import Clock
+
+CLOCK = Clock()  #: the server's, once a task of this process has asked for it
 
 BYTES = pa.large_binary()
 _TEXT = pa.large_string()
@@ -69,7 +71,8 @@ def merged(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBa
 
 
 def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    """Return the time of the server, ms since the epoch."""
+    return CLOCK.now()
 
 
 def _body(bodies: pa.Array) -> list[Field]:

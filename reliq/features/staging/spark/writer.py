@@ -25,7 +25,7 @@ from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Homes
 from reliq.protocol.features import JOB_ENDS
-from reliq.spark.encoding import merged
+from reliq.spark.encoding import CLOCK, merged
 from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
 from reliq.spark.overridden import Overridden
@@ -78,6 +78,7 @@ def stage_rows(
     """Stage the rows of this task; the id of a row is made of `prefix` and its number."""
     partition = task().partitionId()
     store = store_of(options.connection)
+    store.run(CLOCK.ask())
     spread = Spread(lambda queue: _homes_of(queue, where, store), partition)
     rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
