@@ -46,6 +46,8 @@ class Calls:
             raise Violation(f"the send of {identity} was refused, and it was enqueued")
         if status == "duplicate":
             other = world.stories.get((queue, first))
+            if entered and self._had_its_window(story, other):
+                return
             if entered:
                 raise Violation(f"the send of {identity} was answered as a duplicate, and it was enqueued")
             if other is None or (other.entered_at is None and not world.restarted):
@@ -53,6 +55,12 @@ class Calls:
             entered_at = None if other.prepared else other.entered_at  # a prepared one's window begins with its commit
             if entered_at is not None and other.dedup and story.sent_at > entered_at + other.dedup[1] + 0.002:
                 raise Violation(f"{identity} is said to be a duplicate of {first}, whose window was over")
+
+    def _had_its_window(self, story: Story, other: Story | None) -> bool:
+        """Whether a message was enqueued, and another one with its key after its window, before its send was repeated."""
+        if story.dedup is None or story.entered_at is None or other is None or other.entered_at is None:
+            return False
+        return other.entered_at >= story.entered_at + story.dedup[1]
 
     def _was_duplicate(self, queue: str, story: Story) -> bool:
         """Whether the first try of a send may have found a duplicate, whose window was over when it was repeated."""
