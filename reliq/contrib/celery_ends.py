@@ -69,14 +69,20 @@ class EndStorer(threading.Thread):
         self._stopping.set()
 
     def look(self) -> None:
-        """Store the ends of all tasks that are new dead letters."""
+        """Store the ends of all tasks that are new dead letters; raises the error of a queue that cannot be read."""
         channel = getattr(self._consumer.task_consumer, "channel", None)
         if channel is None or channel.closed:  # the worker connects again
             return
         broker = channel.connection.broker
         now = broker.store.call(ops.server_time())
+        failed: ReliqError | None = None
         for queue in list(self._consumer.task_consumer.queues):
-            self._look_at(QueueKeys(broker.name_of(queue.name)), channel, now)
+            try:
+                self._look_at(QueueKeys(broker.name_of(queue.name)), channel, now)
+            except ReliqError as error:  # its node is away; those of the others are not
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _look_at(self, keys: QueueKeys, channel: Any, now: int) -> None:
         """Store the ends of a queue's new dead tasks; those that fail are tried again at the next look."""

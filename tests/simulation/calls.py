@@ -57,7 +57,7 @@ class Calls:
                 raise Violation(f"{identity} is said to be a duplicate of {first}, whose window was over")
 
     def _had_its_window(self, story: Story, other: Story | None) -> bool:
-        """Whether a message was enqueued, and another one with its key after its window, before its send was repeated."""
+        """Whether another message with its key was enqueued after its window, before its send was repeated."""
         if story.dedup is None or story.entered_at is None or other is None or other.entered_at is None:
             return False
         return other.entered_at >= story.entered_at + story.dedup[1]

@@ -12,6 +12,7 @@ from celery.exceptions import ChordError, InvalidTaskError, TaskRevokedError, Wo
 
 import reliq
 from reliq.contrib.celery_ends import EndStorer
+from reliq.model.keys import QueueKeys
 from tests.integration.celery.workers import APP, send, signature, working
 from tests.support.workers import eventually
 
@@ -162,6 +163,24 @@ def test_an_end_that_could_not_be_stored_is_stored_at_the_next_look(
     assert result.state == "PENDING"
     storers[0].look()
     assert result.state == "REVOKED"
+
+
+def test_a_queue_that_cannot_be_read_does_not_hold_up_the_ends_of_others(
+    client: Any, storers: list[EndStorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storer, looked = storers[0], []
+
+    def look_at(keys: QueueKeys, *_: Any) -> None:
+        looked.append(keys.queue)
+        if keys.queue == "away":
+            raise reliq.RedisUnavailable("its node is away")
+
+    monkeypatch.setattr(storer, "_look_at", look_at)
+    queues, channel = [kombu.Queue("away"), kombu.Queue("celery")], storer._consumer.task_consumer.channel
+    storer._consumer.task_consumer = SimpleNamespace(channel=channel, queues=queues)
+    with pytest.raises(reliq.RedisUnavailable):
+        storer.look()
+    assert looked == ["away", "celery"]
 
 
 def test_a_result_is_not_replaced_by_the_end_of_a_dead_letter(

@@ -1,6 +1,8 @@
 import asyncio
 import pickle
 
+import pytest
+
 from reliq import aio
 from reliq.embedded import EmbeddedRedis
 from reliq.model.stats import Stats
@@ -115,13 +117,14 @@ def test_it_reads_often_while_somebody_looks_and_seldom_otherwise(app, url, monk
 
     async def watched() -> None:
         async with aio.Reliq(url) as reliq, Sampler(reliq.store, period=0.02) as sampler:
-            read = counted(sampler)
+            read = counted(sampler, monkeypatch)
             assert await until(lambda: len(read) == 1)
             await asyncio.sleep(0.2)
             assert len(read) == 1
             app.queue("orders").send(2)
             await sampler.refresh()
-            assert sampler.histories["orders"].latest.ready == 2
+            assert (latest := sampler.histories["orders"].latest) is not None
+            assert latest.ready == 2
             begun = len(read)
             assert await until(lambda: len(read) >= begun + 5)
             sampler._looked_at -= LOOK  # a minute has passed
@@ -134,15 +137,16 @@ def test_it_reads_often_while_somebody_looks_and_seldom_otherwise(app, url, monk
     asyncio.run(watched())
 
 
-def counted(sampler: Sampler) -> list[None]:
+def counted(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Return a list that grows with each sample from now on."""
-    read, sample = [], sampler.sample
+    read: list[None] = []
+    sample = sampler.sample
 
     async def note() -> None:
         await sample()
         read.append(None)
 
-    sampler.sample = note
+    monkeypatch.setattr(sampler, "sample", note)
     return read
 
 
