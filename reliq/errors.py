@@ -98,6 +98,10 @@ class RedisUnsuitable(RedisUnavailable):
     """Redis answers but cannot hold a queue: a replica, too old, evicting keys, or refusing the credentials."""
 
 
+class UnknownCommand(RedisUnsuitable):
+    """The server does not know a command: it is too old, or the command was renamed."""
+
+
 class ForeignKey(RedisUnsuitable):
     """A key of a queue has another type: another application uses it. Nothing was changed."""
 

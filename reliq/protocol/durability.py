@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import DurabilityUnavailable, OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.errors import DurabilityUnavailable, OutcomeUnknown, ReliqError, UnknownCommand
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
@@ -75,10 +75,8 @@ def check_possible(wanted: Durability) -> Steps[None]:
         return
     try:
         yield ops.can_fsync()
-    except RedisUnavailable:
-        raise
-    except ReliqError as error:
-        if type(error) is not ReliqError:
+    except ReliqError as error:  # one without a class of its own: the server has no append-only file
+        if type(error) not in (ReliqError, UnknownCommand):
             raise
         raise DurabilityUnavailable(
             'durability="fsync" needs Redis 7.2 or newer (WAITAOF) with appendonly yes; nothing was enqueued'

@@ -11,6 +11,7 @@ from reliq.errors import (
     QueueFull,
     RedisUnsuitable,
     ReliqError,
+    UnknownCommand,
 )
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ _LASTING = {
 
 # A script that may not run a command ends with the general code ERR. Before version 7 the text has no command then.
 _DENIED = re.compile(r"ACL failure in script|user executing the script can't", re.IGNORECASE)
+_UNKNOWN = re.compile(r"unknown (?:sub)?command '?([\w| ]+)", re.IGNORECASE)
 _COMMAND = re.compile(r"run the '([\w|-]+)' command", re.IGNORECASE)
 _KEYS = re.compile(r"access (a key|one of the keys|the '.*' key)", re.IGNORECASE)
 _ROLES = " (ACL; deploy/users.acl of reliq has those of each role)"
@@ -130,6 +132,8 @@ def translated(error: Exception) -> Exception:
         return TryAgain(_PASSING[code], code in _ELSEWHERE, code in _MOVING)
     if code == "NOPERM" or _DENIED.search(str(error)):
         return RedisUnsuitable(f"Redis refuses: {_denied(str(error))}")
+    if unknown := _UNKNOWN.search(str(error)):
+        return UnknownCommand(f"Redis does not know {unknown[1].upper()}: it is too old, or the command was renamed")
     if code in _LASTING:
         return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
     return ReliqError(f"Redis answered with an unexpected error: {type(error).__name__} {code}".rstrip())

@@ -288,3 +288,9 @@ def test_a_budget_is_charged_for_what_handlers_say():
         bench.work_off()
         queue.send(1, cost=90)
         assert (queue.stats().ready, queue.stats().limited_by) == (1, "rate")
+
+
+def test_a_journey_logs_nothing(caplog):
+    with Bench(reliq.Reliq()) as bench:
+        bench.travel("1h")
+    assert caplog.messages == []
