@@ -263,17 +263,25 @@ class Settler(threading.Thread):
             if self._stopping.wait(_GATHER_ACKS):
                 break
             self._woken.clear()
-            try:
-                for exchange in self._exchanges():
-                    with exchange.watched() as stays:  # a consumer that leaves gives back what it still holds
-                        if stays:
-                            exchange.relieve(self._connection)
-                self._outage.over()
-            except ReliqError as error:
-                self._outage.failed(error)
+            if failed := self._settle():
+                self._outage.failed(failed)
                 self._stopping.wait(values.RECONNECT_PAUSE)
                 self._woken.set()
+            else:
+                self._outage.over()
         self._connection.close()
+
+    def _settle(self) -> ReliqError | None:
+        """Send what waits in each exchange; return an error of those whose node is away, after all others."""
+        failed: ReliqError | None = None
+        for exchange in self._exchanges():
+            try:
+                with exchange.watched() as stays:  # a consumer that leaves gives back what it still holds
+                    if stays:
+                        exchange.relieve(self._connection)
+            except ReliqError as error:
+                failed = error
+        return failed
 
     def stop(self) -> None:
         self._stopping.set()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import kombu
@@ -14,6 +15,7 @@ import pytest
 import reliq
 import reliq.contrib.kombu  # registers the transport
 from reliq.contrib import guard
+from reliq.contrib.kombu.consuming import Settler
 from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import ROOT, eventually
@@ -35,6 +37,27 @@ def test_a_consumer_outlives_an_outage_of_redis(broker: str, connection: kombu.C
         for message in received.messages:
             message.ack()
     assert received == ["before", "after"]
+
+
+def test_a_queue_that_is_away_does_not_hold_up_the_acks_of_others(app: reliq.Reliq) -> None:
+    settled: list[str] = []
+
+    class Fake:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @contextlib.contextmanager
+        def watched(self) -> Iterator[bool]:
+            yield True
+
+        def relieve(self, _: object) -> None:
+            settled.append(self.name)
+            if self.name == "away":
+                raise reliq.RedisUnavailable("its node is away")
+
+    settler = Settler(app.store, lambda: [Fake("away"), Fake("here")])  # type: ignore[list-item]
+    assert isinstance(settler._settle(), reliq.RedisUnavailable)
+    assert settled == ["away", "here"]
 
 
 def test_an_outage_does_not_hold_up_the_end_of_many_consumers() -> None:
