@@ -63,15 +63,17 @@ class Imports:
 def main() -> None:
     """Import what the workers need, and fork; a child goes on as a worker."""
     gc.disable()
+    before = dict(os.environ)
     given = [*sys.argv[2:], "--numprocesses=0", "--collect-only", "-qq", "-p", "no:rerunfailures"]  # it starts a thread
     pytest.main(given, plugins=[Imports()])
     assert threading.active_count() == 1, "a fork of one with threads is not whole"
     gc.freeze()
+    set_by_modules = {name: value for name, value in os.environ.items() if before.get(name) != value}
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         told = warm.serve(connection)
     if told is not None:
         os.environ.clear()
-        os.environ.update(told["environment"])
+        os.environ.update({**set_by_modules, **told["environment"]})
         sys.argv = ["-c"]
         sys.modules["__main__"] = ModuleType("__main__")
         for place, name in enumerate(("stdin", "stdout", "stderr")):

@@ -19,11 +19,13 @@ TESTS = """
     import os, sys
 
     imported_by = os.getpid()
+    os.environ["SET_BY_A_MODULE"] = "yes"
     if {ends} and "collected" in sys.argv[0]:
         os._exit(1)
 
     def test_one():
         assert (imported_by != os.getpid()) is {forked}
+        assert os.environ["SET_BY_A_MODULE"] == "yes"
 
     def test_that_fails():
         assert not "it is told"
