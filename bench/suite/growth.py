@@ -352,7 +352,7 @@ def _idle_monitor(what: str, build: Build, size: int) -> Row:
 
 
 def _idle_connections(size: int) -> Row:
-    """To list the connections takes the server 5 us for each, and meanwhile it answers nobody."""
+    """Listing the connections takes the server 5 us for each, during which it serves no other client."""
     row = Row(f"growth: idle monitor, {size:,} connections")
     with state(_idle_queues, 1) as (app, client), ExitStack() as stack:
         for number in range(size):

@@ -1,7 +1,7 @@
 """Connections: the names of the connections to a server, read again only when it has closed some.
 
-CLIENT LIST takes the server 5 us for each connection, and meanwhile it answers nobody. INFO tells at once how many
-connections it has closed so far. As long as that stands, whoever was connected still is.
+CLIENT LIST takes the server 5 us for each connection, during which it serves no other client. INFO tells at once how
+many connections it has closed so far. As long as that number stays, all that were listed are still open.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The history for the sparklines: the statistics of all queues, kept in this process.
 
-They are read every two seconds while somebody looks at a page that shows them, and every thirty otherwise, so that a
-service whose dashboard nobody opens costs Redis little. Nothing is written to Redis. A restart begins a new history,
-and each API process has its own.
+They are read every two seconds while a page that shows them is open, and every thirty seconds otherwise: a service
+whose dashboard is closed costs Redis little. Nothing is written to Redis. A restart begins a new history, and each API
+process has its own.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from reliq_api.http.problems import of_error
 
 log = logging.getLogger("reliq.api.ui")
 
-PERIOD = 2.0  #: seconds between two samples while somebody looks
-LOOK = 60.0  #: seconds for which somebody who has opened a page looks at it
+PERIOD = 2.0  #: seconds between two samples while a page is open
+LOOK = 60.0  #: seconds for which a page counts as open after its latest request
 STALE = 5 * PERIOD  #: seconds after which the latest sample is old
 SHARE = 0.1  #: the largest share of time for sampling: with very many queues the period grows
 FINE = 150  #: samples kept at full resolution: 5 minutes
 COARSE = 240  #: samples kept of every 30 seconds: 2 hours
-COARSE_EVERY = 15  #: periods between two of these; also between two samples while nobody looks
+COARSE_EVERY = 15  #: periods between two of these; also between two samples while no page is open
 QUEUES_LARGEST = 1000  #: queues with a history; about 34 MB
 
 MEASURES = ("at", "ready", "processing", "delayed", "dead", "oldest", "into", "out", "failed")
@@ -148,12 +148,12 @@ class Sampler:
         return time.monotonic() - self._looked_at < LOOK
 
     def note_look(self) -> None:
-        """Note that somebody looks at the plots."""
+        """Note a request of a page that shows the plots."""
         self._looked_at = time.monotonic()
         self._looked.set()
 
     async def refresh(self) -> None:
-        """Note that somebody looks, and read the queues now if the latest sample is too old to be shown.
+        """Note a request of the first page, and read the queues now if the latest sample is too old to be shown.
 
         Raises ReliqError if Redis is away and nothing was ever read: numbers that are there stay, with their age.
         """
