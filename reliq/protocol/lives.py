@@ -3,15 +3,24 @@
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from reliq import ops
 from reliq.errors import LeaseLost, ReliqError
-from reliq.model.element import decode_envelope
+from reliq.model.element import Envelope, decode_envelope
 from reliq.model.keys import QueueKeys
 from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
-from reliq.protocol.outcomes import deleted
+from reliq.protocol.outcomes import cancelled
+
+M = TypeVar("M", Message, Envelope)
+
+
+def cancelled_of(messages: Iterable[M], told: ops.Cancelled) -> list[M]:
+    """Return the messages that were cancelled; one that was sent later under the same id is another one."""
+    at = dict(told)
+    return [one for one in messages if one.enqueued_at <= at.get(one.id, -1)] if at else []
 
 
 class Lives:
@@ -40,29 +49,23 @@ class Lives:
         if reported is not None:
             self._by_element[message.element] = Life(reported.state, stored=True)
 
-    def tell(self, held: Iterable[Message], cancelled: ops.Cancelled) -> list[Message]:
-        """Note cancelled messages, by id, with the ms at which they were; return those that were not known to be.
-
-        A message that was sent later under the same id is another one.
-        """
-        if not cancelled:
-            return []
-        at = dict(cancelled)
-        told = [one for one in held if one.enqueued_at <= at.get(one.id, -1) and not one.cancelled]
-        for message in told:
+    def tell(self, held: Iterable[Message], told: ops.Cancelled) -> list[Message]:
+        """Note cancelled messages, by id, with the ms at which they were; return those that were not known to be."""
+        new = [one for one in cancelled_of(held, told) if not one.cancelled]
+        for message in new:
             self._by_element.setdefault(message.element, Life()).cancelled = True
-        return told
+        return new
 
     def without_cancelled(self, moves: Sequence[Move]) -> Steps[Sequence[Move]]:
-        """Return the moves; who would come back is deleted if it was cancelled since the latest heartbeat."""
+        """Return the moves; a message that was cancelled since the latest heartbeat is deleted, not put back."""
         back = [one for one in moves if one.id and not (one.destination.leaves or one.destination is Destination.DEAD)]
-        cancelled = dict((yield ops.told(self._keys))) if back else {}
-        gone: set[bytes] = set()
-        for one in back:
-            if one.id in cancelled and decode_envelope(one.element).enqueued_at <= cancelled[one.id]:
-                self._by_element.setdefault(one.element, Life()).cancelled = True
-                gone.add(one.element)
-        return [deleted(one) if one.element in gone else one for one in moves] if gone else moves
+        told = (yield ops.told(self._keys)) if back else ()
+        if not told:
+            return moves
+        gone = {one.element for one in back if cancelled_of([decode_envelope(one.element)], told)}
+        for element in gone:
+            self._by_element.setdefault(element, Life()).cancelled = True
+        return [cancelled(one) if one.element in gone else one for one in moves]
 
     def report(self, consumer: str, message: Message, report: Report, place: int | None) -> Steps[None]:
         """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out.

@@ -20,14 +20,9 @@ def passed_over(element: bytes) -> Move:
     return Move(element, Destination.GONE, Counter.BLANKS_PASSED, readable=False)
 
 
-def cancelled(message: Message) -> Move:
-    """Delete a message that was cancelled while its consumer held it."""
-    return Move(message.element, Destination.GONE, Counter.CANCELLED, message.id)
-
-
-def deleted(move: Move) -> Move:
-    """Delete a message that was to come back, and was cancelled."""
-    return Move(move.element, Destination.GONE, Counter.CANCELLED, move.id)
+def cancelled(one: Message | Move) -> Move:
+    """Delete a message that was cancelled while its consumer held it; also in place of another move."""
+    return Move(one.element, Destination.GONE, Counter.CANCELLED, one.id)
 
 
 def repeated(message: Message) -> Move:

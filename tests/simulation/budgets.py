@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from reliq.model.element import group_of, limit_group_of
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, queue_of
 from reliq.ops import Op
 from tests.reference.limits import Bucket
 from tests.simulation.requests import ops_of
@@ -64,7 +64,7 @@ class Budgets:
 
     def _charge(self, op: Op[Any]) -> set[tuple[str, str]]:
         config, _, _, charged, reserved, actual, group = map(str, op.command[3:10])
-        queue = config.removeprefix("reliq:{").partition("}")[0]
+        queue = queue_of(config)
         if self._world.server.value(charged) != actual.encode():
             return set()  # it was refused
         more = int(actual) - self._charged.get(charged, int(reserved))

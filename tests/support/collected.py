@@ -73,7 +73,7 @@ def main() -> None:
         told = warm.serve(connection)
     if told is not None:
         os.environ.clear()
-        os.environ.update({**set_by_modules, **told["environment"]})
+        os.environ.update({**told["environment"], **set_by_modules})
         sys.argv = ["-c"]
         sys.modules["__main__"] = ModuleType("__main__")
         for place, name in enumerate(("stdin", "stdout", "stderr")):

@@ -1,8 +1,12 @@
 """A monitor whose duties tests perform one at a time, by names of their own."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import reliq_monitor
+from reliq.transport.store import Store
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
@@ -94,3 +98,16 @@ class Monitor(reliq_monitor.Monitor):
         self.perform(SilentProducers)
         self.perform(SilentStreams)
         return self._whole._rota.the(DeadLetterTrimming).pause == 0.0
+
+
+@contextlib.contextmanager
+def running(url: str) -> Iterator[Monitor]:
+    """A monitor that looks often, in a thread."""
+    monitor, stopping = Monitor(Store(url), 0.1, reconnect_grace=1), threading.Event()
+    thread = threading.Thread(target=monitor.run, args=(stopping,))
+    thread.start()
+    try:
+        yield monitor
+    finally:
+        stopping.set()
+        thread.join()

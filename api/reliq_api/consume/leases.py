@@ -19,6 +19,7 @@ from reliq.model.policy import Policy, Retry
 from reliq.ops import Move, Settled, Steps
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import TAGS
+from reliq.protocol.lives import cancelled_of
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 
 _SETTLED_REMEMBERED = 60.0  #: seconds for which a repeated settle is answered `already`, not `lost`
@@ -175,15 +176,9 @@ def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
     for message in messages:
         lives[message.element] = Life(stored=any(tag is not None for tag in tags[: len(reads)]))
         del tags[: len(reads)]
-    for message in _cancelled(messages, told):
+    for message in cancelled_of(messages, told):
         lives[message.element].cancelled = True
     return _Lives(lives)
-
-
-def _cancelled(messages: Iterable[Message], told: ops.Cancelled) -> list[Message]:
-    """Return the messages that were cancelled; one that was sent later under the same id is another one."""
-    at = dict(told)
-    return [message for message in messages if message.enqueued_at <= at.get(message.id, -1)]
 
 
 def _forget(keys: QueueKeys, ids: Sequence[str], acks: int, moves: Sequence[Move], codes: str) -> Steps[None]:
@@ -217,7 +212,7 @@ def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[list[str] | Non
         return None
     if not told:
         return []
-    return [message.id for message in _cancelled((yield from _held(keys, lease)), told)]
+    return [message.id for message in cancelled_of((yield from _held(keys, lease)), told)]
 
 
 def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[None]:

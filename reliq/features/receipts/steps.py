@@ -78,10 +78,8 @@ class ReceiptSteps:
         An attempt that was made before is repeated, in whichever home it was.
         """
         every = yield from self._homes.known()
-        if wanted.attempt is not None:
-            for keys in every:
-                if again := (yield from self._again(keys, wanted)):
-                    return again
+        if wanted.attempt is not None and (again := (yield from self._again(every, wanted))):
+            return again
         if len(every) == 1:
             return (yield from self._receive(every[0], wanted, timeout))
         failing, found = self._homes.failing, self._homes.found
@@ -252,12 +250,15 @@ class ReceiptSteps:
         too_often = message and wanted.most_receives is not None and _receives(message) > wanted.most_receives
         return None if too_often else message
 
-    def _again(self, keys: QueueKeys, wanted: Wanted) -> Steps[list[Received]]:
-        """Repeat an earlier receive with the same attempt."""
-        elements = yield own.receive_again(keys, wanted.attempt or "", wanted.visibility)
-        messages = [Message.decode(self.queue, element) for element in elements]
-        yield from read_bodies(keys, messages)
-        return [_shown(keys, one, one) for one in messages if one.body_is_read]
+    def _again(self, every: Sequence[QueueKeys], wanted: Wanted) -> Steps[list[Received]]:
+        """Repeat an earlier receive with the same attempt, in the home where it was."""
+        found = yield [own.receive_again(keys, wanted.attempt or "", wanted.visibility) for keys in every]
+        for keys, elements in zip(every, found, strict=True):
+            messages = [Message.decode(self.queue, element) for element in elements]
+            yield from read_bodies(keys, messages)
+            if received := [_shown(keys, one, one) for one in messages if one.body_is_read]:
+                return received
+        return []
 
     def return_due(self) -> Steps[int]:
         """Make the messages visible again whose time is over; return how many."""

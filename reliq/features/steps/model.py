@@ -133,7 +133,8 @@ class Book:
     @contextmanager
     def runs(self, step: Step) -> Iterator[None]:
         """The function of a step runs."""
-        self.once |= {step.name} if step.at_most_once else set()
+        if step.at_most_once:
+            self.once.add(step.name)
         try:
             yield
         finally:

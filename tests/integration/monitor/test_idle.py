@@ -1,7 +1,5 @@
 """A monitor of idle queues asks nothing about them, and acts as soon as there is something to do."""
 
-import contextlib
-import threading
 import time
 
 import pytest
@@ -16,22 +14,10 @@ from reliq.transport.store import Store
 from reliq_monitor import known, promote
 from reliq_monitor.duties import DUTIES
 from reliq_monitor.retention import SilentProducers
-from tests.support.turns import Monitor
+from tests.support.turns import Monitor, running
 from tests.support.workers import eventually
 
 NEVER = 1000.0
-
-
-@contextlib.contextmanager
-def running(url):
-    monitor, stopping = Monitor(Store(url), 0.1, reconnect_grace=1), threading.Event()
-    thread = threading.Thread(target=monitor.run, args=(stopping,))
-    thread.start()
-    try:
-        yield monitor
-    finally:
-        stopping.set()
-        thread.join()
 
 
 def knows(monitor, app):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -14,7 +13,6 @@ from reliq import NewMessage, ops
 from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops.topology import slot_of
-from reliq.transport.store import Store
 from reliq_monitor import known
 from reliq_monitor.duties import COMMON
 from tests.integration.client.test_cluster import (  # fixtures
@@ -24,7 +22,7 @@ from tests.integration.client.test_cluster import (  # fixtures
     nodes,  # noqa: F401
 )
 from tests.support.cluster import Cluster
-from tests.support.turns import Monitor
+from tests.support.turns import running
 from tests.support.workers import eventually
 
 QUEUES = [f"q{number}" for number in range(30)]
@@ -45,19 +43,6 @@ def monitors(cluster_url, app):  # noqa: F811
         app.queue(name).send("x", delay=3600)
     with running(cluster_url) as one, running(cluster_url) as other:
         yield [one, other]
-
-
-@contextlib.contextmanager
-def running(url):
-    """A monitor, in a thread."""
-    monitor, stopping = Monitor(Store(url), 0.1, reconnect_grace=1), threading.Event()
-    thread = threading.Thread(target=monitor.run, args=(stopping,))
-    thread.start()
-    try:
-        yield monitor
-    finally:
-        stopping.set()
-        thread.join()
 
 
 @contextlib.contextmanager
