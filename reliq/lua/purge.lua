@@ -3,7 +3,8 @@
 -- KEYS  places, delayed, index
 -- ARGV  limit: number
 --       limit: messages to delete at most
--- Returns the number deleted; -1 = only places of cancelled messages were found; 0 = the queue is empty
+-- Returns {the number deleted, 1 if there may be more, else 0, member of `waiting` ...}: messages that a monitor takes to
+--         another partition, which are not deleted
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index = KEYS[14], KEYS[15]
@@ -13,16 +14,21 @@ local PLACES = 1
 local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
-local left, removed = limit, 0
+local left, removed, strays = limit, 0, {}
 
-local waiting = redis.call('ZPOPMIN', q.waiting, left) -- first, so that no waiting message becomes ready
-left, removed = left - #waiting / 2, removed + #waiting / 2
-
-for at = 1, #waiting, 2 do -- a waiting message does not hold its key
-  local element = element_in_line(waiting[at])
-  leave_cycle(q, element)
-  drop_body(q, element)
-  have_left(q, {element}, 'purged')
+local waiting = redis.call('ZRANGE', q.waiting, 0, left - 1) -- first, so that no waiting message becomes ready
+left = left - #waiting
+for _, member in ipairs(waiting) do -- a waiting message does not hold its key
+  if is_stray(q, member) then
+    strays[#strays + 1] = member
+  else
+    local element = element_in_line(member)
+    redis.call('ZREM', q.waiting, member)
+    leave_cycle(q, element)
+    drop_body(q, element)
+    have_left(q, {element}, 'purged')
+    removed = removed + 1
+  end
 end
 local held, blanks = {}, 0
 for _, list in ipairs({q.messages, q.high, q.low, q.next_round}) do
@@ -53,5 +59,4 @@ end
 for _, element in ipairs(held) do leave_queue(q, element) end
 have_left(q, held, 'purged')
 if removed > 0 then redis.call('HINCRBY', q.counters, 'purged', removed) end
-if removed == 0 and blanks > 0 then return -1 end
-return removed
+return {removed, (removed > 0 or blanks > 0 or #strays > 0) and 1 or 0, unpack(strays)}

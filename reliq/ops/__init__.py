@@ -151,6 +151,8 @@ from reliq.ops.partitions import (
     known_version,
     layout,
     ready_counts,
+    refuse,
+    refused_for,
     release_lines,
     replace_layout,
     send_home,
@@ -158,6 +160,7 @@ from reliq.ops.partitions import (
     stored_layout,
     strays,
     take_in,
+    withdraw,
 )
 from reliq.ops.policy import (
     begin_change,

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
+from reliq.ops.partitions import Stray
 from reliq.ops.request import Op, Record, scripted
 
 
@@ -49,8 +50,16 @@ def cancel(keys: QueueKeys, identity: str, call: str | None = None) -> Op[bool]:
     return scripted(signatures.cancel(keys, id=identity, call=call), bool)
 
 
-def purge(keys: QueueKeys, limit: int) -> Op[int]:
-    return scripted(signatures.purge(keys, limit=limit))
+class Purged(NamedTuple):
+    removed: int
+    more: bool  #: whether there may be more
+    strays: list[Stray]  #: of those that it came across; it does not remove them
+
+
+def purge(keys: QueueKeys, limit: int) -> Op[Purged]:
+    """Delete ready and delayed messages, at most so many."""
+    call = signatures.purge(keys, limit=limit)
+    return scripted(call, lambda reply: Purged(reply[0], reply[1] == 1, [Stray(one) for one in reply[2:]]))
 
 
 def hasten(keys: QueueKeys, ids: Collection[str]) -> Op[int]:

@@ -8,10 +8,12 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import BUCKETS, Layout, read_layout
 from reliq.ops import signatures
 from reliq.ops.browse import waiting_element
+from reliq.ops.coming import REMEMBERED
 from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
 
 _DIGITS = BUCKETS // 4  #: of the field `homes`, before the version
+_REFUSED = "\x7f"  #: before the counter, in the place of an id: no id begins with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,22 @@ def release_lines(keys: QueueKeys, groups: Sequence[str], version: int) -> Op[in
 def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:
     """Remove messages that were enqueued in the home of their key."""
     return scripted(signatures.send_home(keys, members=[one.member for one in strays]))
+
+
+def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Op[int]:
+    """Remove messages that the home of their key refuses; `counter` counts them."""
+    return scripted(signatures.withdraw(keys, counter=counter, members=[one.member for one in strays]))
+
+
+def refuse(mark: str, counter: str) -> tuple[Op[Any], Op[str]]:
+    """Let no message enter under this mark of a `Coming`; the last reply: the refusal's counter, empty: it is in."""
+    store: Op[Any] = Op(("SET", mark, f"{_REFUSED}{counter}", "NX", "PX", milliseconds(REMEMBERED)))
+    return store, Op(("GET", mark), lambda reply: refused_for(reply.decode()))
+
+
+def refused_for(first: str) -> str:
+    """Return the counter for which a message was refused, empty if it was not; `first`: the first id under its mark."""
+    return first[1:] if first.startswith(_REFUSED) else ""
 
 
 def held_keys(keys: QueueKeys, cursor: bytes | str = "0") -> Op[tuple[bytes, int]]:

@@ -341,3 +341,7 @@ def tally(
 
 def upcoming(*, list: str, skip: float, limit: float, shown: float, most_bytes: float) -> Call:
     return "upcoming", (list,), (skip, limit, shown, most_bytes)
+
+
+def withdraw(keys: NamedKeys, *, counter: Argument, members: Iterable[Argument]) -> Call:
+    return "withdraw", (*keys.places,), (counter, *members)

@@ -2,10 +2,12 @@
 
 A monitor enqueues such a message in the home of its key, and then removes it where it waited. What belongs to the
 message is copied before (`Along`). Each step may be repeated, by any monitor, and a slow one may be late with each: the
-home remembers what has entered.
+home remembers what has entered. Who removes such a message for another reason, as a purge does, has the home refuse it
+first: so either it is removed, or it has come home.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from reliq import ops
 from reliq.model.element import name_of, new_reference, with_reference
@@ -38,6 +40,37 @@ def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool)
             done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
         if not after:
             return done
+
+
+class Withdrawn(NamedTuple):
+    removed: int
+    come: dict[str, list[Stray]]  #: those that had come home before, by the queue of the home
+
+
+def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Steps[Withdrawn]:
+    """Remove messages that wait to be taken home, unless they have come there; `counter` counts what is removed."""
+    layout = yield ops.layout(QueueKeys(keys.logical))
+    removed, come = 0, dict[str, list[Stray]]()
+    for home, some in _by_home(keys.logical, layout, list(strays)).items():
+        _, *refusals = yield [op for one in some for op in ops.refuse(_mark(QueueKeys(home), one), counter)]
+        for refusal in dict.fromkeys(refusals[::2]):
+            those = [one for one, refused in zip(some, refusals[::2], strict=True) if refused == refusal]
+            if not refusal:
+                come[home] = those
+                yield ops.send_home(keys, those)
+            else:
+                gone = yield ops.withdraw(keys, those, refusal)
+                removed += gone if refusal == counter else 0
+    return Withdrawn(removed, come)
+
+
+def _mark(home: QueueKeys, one: Stray) -> str:
+    """Return the key that exists in a home once a message has entered it, or is refused there."""
+    return home.dedup(_dedup_key(one))
+
+
+def _dedup_key(one: Stray) -> str:
+    return f"@stray {name_of(one.element).hex()}"
 
 
 def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> Steps[int]:
@@ -78,9 +111,8 @@ def _bring(
                 reference = new_reference(len(body))
                 element = with_reference(element, reference)
                 bodies.append(ops.StoredBody(reference, body))
-        dedup_key = f"@stray {name_of(one.element).hex()}"
-        entries.append(ops.Entry(message.id, element, 0.0, dedup_key, REMEMBERED, held=layout.moving))
-        coming.append(Coming(message.id, home.dedup(dedup_key)))
+        entries.append(ops.Entry(message.id, element, 0.0, _dedup_key(one), REMEMBERED, held=layout.moving))
+        coming.append(Coming(message.id, _mark(home, one)))
         brought.append(one)
     if not brought:
         return []
@@ -90,6 +122,10 @@ def _bring(
         enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
         _, answer = yield from stored([home], bodies, session, enqueue)
     if answer.status in ("ok", "repeated"):
+        refused = {at: counter for at, first in answer.first_ids.items() if (counter := ops.refused_for(first))}
+        for at, counter in refused.items():
+            yield ops.withdraw(keys, [brought[at]], counter)
+        brought = [one for at, one in enumerate(brought) if at not in refused]
         if told := [op for along in ALONG for op in along.have_come(home, coming)]:
             yield told
         return brought

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from reliq import ops
 from reliq.contract import values
+from reliq.contract.counter_names import Counter
 from reliq.contract.keywords import BatchOptions, Config, ConfigChanges, MessageOptions
 from reliq.contract.values import Duration
 from reliq.model.keys import QueueKeys
@@ -15,6 +16,7 @@ from reliq.ops.schema import Config as Field
 from reliq.protocol import spread
 from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
+from reliq.protocol.bringing import withdraw
 from reliq.protocol.durability import Terms, check_possible, durability
 from reliq.protocol.features import FORGETS, HIDDEN
 from reliq.protocol.forwarding import check_target
@@ -117,7 +119,13 @@ class QueueSteps:
         return any(one != "closed" for one in before)
 
     def purge(self) -> Steps[int]:
-        return sum((yield from self.homes.act(_PURGE, _purge)))
+        """Delete ready, waiting, delayed and hidden messages; return how many."""
+        come: list[str] = []
+        removed = sum((yield from self.homes.act(_PURGE, lambda keys: _purge(keys, come))))
+        while come:  # to homes that may have been purged by then
+            come.clear()
+            removed += sum((yield from self.homes.act(_PURGE, lambda keys: _purge(keys, come))))
+        return removed
 
 
 def _forget(keys: QueueKeys, settings: Sequence[str]) -> Steps[bool]:
@@ -132,11 +140,17 @@ def _open_breaker(keys: QueueKeys, seconds: float) -> Steps[bool]:
     return True
 
 
-def _purge(keys: QueueKeys) -> Steps[int]:
-    removed = 0
+def _purge(keys: QueueKeys, come: list[str]) -> Steps[int]:
+    """Purge one home; `come` gets the homes of messages that waited here for a monitor, and had come there before."""
+    removed, more = 0, True
     with counted(_PURGE, keys, lambda: removed):
-        while step := (yield ops.purge(keys, _PURGE_STEP)):
-            removed += max(0, step)
+        while more:
+            step = yield ops.purge(keys, _PURGE_STEP)
+            removed, more = removed + step.removed, step.more
+            if step.strays:
+                withdrawn = yield from withdraw(keys, step.strays, Counter.PURGED)
+                removed += withdrawn.removed
+                come += withdrawn.come
         for hidden in HIDDEN:
             removed += yield from hidden.purge(keys)
     return removed

@@ -22,6 +22,7 @@ MOVES: Mapping[str, set[Move]] = {
     "signal": {(PARKED, READY)}, "unpark_due": {(PARKED, READY)},
     "newest": {(READY, PROCESSING), (PROCESSING, GONE)},
     "sweep": {(DELAYED, GONE), (READY, GONE)}, "purge": {(DELAYED, GONE), (READY, GONE)},
+    "withdraw": {(READY, GONE)},
     "redrive": {(DEAD, READY), (DEAD, GONE), (READY, GONE)},
     "discard": {(DEAD, GONE)},
     "reclaim_when_full": {(PROCESSING, READY), (PROCESSING, DEAD)},

@@ -6,21 +6,24 @@ from typing import Any
 import pytest
 
 from reliq import ops
+from reliq.contract.counter_names import Counter
 from reliq.features.output import ops as output
 from reliq.features.steps import ops as steps
 from reliq.features.steps.model import Entry
 from reliq.features.steps.ops import Parting
 from reliq.features.steps.signals import SignalSteps
+from reliq.features.tracking.steps import Tracking
 from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.model.partitions import Layout, bucket_of_key, homes_of, layout_text
-from reliq.ops import Steps
+from reliq.ops import Steps, Together
 from reliq.ops.held import Hold
-from reliq.protocol.bringing import send_strays
+from reliq.protocol.bringing import send_strays, withdraw
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
+from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sharing import share_again
 from tests.support.state import HOUR, KEYS, World, element, keyed
 
@@ -66,15 +69,27 @@ def move() -> Steps[int]:
 
 def run(world: World, steps: Steps[Any], before: int = -1, act: Callable[[], object] = lambda: None) -> int:
     """Run steps; before that request, something else happens. Return how many requests there were."""
-    request, count = next(steps), 0
-    while True:
+    count = 0
+
+    def answer(request: Any) -> Any:
+        nonlocal count
+        if isinstance(request, Together):
+            return [result(one) for one in request.steps]
         if count == before:
             act()
-        try:
-            request = steps.send(world.store.call(request))
-        except StopIteration:
-            return count
         count += 1
+        return world.store.call(request)
+
+    def result(steps: Steps[Any]) -> Any:
+        request = next(steps)
+        while True:
+            try:
+                request = steps.send(answer(request))
+            except StopIteration as end:
+                return end.value
+
+    result(steps)
+    return count
 
 
 def give(world: World, name: str, value: str = "yes") -> bool:
@@ -95,7 +110,7 @@ def signal_at_home(world: World, name: str) -> object:
 
 
 def test_everything_goes_along(growing: World):
-    assert run(growing, move()) < len(REQUESTS), "each place of a move is tried"
+    assert run(growing, move()) <= len(REQUESTS), "each place of a move is tried"
     assert growing.redis.exists(KEYS.waiting) == 0
     hold = claim(growing)
     assert [one.name for one in growing.run(steps.recorded(NEW, "m")).entries] == ["charge"]
@@ -158,7 +173,7 @@ def test_a_slow_monitor_brings_nothing_of_a_message_that_was_handled_since(growi
         growing.run(ops.forget_reports(NEW, ["m"]))
         growing.run(ops.settle(NEW, "w", 15.0, [hold.message.element]))
 
-    if run(growing, move(), before, ends) < before:
+    if run(growing, move(), before, ends) <= before:
         ends()
     assert growing.redis.exists(NEW.followed, NEW.report("m"), NEW.told) == 0
     assert growing.redis.hmget(NEW.config, "recorded", "emitted") == [None, None]
@@ -201,6 +216,54 @@ def test_the_output_of_an_earlier_message_with_the_same_id_is_not_mixed_with_it(
     growing.redis.xadd(NEW.output("m"), {"run": 1, "chunk": "j9"}, id="1-1")
     run(growing, move())
     assert [one.value for one in growing.run(output.emitted(NEW, "m", "", 10)).chunks] == [1]
+
+
+QUEUE = QueueHomes("q", ProducerPool())
+REMOVALS = {
+    "purge": lambda: QueueSteps("q", ProducerPool()).purge(),
+    "cancel": lambda: Tracking(QUEUE).cancel("m"),
+    "cancel by key": lambda: Tracking(QUEUE).cancel_many(KEY, None, dry_run=False),
+}
+
+
+def removed_once(world: World) -> bool:
+    """Whether the message has left the queue by a removal, and nothing of it is anywhere."""
+    counts = [world.redis.hmget(keys.counters, "purged", "cancelled") for keys in (KEYS, NEW)]
+    places = [place for keys in (KEYS, NEW) for place in (keys.waiting, keys.messages, keys.delayed)]
+    return sum(int(one or 0) for some in counts for one in some) == 1 and world.redis.exists(*places) == 0
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+@pytest.mark.parametrize("before", REQUESTS)
+def test_a_message_that_is_removed_at_any_time_of_its_move_does_not_come_home(
+    growing: World, removal: str, before: int
+):
+    def remove() -> None:
+        run(growing, REMOVALS[removal]())
+
+    if run(growing, move(), before, remove) <= before:
+        remove()
+    run(growing, move())
+    assert removed_once(growing)
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+@pytest.mark.parametrize("before", range(24))
+def test_a_message_that_moves_at_any_time_of_its_removal_is_removed_in_its_home(
+    growing: World, removal: str, before: int
+):
+    run(growing, REMOVALS[removal](), before, lambda: run(growing, move()))
+    assert removed_once(growing)
+
+
+def test_a_monitor_ends_the_removal_of_a_message_that_its_home_refuses(growing: World):
+    """Who cancelled it has died in between."""
+    withdrawing = withdraw(KEYS, growing.run(ops.strays(KEYS, b"", 10))[1], Counter.CANCELLED)
+    request: Any = next(withdrawing)
+    while getattr(getattr(request, "script", None), "name", None) != "withdraw":
+        request = withdrawing.send(growing.store.call(request))
+    assert run(growing, move())
+    assert removed_once(growing)
 
 
 @pytest.mark.parametrize("before", range(-1, 8))

@@ -411,12 +411,12 @@ class Queues(RuleBasedStateMachine):
     @rule(keys=queues, limit=st.integers(1, 4))
     def purge(self, keys, limit):
         left = {message.body for message in self.held(keys)}
-        while removed := self.attempt(ops.purge(keys, limit)):
+        while (purged := self.attempt(ops.purge(keys, limit))) and purged.more:
             pass
-        for key in ORDER_KEYS if removed == 0 else ():
+        for key in ORDER_KEYS if purged is not None else ():
             line = keys.queue, key
             self.sent[line] = [one for one in self.sent[line] if one in self.seen[line] or one in left]
-        if removed == 0:
+        if purged is not None:
             self.latest = {line: body for line, body in self.latest.items() if line[0] != keys.queue}
 
     @rule(data=st.data())

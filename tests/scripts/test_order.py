@@ -128,7 +128,7 @@ def test_a_redriven_letter_goes_behind_those_that_wait(line):
 
 
 def test_purge_takes_those_that_wait_and_leaves_the_key_to_who_has_it(line):
-    assert line.run(ops.purge(KEYS, 1000)) == 3
+    assert line.run(ops.purge(KEYS, 1000)).removed == 3
     assert places(line) == {"processing:w": "a", "active": {K: "a"}}
     line.run(ops.settle(KEYS, "w", 15.0, [keyed("a", "k")]))
     assert places(line) == {}
@@ -137,7 +137,7 @@ def test_purge_takes_those_that_wait_and_leaves_the_key_to_who_has_it(line):
 def test_purge_in_small_steps_ends_with_nothing(world):
     send(world, "a", "b", "c")
     send(world, "x", "y", key="l")
-    while world.run(ops.purge(KEYS, 1)):
+    while world.run(ops.purge(KEYS, 1)).more:
         pass
     assert world.state() == {"counters": {"enqueued": 5, "ordered": 3, "purged": 5}}
 

@@ -86,7 +86,7 @@ def test_the_length_counts_all_of_them(world):
 def test_purge_takes_all_of_them(world):
     send(world, "low", "a", "b")
     send(world, "high", "c")
-    assert world.run(ops.purge(KEYS, 1000)) == 3
+    assert world.run(ops.purge(KEYS, 1000)).removed == 3
     assert lists(world) == {}
 
 

@@ -136,11 +136,11 @@ def test_what_is_no_message_matches_nothing(world):
 def test_a_purge_passes_over_blanks(world):
     world.redis.rpush(KEYS.messages, BLANK, element("a"), BLANK)
     world.redis.hset(KEYS.counters, "blanks", 2)
-    assert world.run(ops.purge(KEYS, 10)) == 1
+    assert world.run(ops.purge(KEYS, 10)).removed == 1
     assert world.state() == {"counters": {"blanks": 2, "blanks_passed": 2, "purged": 1}}
     world.redis.rpush(KEYS.messages, BLANK)
-    assert world.run(ops.purge(KEYS, 1)) == -1
-    assert world.run(ops.purge(KEYS, 1)) == 0
+    assert world.run(ops.purge(KEYS, 1)) == (0, True, [])
+    assert world.run(ops.purge(KEYS, 1)).removed == 0
 
 
 def test_a_blank_does_not_count_for_the_length_of_the_queue(world):

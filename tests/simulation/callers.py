@@ -158,11 +158,16 @@ class Producer(Caller):
         end = NewMessage(b"end", id=f"{name}-end")
         batch = BatchSteps((queue, end), None)
         yield from batch.open()
-        messages = self._messages([queue], name, **options)
-        self._observer.calls.sends(queue, end.id, of_batch=tuple((queue, one.id) for one in messages))
         try:
             yield from batch.enlist(queue)
+            messages = self._messages([queue], name, **options)
+            self._observer.calls.sends(queue, end.id, of_batch=tuple((queue, one.id) for one in messages))
             yield from self._send_all(queue, batch.marked(messages))
+        except InvalidSetting:
+            if not self._observer.restarted:
+                raise
+            self._kernel.note(self._process.name, f"batch {batch.id} is lost")
+            return
         except FAILED:
             yield from batch.close(abandon=True)
             raise

@@ -42,10 +42,15 @@ class BatchSteps:
 
     def enlist(self, queue: str) -> Steps[None]:
         """Note a queue before the first message is sent to it; raises InvalidSetting if the batch is not open."""
-        if self.is_open and queue in self._queues:
-            return
-        if not self.is_open or not (yield own.batch_enlist(self.id, queue)):
+        if not self.is_open:
             raise InvalidSetting(f"batch {self.id} is not open: send its messages in its `with` block")
+        if queue in self._queues:
+            return
+        if not (yield own.batch_enlist(self.id, queue)):
+            raise InvalidSetting(
+                f"Redis does not know batch {self.id} any more: it was deleted, or Redis has lost its latest writes; "
+                "send the messages in a new batch"
+            )
         self._queues.add(queue)
 
     def marked(self, messages: Sequence[NewMessage]) -> list[NewMessage]:

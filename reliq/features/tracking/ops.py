@@ -12,6 +12,7 @@ from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.ops import schema
+from reliq.ops.partitions import Stray
 from reliq.ops.request import Argument, Op, milliseconds, optional_int, scripted
 
 SWEEP = 250  #: entries that one call looks at: under 1 ms for Redis
@@ -55,6 +56,7 @@ class Match:
     id: str
     behind: int
     glimpse: Glimpse
+    stray: Stray | None = None  #: a monitor takes it to another home, so that the sweep has not removed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,14 @@ def sweep(
 def _read_swept(reply: list[Any]) -> Swept:
     ended, following, *rest = reply
     rows = zip(rest[::4], rest[1::4], rest[2::4], rest[3::4], strict=True)
-    matches = [Match(identity.decode(), behind, Glimpse(part, size)) for identity, behind, size, part in rows]
-    return Swept(None if ended else following, matches)
+    return Swept(None if ended else following, [_read_match(*row) for row in rows])
+
+
+def _read_match(identity: bytes, behind: int | bytes, size: int, part: bytes) -> Match:
+    glimpse = Glimpse(part, size)
+    if isinstance(behind, int):
+        return Match(identity.decode(), behind, glimpse)
+    return Match(identity.decode(), -1, glimpse, Stray(behind))
 
 
 def tracked(keys: QueueKeys, identity: str) -> Op[bytes | None]:

@@ -23,9 +23,10 @@ from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.message import Message
 from reliq.model.outgoing import check_headers, check_key
-from reliq.ops import Steps
+from reliq.ops import Steps, Stray
 from reliq.ops.schema import Counter
 from reliq.protocol.acts import counted
+from reliq.protocol.bringing import withdraw
 from reliq.protocol.features import HANDLED, HIDDEN
 from reliq.protocol.hidden import Hidden
 from reliq.protocol.homes import QueueHomes
@@ -89,6 +90,7 @@ class Search:
 
     def __init__(self, keys: QueueKeys) -> None:
         self.keys = keys
+        self._told_at_home = 0  #: messages that waited here for a monitor, and that a consumer of their home holds now
 
     def find(self, identity: str) -> Steps[Found | None]:
         """Return where the message is, with what its handler has reported and its history; None if it is unknown."""
@@ -184,7 +186,7 @@ class Search:
                     return Cancellation.CANCELLED
             except OutcomeUnknown as error:  # if the message is still there, the next pass removes it
                 lost = error
-            if (yield from self._tell(wanted)):
+            if self._told_at_home or (yield from self._tell(wanted)):
                 return Cancellation.TOLD
             if (yield from self._has_ended(identity)):
                 return Cancellation.DONE
@@ -230,7 +232,7 @@ class Search:
         # Delayed ones twice: a retry may have gone there meanwhile; and a handler may have begun to wait.
         places = (self.keys.delayed, *self._ready_places(), self.keys.delayed)
         cancelled += yield from self._sweep(places, wanted, own.REMOVALS, progress=progress)
-        told = yield from self._tell(wanted)
+        told = self._told_at_home + (yield from self._tell(wanted))
         cancelled += yield from self._withdraw_many(wanted)
         return CancelledMany(cancelled, told)
 
@@ -360,11 +362,23 @@ class Search:
                 swept: Swept = yield own.sweep(self.keys, place, start, wanted, removals, call)
                 count += len(swept.matches)
                 start = swept.following
+                for match in swept.matches:
+                    if match.stray and not (yield from self._withdraw_stray(match.id, match.stray)):
+                        count -= 1
                 if removals:
                     yield from forget_reports(self.keys, dict.fromkeys(self._started(swept), now))
                 if count:
                     progress(count)
         return count
+
+    def _withdraw_stray(self, identity: str, stray: Stray) -> Steps[bool]:
+        """Cancel a message that a monitor takes to another home: here, or there if it has come."""
+        withdrawn = yield from withdraw(self.keys, [stray], Counter.CANCELLED)
+        for home in withdrawn.come:
+            outcome = yield from Search(QueueKeys(home)).cancel(identity)
+            self._told_at_home += outcome == Cancellation.TOLD
+            return outcome == Cancellation.CANCELLED
+        return True
 
     def _started(self, swept: Swept) -> list[str]:
         """Return the ids of those messages that a handler may have reported about."""

@@ -337,6 +337,13 @@ def test_what_a_batch_needs_is_checked_before_anything_is_sent(app):
         pass
 
 
+def test_a_batch_that_redis_has_lost_says_so(app, client):
+    with app.batch(on_done=("reports", 1)) as batch:
+        client.flushdb()
+        with pytest.raises(InvalidSetting, match=r"Redis does not know batch .* send the messages in a new batch"):
+            batch.send("orders", 1)
+
+
 def test_a_batch_has_one_block(app, monitor):
     """A second one would send no message at its end: that has the id of the first."""
     batch = app.batch(on_done=("reports", 1))

@@ -11,7 +11,8 @@
 --       wanted: the id, how the group begins, or n headers
 --       headers: only for these; pair: both as MessagePack
 -- Returns {1 if the end was reached, else 0, where to go on, then for each match: id, how many entries of the list are taken
---         before it (-1 = unknown), glimpse's number, glimpse}
+--         before it (-1 = unknown; a message that a monitor takes to another partition is not removed: its member of
+--         `waiting`), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it, or the removal of the last message behind it. Nothing is removed from a processing list: the caller only looks there.
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, calls, glimpse
@@ -53,7 +54,11 @@ local answer, found, looked, bytes = {}, {}, 0, 0
 local function look(element, behind, place)
   looked, bytes = looked + 1, bytes + #element
   if element ~= BLANK and matches(element) then
-    found[#found + 1] = {element, place}
+    if removals > 0 and key == q.waiting and is_stray(q, place) then
+      behind = place
+    else
+      found[#found + 1] = {element, place}
+    end
     local part, size = glimpse(element, 0)
     for _, one in ipairs({id_of(element), behind, size, part}) do answer[#answer + 1] = one end
   end
