@@ -199,7 +199,7 @@ def test_the_message_of_a_killed_worker_comes_back_as_the_newest(running):
 def test_purge_leaves_nothing_but_what_is_handled(running):
     send(running, "b")
     send(running, "c", debounce=60.0)
-    while running.run(ops.purge(KEYS, 1)):
+    while running.run(ops.purge(KEYS, 1)).more:
         pass
     assert places(running)["processing:w"] == "a"
     assert "waiting" not in places(running)

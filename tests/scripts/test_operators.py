@@ -41,7 +41,7 @@ def test_cancel_does_not_touch_a_dead_letter(world):
 
 def test_purge_removes_ready_and_delayed_in_bounded_steps(world):
     world.given(messages="c b a", delayed={"d": 60_000, "e": 70_000}, dead={"f": -1})
-    assert [world.run(ops.purge(KEYS, 2)) for _ in range(4)] == [2, 2, 1, 0]
+    assert [world.run(ops.purge(KEYS, 2)).removed for _ in range(4)] == [2, 2, 1, 0]
     assert world.state() == {"dead": "f", "index": {"f"}, "counters": {"purged": 5}}
 
 

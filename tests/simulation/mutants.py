@@ -160,7 +160,7 @@ PARTITION_SCRIPTS = {
         r"if not q.homes or is_latest\(group\) or is_laned\(element\).* then return false end",
         "if not q.homes or is_latest(group) or is_laned(element) then return false end",
     ),
-    "a former home keeps what comes back": (r" or string.sub\(first, .*? not is_home\(q, group\) then", " then"),
+    "a former home keeps what comes back": (r" or is_stray\(q, first\) then", " then"),
     "a former home takes messages": (r"return has_bucket\(q.homes, 0, digest\)", "return true"),
     "the version of a layout is not checked": (
         r"(version|asked) (?:<|~=) version_of\(q.homes\)",
