@@ -15,8 +15,9 @@ from reliq.features.receipts.steps import ReceiptSteps
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 
-_LOOK = 0.25  #: seconds of waiting after which messages are looked for whose time in flight is over
-_LOOK_AT_HOMES = 1.0  #: the same where a queue has several homes: each of them is asked
+_LOOK_AT_HOMES = (
+    1.0  #: seconds of waiting after which several homes are asked for messages whose time in flight is over
+)
 _UNWATCHED = 0.1  #: seconds between two looks at several homes, where the server does not tell
 _ENOUGH = 0.001  #: seconds that are too short to wait
 
@@ -77,7 +78,7 @@ class Receiver:
                 self._news = self._news or HomeNews(self._store)
                 told = self._news.wait(awaited, min(left, _LOOK_AT_HOMES), _UNWATCHED, in_vain)
                 in_vain = in_vain + 1 if told else 0
-            received = self._store.run(self._steps.receive(wanted, min(left, _LOOK)), self._connection)
+            received = self._store.run(self._steps.receive(wanted, min(left, self._steps.look)), self._connection)
         return received
 
     def give_back(self, received: Sequence[Received]) -> None:

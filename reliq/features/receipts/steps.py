@@ -46,6 +46,8 @@ from reliq.protocol.producer import ProducerPool
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
 _CLAIMS = 1.0  #: seconds for which receives are claims, after one that had to be
 _DELETED_AT_ONCE = 1000  #: by the script for nearly all deletes
+_LOOK = 1.0  #: seconds after which who waits looks again, as another receiver may be gone
+_SOON = 0.05  #: seconds between two looks for messages that are due
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _PURGED_AT_ONCE = 500
 _AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another home
@@ -62,6 +64,7 @@ class ReceiptSteps:
         self._in_flight: dict[str, int] = {}  #: as last read
         self._run_length: dict[str, float] = {}  #: messages of one key in the latest receive
         self._claims_until: dict[str, float] = {}  #: by home, by time.monotonic(): its receives are claims
+        self._next_due = float("inf")  #: by time.monotonic(): when the first message in flight of the last home is due
 
     @property
     def queue(self) -> str:
@@ -71,6 +74,11 @@ class ReceiptSteps:
     def awaited(self) -> list[str]:
         """The keys that exist when a receive may bring messages, where there are several homes: it does not wait."""
         return self._homes.awaited
+
+    @property
+    def look(self) -> float:
+        """Seconds for which a receive may wait: until the first message in flight is due, a second at most."""
+        return min(max(self._next_due - time.monotonic(), _SOON), _LOOK)
 
     def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
         """Receive from the homes in turn; wait at most `timeout` seconds, where there is one.
@@ -117,7 +125,8 @@ class ReceiptSteps:
             missing = wanted.limit - len(messages)
             early: Sequence[bytes] = ()
             if len(messages) < heads and (not messages or self._in_flight.get(keys.queue, 1)):
-                returned, _, early = yield own.return_due(keys, RETURNED_AT_ONCE)
+                returned, due, early = yield own.return_due(keys, RETURNED_AT_ONCE)
+                self._next_due = float("inf") if due < 0 else time.monotonic() + due / 1000
                 if returned:
                     messages += yield from taken(consumer, missing)
             early = early if self._runs_on(consumer, wanted) else ()

@@ -105,6 +105,24 @@ def test_a_receive_waits_for_a_message(queue, url):
     sender.join()
 
 
+def test_a_receive_that_waits_gets_what_becomes_visible(queue):
+    queue.send("a")
+    queue.receive(visibility=0.3)
+    (again,) = queue.receive(wait=20)
+    assert again.receives == 2
+
+
+def test_a_receive_that_waits_looks_once_a_second(queue, client):
+    def calls():
+        stats = client.info("commandstats")
+        return sum(stats[name]["calls"] for name in ("cmdstat_evalsha", "cmdstat_blmove") if name in stats)
+
+    queue.receive()
+    before = calls()
+    assert queue.receive(wait=2) == []
+    assert calls() - before <= 12, "a look is two scripts and a BLMOVE; before it waits, it registers and looks"
+
+
 def test_a_monitor_makes_due_messages_ready(queue, store):
     queue.send("a")
     received = queue.receive(visibility=MINUTE)
