@@ -123,8 +123,8 @@ SCENARIOS = [
         sends_are_safe=True,
     ),
     Scenario(
-        "cluster-slot", "the queue's slot moved to another master under load", "moves", 1, 20, faults.move_slot,
-        Setup(rate=50), server=ClusterServer,
+        "cluster-slot", "the queue's slot moved to another master under load", "moves", 2, 20, faults.move_slot,
+        Setup(rate=50, monitors=3), server=ClusterServer,
     ),
     Scenario(
         "clocks", "clocks of all processes moved by up to an hour", "moves", 5, 50, faults.move_clocks,
