@@ -52,15 +52,16 @@ def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Steps[Wi
     layout = yield ops.layout(QueueKeys(keys.logical))
     removed, come = 0, dict[str, list[Stray]]()
     for home, some in _by_home(keys.logical, layout, list(strays)).items():
-        _, *refusals = yield [op for one in some for op in ops.refuse(_mark(QueueKeys(home), one), counter)]
-        for refusal in dict.fromkeys(refusals[::2]):
-            those = [one for one, refused in zip(some, refusals[::2], strict=True) if refused == refusal]
-            if not refusal:
-                come[home] = those
-                yield ops.send_home(keys, those)
-            else:
-                gone = yield ops.withdraw(keys, those, refusal)
-                removed += gone if refusal == counter else 0
+        answers = yield [op for one in some for op in ops.refuse(_mark(QueueKeys(home), one), counter)]
+        refused = dict[str, list[Stray]]()  # by the counter of who was first: a purge, a cancellation
+        for one, refusal in zip(some, answers[1::2], strict=True):
+            refused.setdefault(refusal, []).append(one)
+        if there := refused.pop("", []):
+            come[home] = there
+            yield ops.send_home(keys, there)
+        for refusal, those in refused.items():
+            gone = yield ops.withdraw(keys, those, refusal)
+            removed += gone if refusal == counter else 0
     return Withdrawn(removed, come)
 
 
