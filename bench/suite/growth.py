@@ -381,12 +381,24 @@ def _idle_consumer(partitions: int) -> Row:
     with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
         _partitions(app, partitions)
         with app.queue(_QUEUE).consumer() as consumer:
-            waiting = threading.Thread(target=consumer.claim, kwargs={"wait": _SETTLED + _WATCHED})
-            waiting.start()
-            time.sleep(_SETTLED)
-            rate = _rate(client)
-            waiting.join()
+            rate = _rate_during(client, consumer.claim)
     return _idle_row(f", a consumer by hand of {partitions} partitions", rate, 30.0)
+
+
+def _idle_receiver() -> Row:
+    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
+        rate = _rate_during(client, app.queue(_QUEUE).receive)
+    return _idle_row(", a receive that waits", rate, 40.0)
+
+
+def _rate_during(client: Any, take: Callable[..., object]) -> float:
+    """Measure while a call waits that takes messages, of which there are none."""
+    waiting = threading.Thread(target=take, kwargs={"wait": _SETTLED + _WATCHED})
+    waiting.start()
+    time.sleep(_SETTLED)
+    rate = _rate(client)
+    waiting.join()
+    return rate
 
 
 def _rate(client: Any, seconds: float = _WATCHED) -> float:
@@ -403,6 +415,7 @@ def idle_rows(setting: Setting) -> Iterator[Row]:
     for partitions, count, bound in ((1, 1, 30.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
         yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
     yield _idle_consumer(256)
+    yield _idle_receiver()
     yield _idle_service(setting.volume(1000))
     yield _idle_connections(setting.volume(5000))
 
