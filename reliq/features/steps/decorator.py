@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq.model.backoff import Backoff
 from reliq.model.message import Message
+from reliq.model.policy import ErrorsGiven
 
 Function = Callable[..., Any]
 
@@ -15,7 +16,7 @@ def step(
     *,
     name: str | None = None,
     retry: Backoff | int | None = None,
-    retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception,
+    retry_on: ErrorsGiven = Exception,
     at_most_once: bool = False,
 ) -> Any:
     """Make a function a step: called with the message as first argument, it runs as `message.step` says.

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidMessage, InvalidSetting, ReliqError, StepsChanged
 from reliq.model.backoff import Backoff
-from reliq.model.policy import Dead
+from reliq.model.policy import Dead, ErrorsGiven, error_classes
 from reliq.model.result import stored
 
 MAX_STEPS = 1000  #: entries of the record of a message
@@ -237,14 +237,16 @@ class DurableCalls:
         function: Callable[..., Any],
         *arguments: Any,
         retry: Backoff | int | None = None,
-        retry_on: type[BaseException] | tuple[type[BaseException], ...] = Exception,
+        retry_on: ErrorsGiven = Exception,
         at_most_once: bool = False,
     ) -> Any:
         """Call a function once, and store what it returns with the message; await it in async handlers.
 
         Later runs get the stored result. `retry`: back-off of the step. Raises StepFailed, StepsChanged, LeaseLost.
         """
-        on = retry_on if isinstance(retry_on, tuple) else (retry_on,)
+        if not callable(function):
+            raise InvalidSetting(f"step {name!r} has {function!r}: give a function, and its arguments after it")
+        on = error_classes(retry_on, "retry_on")
         return self._act(Step(check_step_name(name), function, arguments, retry, on, at_most_once))
 
     def sleep(self, name: str, duration: Duration = 0, *, frees_key: bool = False, **units: float) -> Any:

@@ -604,6 +604,10 @@ def test_limits_of_steps_say_what_is_too_much(app, monkeypatch):
             message.step("3", lambda: 3)
         with pytest.raises(reliq.InvalidMessage, match="1 to 200 printable characters"):
             message.step("a\nb", lambda: 3)
+        with pytest.raises(reliq.InvalidSetting, match="step 'three' has 3: give a function"):
+            message.step("three", 3)
+        with pytest.raises(reliq.InvalidHandler, match="retry_on has 5, which is not an exception class"):
+            message.step("again", print, retry_on=5)
         with pytest.raises(reliq.InvalidSetting, match="sleep\\(\\) has no weeks"):
             message.sleep("s", weeks=1)
 
