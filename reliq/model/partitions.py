@@ -158,6 +158,11 @@ def bucket_of_key(key: str) -> int:
     return int(group_of(key)[:3], 16)
 
 
+def bucket_of_id(identity: str) -> int:
+    """Return the bucket of a message that has no key, where it is to be found by its id."""
+    return int(dedup_digest(identity)[:3], 16)
+
+
 def bucket_of(message: NewMessage) -> int | None:
     """Return the bucket of a message that has a key; None: it may go to any partition."""
     key = message.key or message.limit_key

@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import Layout, bucket_of, read_layout
+from reliq.model.partitions import Layout, bucket_of, bucket_of_id, read_layout
 from reliq.ops import Steps, Together, at_most
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.claiming import Failing, Found
@@ -164,9 +164,14 @@ class QueueHomes:
         return done_everywhere(what, self.queue, dict(zip(names, answers, strict=True)))
 
     def home_of(self, message: NewMessage) -> Steps[QueueKeys]:
-        """Return the home for a message that is to be placed elsewhere than among the ready ones."""
+        """Return the home for a message that waits elsewhere than among the ready ones: of its key, else of its id."""
         layout, bucket = self.current() or (yield from self.read()), bucket_of(message)
-        return self.first.keys if bucket is None else self.named(layout.homes(self.queue, bucket)[-1]).keys
+        name = self.home_of_id(message.id) if bucket is None else layout.homes(self.queue, bucket)[-1]
+        return self.named(name).keys
+
+    def home_of_id(self, identity: str) -> str:
+        """Return the queue that is the home of an id, by the layout that was read last."""
+        return self.layout.homes(self.queue, bucket_of_id(identity))[-1] if self.layout.count > 1 else self.queue
 
     def offered(self, message: NewMessage, refused: list[str]) -> Steps[Home]:
         """Return the home that a message is offered to: the first of its homes that has not refused it.

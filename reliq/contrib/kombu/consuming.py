@@ -192,7 +192,9 @@ class Reader(threading.Thread):
     def run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._receive(self._claim())
+                if not (room := self._credit.reserve(self._stopping)):
+                    continue
+                self._receive(self._claim(room))
             except ReliqError as error:
                 if not self._stopping.is_set():
                     self._outage.failed(error)
@@ -203,15 +205,14 @@ class Reader(threading.Thread):
             else:
                 self._outage.over()
 
-    def _claim(self) -> list[Message]:
-        """Claim without waiting, or else wait for messages."""
-        room, messages = self._credit.reserve(self._stopping), []
+    def _claim(self, room: int) -> list[Message]:
+        """Claim without waiting, or else wait for messages; `room`: how many were reserved."""
+        messages: list[Message] = []
         try:
-            if room:
-                messages = self._exchange.settle_and_claim(room)
+            messages = self._exchange.settle_and_claim(room)
         finally:
             self._credit.give_back(room - len(messages))
-        return messages if messages or not room else self._wait(room)
+        return messages or self._wait(room)
 
     def _wait(self, room: int) -> list[Message]:
         self._waiting = True

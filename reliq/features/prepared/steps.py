@@ -135,7 +135,7 @@ class PreparedQueue:
         self._pool = pool
 
     def prepare(self, message: NewMessage, timeout: Duration, checks: int, terms: Terms) -> Steps[None]:
-        """Prepare the message in the home of its key, else in the first home.
+        """Prepare the message in the home of its key, else in that of its id.
 
         Raises QueueFull, and InvalidMessage where its id is in use.
         """
@@ -159,11 +159,11 @@ class PreparedQueue:
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
-        return (yield from self._decide(lambda steps: steps.commit(identity, terms)))
+        return (yield from self._decide(identity, lambda steps: steps.commit(identity, terms)))
 
     def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
         """Roll back a message; raises PreparedClosed."""
-        yield from self._decide(lambda steps: steps.rollback(identity, terms))
+        yield from self._decide(identity, lambda steps: steps.rollback(identity, terms))
 
     def question(self) -> Steps[Message | None]:
         """Take one of the messages that await a check-back; None without one."""
@@ -173,9 +173,11 @@ class PreparedQueue:
                 return message
         return None
 
-    def _decide(self, decide: Callable[[PreparedSteps], Steps[T]]) -> Steps[T]:
-        """Decide about a message in the home that knows it."""
-        *others, last = yield from self._homes.every()
+    def _decide(self, identity: str, decide: Callable[[PreparedSteps], Steps[T]]) -> Steps[T]:
+        """Decide about a message in the home that knows it: mostly that of its id."""
+        every = yield from self._homes.every()
+        of_id = self._homes.home_of_id(identity)
+        *others, last = sorted(every, key=lambda home: home.keys.queue != of_id)
         for home in others:
             try:
                 return (yield from decide(PreparedSteps(home.keys, self._pool)))

@@ -17,7 +17,15 @@ from reliq.contract import values
 from reliq.contract.values import Duration, whole
 from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown
 from reliq.features.schedules import ops as own
-from reliq.features.schedules.model import Definition, Run, ScheduleOptions, State, check_schedule_name, define
+from reliq.features.schedules.model import (
+    Definition,
+    Run,
+    ScheduleOptions,
+    State,
+    check_schedule_name,
+    define,
+    ticks_now,
+)
 from reliq.features.schedules.ops import Stored, Written
 from reliq.features.schedules.recurrence import milliseconds_of, moment_of, text_of, time_zone
 from reliq.model.keys import QueueKeys
@@ -282,7 +290,8 @@ def _taken_out(queues: dict[str, str]) -> Steps[dict[str, State]]:
     states: dict[str, State] = {}
     for keys, names in _by_queue(queues):
         there = yield from read_stored(keys, names)
-        states |= {name: one.state for name, one in there.items()}
+        now = (yield ops.server_time()) if there else 0
+        states |= {name: _without_overdue(one, now) for name, one in there.items()}
         yield own.schedule_remove(keys, names)
     return states
 
@@ -293,8 +302,20 @@ def _defined(definition: Definition, old: Stored | None, now: int, moved: State 
         return None
     if old is None:
         return Written(definition.name, b"", State.at(definition, definition.next_tick(now), moved), definition)
-    tick = old.state.tick if old.definition.timing == definition.timing else definition.next_tick(now)
-    return Written(definition.name, old.raw_state, State.at(definition, tick, old.state), definition)
+    if old.definition.timing == definition.timing:
+        state = State.at(definition, old.state.tick, old.state)
+    else:
+        state = State.at(definition, definition.next_tick(now), _without_overdue(old, now))
+    return Written(definition.name, old.raw_state, state, definition)
+
+
+def _without_overdue(old: Stored, now: int) -> State:
+    """Return the state of a schedule that sends no tick of those that are overdue: they are missed."""
+    state = old.state
+    if state.tick is None or state.wakes is None or state.wakes > now:
+        return state
+    overdue = ticks_now(old.definition, state.tick, now)
+    return msgspec.structs.replace(state, missed=state.missed + len(overdue.send) + overdue.missed)
 
 
 def _paused(name: str, old: Stored | None, now: int) -> Written | None:
@@ -302,7 +323,7 @@ def _paused(name: str, old: Stored | None, now: int) -> Written | None:
         raise no_schedule(name)
     if old.state.paused:
         return None
-    return Written(name, old.raw_state, msgspec.structs.replace(old.state, paused=True))
+    return Written(name, old.raw_state, msgspec.structs.replace(_without_overdue(old, now), paused=True))
 
 
 def _resumed(name: str, old: Stored | None, now: int) -> Written | None:

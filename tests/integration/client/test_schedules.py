@@ -155,6 +155,26 @@ def test_a_pause_sends_nothing_and_is_not_caught_up(app, monitor, client):
     assert app.schedules.get("s").next_tick > datetime.now(UTC)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda schedules: schedules.pause("s"),
+        lambda schedules: schedules.add("s", "2h", "q", catch_up="all"),
+        lambda schedules: schedules.add("s", "1m", "r", catch_up="all"),
+    ],
+    ids=["paused", "another time", "another queue"],
+)
+def test_overdue_ticks_that_are_not_sent_any_more_are_missed(app, monitor, client, change):
+    app.schedules.add("s", "1m", "q", catch_up="all")
+    make_due(client, "s", ago=timedelta(minutes=4))
+    change(app.schedules)
+    assert app.schedules.get("s").missed == 5
+    if app.schedules.get("s").paused:
+        app.schedules.resume("s")
+    assert monitor.send_ticks() == 0
+    assert app.schedules.get("s").missed == 5
+
+
 def test_run_sends_one_beside_the_ticks(app, client):
     before = app.schedules.add("s", "0 0 1 1 *", "q", "x", key="k")
     identity = app.schedules.run("s")

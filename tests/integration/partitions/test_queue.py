@@ -5,7 +5,15 @@ from collections import Counter
 import pytest
 
 import reliq
-from reliq.errors import InvalidName, InvalidSetting, LeaseLost, OutcomeUnknown, PreparedClosed, QueueFull
+from reliq.errors import (
+    InvalidMessage,
+    InvalidName,
+    InvalidSetting,
+    LeaseLost,
+    OutcomeUnknown,
+    PreparedClosed,
+    QueueFull,
+)
 from reliq.model.keys import QueueKeys, partition_queue
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.ops import Together
@@ -240,6 +248,18 @@ def test_a_prepared_message_is_decided_by_its_id_alone(app, orders):
         orders.prepared(handle.id).rollback()
     stats = orders.stats()
     assert (stats.prepared, stats.ready) == (0, 15)
+
+
+def test_prepared_messages_without_a_key_spread_by_their_ids(app, orders):
+    orders.configure(max_length=100)
+    handles = [orders.prepare("body", id=f"m{number}") for number in range(60)]
+    for handle in handles:
+        orders.prepared(handle.id).commit()
+    assert sorted(ready_by_partition(app)) == sorted(NAMES)
+    with pytest.raises(InvalidMessage, match="m7 is prepared already"):
+        orders.prepare("body", id="m7")
+    with pytest.raises(QueueFull, match="of at most 25"):
+        [orders.prepare("body", id=f"m{number}") for number in range(60, 200)]
 
 
 def test_a_message_without_a_key_goes_to_a_partition_that_has_room(app, orders):
