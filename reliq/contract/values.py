@@ -149,18 +149,23 @@ def weights(value: object, what: str) -> dict[str, int]:
 
     Raises InvalidSetting naming `what`.
     """
-    if isinstance(value, str):
-        pairs = [one.rpartition(":") for one in value.split(",")]
-        value = {name.strip(): int(weight) if weight.strip().isdigit() else weight for name, _, weight in pairs}
-    if not isinstance(value, Mapping) or len(value) > 1000:
+    by_key = _weights_of(value) if isinstance(value, str) else value
+    if not isinstance(by_key, Mapping) or len(by_key) > 1000:
         raise InvalidSetting(
             f'{what} is {value!r}: give at most 1000 weights by key, such as {{"gold": 4}} or "gold:4"'
         )
-    for name, weight in value.items():
+    for name, weight in by_key.items():
         if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "replace")) <= MAX_KEY_BYTES:
             raise InvalidSetting(f"{what} has the key {name!r}: a text of 1 to {MAX_KEY_BYTES} bytes of UTF-8")
         whole(weight, f"{what}[{name!r}]", 1, 100)
-    return dict(value)
+    return dict(by_key)
+
+
+def _weights_of(text: str) -> dict[str, object] | None:
+    pairs = [one.rpartition(":") for one in text.split(",")]
+    if not all(colon for _, colon, _ in pairs):
+        return None
+    return {name.strip(): int(weight) if weight.strip().isdigit() else weight for name, _, weight in pairs}
 
 
 _REPLICAS = re.compile(r"replicas=0*([1-9][0-9]?|100)", re.ASCII)

@@ -28,7 +28,8 @@ from reliq.model.keys import QueueKeys
         ({"weights": {"gold": -1}}, "weights['gold'] is -1"),
         ({"weights": {"gold": 2.5}}, "weights['gold'] is 2.5"),
         ({"weights": {"": 2}}, "weights has the key ''"),
-        ({"weights": "gold"}, "weights has the key ''"),
+        ({"weights": "gold"}, "weights is 'gold': give at most 1000 weights by key, such as"),
+        ({"weights": "gold:4,silver"}, "weights is 'gold:4,silver': give"),
         ({"weights": 4}, "weights is 4: give at most 1000 weights"),
     ],
 )
