@@ -104,10 +104,12 @@ class Sharing:
             layout, owners = served.layout, served.owners
         if (layout, owners) != (self._layout, self._owners):
             self._layout, self._owners = layout, owners
-            self._own = assigned(layout.every(self.queue), owners, self._owner)
+            every = layout.every(self.queue)
+            self._own = assigned(every, owners, self._owner)
             self._helped = ""
             if self.partitioned:
-                log.info("queue=%s serves %d of %d partitions", self.queue, len(self._own), layout.count)
+                closed = f", of which {len(layout.retired)} are closed" if layout.retired else ""
+                log.info("queue=%s serves %d of %d partitions%s", self.queue, len(self._own), len(every), closed)
 
     def _one_behind(self) -> Steps[str]:
         """Return the partition of others with the most messages among those that had some at the look before, too."""

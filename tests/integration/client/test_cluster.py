@@ -271,6 +271,8 @@ def test_a_lease_is_renewed_while_its_slot_is_moved(app, nodes, cluster_url, fac
             assert is_renewed(clients[heir], lease)
         finally:
             clients[heir].flushall()
+            if not _serves(clients[source], slot):  # with a later epoch than that of the heir's claim
+                clients[source].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[heir])
             for client in (clients[source], *clients):
                 client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[source])
 

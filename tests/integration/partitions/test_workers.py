@@ -220,3 +220,15 @@ def test_a_handler_that_holds_its_queue_holds_all_partitions(app, orders):
         time.sleep(1.0)  # in which it would take hundreds
     assert len(started) <= 8  # those that the loops of the four partitions had taken before
     assert [one.stats.limited_by for one in orders.partitions().partitions] == ["held"] * 4
+
+
+def test_a_process_says_which_of_its_partitions_are_closed(app, caplog):
+    queue, one = app.queue("orders"), Sharing("orders", "c" + "0" * 20)
+    for count in (4, 2):
+        queue.configure(partitions=count)
+        with caplog.at_level("INFO"):
+            app.store.run(one.look(taken_at=time.monotonic()))
+    assert [record.getMessage() for record in caplog.records if "serves" in record.getMessage()] == [
+        "queue=orders serves 4 of 4 partitions",
+        "queue=orders serves 4 of 4 partitions, of which 2 are closed",
+    ]
