@@ -93,6 +93,7 @@ from reliq.ops.flow import (
     Reason,
     breaker,
     claim_limited,
+    held_until,
     hold,
     hold_key,
     lead,

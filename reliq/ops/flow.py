@@ -9,6 +9,7 @@ from reliq.ops import signatures
 from reliq.ops.commands import names_of
 from reliq.ops.consumer import Claimed
 from reliq.ops.request import Call, Op, milliseconds, scripted, scripted_within
+from reliq.ops.schema import Flow
 
 #: Why a claim got fewer messages than it asked for; PROBE: it got the one message by which an open breaker is tried.
 Reason = Literal["", "rate", "concurrency", "breaker", "held", "probe"]
@@ -132,6 +133,11 @@ def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
 def hold(keys: QueueKeys, seconds: float) -> Op[int]:
     """Give out no message of the queue for so many seconds; the reply is the ms at which that ends."""
     return scripted(signatures.hold(keys, held_ms=milliseconds(seconds)))
+
+
+def held_until(keys: QueueKeys) -> Op[int]:
+    """Read the ms at which the latest hold of the queue ends; 0: it was never held."""
+    return Op(("HGET", keys.flow, Flow.HELD_UNTIL), lambda reply: int(reply or 0))
 
 
 def hold_key(keys: QueueKeys, group: str, seconds: float) -> Op[int]:

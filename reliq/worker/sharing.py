@@ -72,8 +72,12 @@ class Sharing:
         self._looked_at = time.monotonic()
 
     def hold_others(self, partition: str, seconds: float) -> Steps[None]:
-        """Hold the other partitions than this one, as a handler has asked for."""
-        others = [QueueKeys(name) for name in self._layout.every(self.queue) if name != partition]
+        """Hold the other partitions than this one, as a handler has asked for: also those that are new."""
+        try:
+            layout = yield ops.layout(self._keys)
+        except ReliqError:
+            layout = self._layout
+        others = [QueueKeys(name) for name in layout.every(self.queue) if name != partition]
         if not others:
             return
         for answer in (yield Together([ops.one(ops.hold(keys, seconds)) for keys in others])):

@@ -12,7 +12,7 @@ import reliq
 from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.partitions import Layout, bucket_of_key, homes_of
-from reliq.ops import members
+from reliq.ops import held_until, hold, members
 from reliq.protocol.stats import stats_of
 from reliq.worker import Options, Worker
 from reliq.worker.sharing import Sharing, assigned
@@ -232,3 +232,18 @@ def test_a_process_says_which_of_its_partitions_are_closed(app, caplog):
         "queue=orders serves 4 of 4 partitions",
         "queue=orders serves 4 of 4 partitions, of which 2 are closed",
     ]
+
+
+def test_a_hold_reaches_partitions_that_the_worker_does_not_know_yet(app):
+    queue, one = app.queue("orders"), Sharing("orders", "c" + "0" * 20)
+    app.store.run(one.look(taken_at=time.monotonic()))
+    queue.configure(partitions=4)
+    app.store.run(one.hold_others("orders", 60.0))
+    assert [bool(app.store.call(held_until(QueueKeys(name)))) for name in NAMES] == [False, True, True, True]
+
+
+def test_partitions_that_are_added_during_a_hold_are_held_as_long(app):
+    until = app.store.call(hold(QueueKeys("orders"), 60.0))
+    app.queue("orders").configure(partitions=4)
+    ends = [app.store.call(held_until(QueueKeys(name))) for name in NAMES]
+    assert all(abs(end - until) < 1000 for end in ends)
