@@ -106,8 +106,11 @@ def test_outcomes(app, kind):
     assert {letter.json(): letter.reason for letter in queue.dead.list()} == {
         "dead": "rejected", "rejected": "rejected",
     }  # fmt: skip
-    assert counters(app) == {
-        "enqueued": 7, "claimed": 9, "acked": 2, "requeued": 3, "retried": 2, "dead:rejected": 2, "dead_lettered": 2,
+    counted = counters(app)
+    handed_back = counted.pop("released", 0)  # by the watchdog, where the machine is too busy to start them in time
+    assert counted == {
+        "enqueued": 7, "claimed": 9 + handed_back, "acked": 2, "requeued": 3, "retried": 2, "dead:rejected": 2,
+        "dead_lettered": 2,
     }  # fmt: skip
 
 
