@@ -5,18 +5,13 @@
 --       counter: purged | cancelled
 --       members: of `waiting`
 -- Returns how many were still here
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, strays
 -- names of the keys and arguments (tools/generate_scripts.py)
 local counter = ARGV[1]
 local PLACES, MEMBERS = 1, 2
 -- end of the names
 local q = places(PLACES)
-local gone = {}
-for at = MEMBERS, #ARGV do
-  local member = ARGV[at]
-  if redis.call('ZREM', q.waiting, member) == 1 then gone[#gone + 1] = element_in_line(member) end
-end
-delete_bodies(q.bodies, gone)
+local gone = take_strays(q, MEMBERS)
 have_left(q, gone, counter)
 if #gone > 0 then redis.call('HINCRBY', q.counters, counter, #gone) end
 return #gone

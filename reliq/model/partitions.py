@@ -153,14 +153,19 @@ def bitmap(buckets: Iterable[int]) -> str:
     return "".join(f"{digit:x}" for digit in digits)
 
 
+def bucket_of_digest(digest: str) -> int:
+    """Return the bucket of what has this digest: a group of messages, a dedup key, an id."""
+    return int(digest[:3], 16)
+
+
 def bucket_of_key(key: str) -> int:
     """Return the bucket of an ordering key or a limit key."""
-    return int(group_of(key)[:3], 16)
+    return bucket_of_digest(group_of(key))
 
 
-def bucket_of_id(identity: str) -> int:
-    """Return the bucket of a message that has no key, where it is to be found by its id."""
-    return int(dedup_digest(identity)[:3], 16)
+def bucket_of_name(name: str) -> int:
+    """Return the bucket of a dedup key, or of a message without a key that is to be found by its id."""
+    return bucket_of_digest(dedup_digest(name))
 
 
 def bucket_of(message: NewMessage) -> int | None:
@@ -168,4 +173,4 @@ def bucket_of(message: NewMessage) -> int | None:
     key = message.key or message.limit_key
     if key:
         return bucket_of_key(key)
-    return None if message.dedup_key is None else int(dedup_digest(message.dedup_key)[:3], 16)
+    return None if message.dedup_key is None else bucket_of_name(message.dedup_key)

@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.partitions import Layout, homes_of
+from reliq.model.partitions import Layout, bucket_of_digest, homes_of
 from reliq.ops import Steps, Stray
 from reliq.ops.coming import REMEMBERED, Coming
 from reliq.protocol.along import Along
@@ -44,20 +44,20 @@ def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool)
 
 class Withdrawn(NamedTuple):
     removed: int
-    come: dict[str, list[Stray]]  #: those that had come home before, by the queue of the home
+    come: list[str]  #: the homes of those that had come there before
 
 
 def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Steps[Withdrawn]:
     """Remove messages that wait to be taken home, unless they have come there; `counter` counts what is removed."""
     layout = yield ops.layout(QueueKeys(keys.logical))
-    removed, come = 0, dict[str, list[Stray]]()
+    removed, come = 0, list[str]()
     for home, some in _by_home(keys.logical, layout, list(strays)).items():
         answers = yield [op for one in some for op in ops.refuse(_mark(QueueKeys(home), one), counter)]
         refused = dict[str, list[Stray]]()  # by the counter of who was first: a purge, a cancellation
         for one, refusal in zip(some, answers[1::2], strict=True):
             refused.setdefault(refusal, []).append(one)
         if there := refused.pop("", []):
-            come[home] = there
+            come.append(home)
             yield ops.send_home(keys, there)
         for refusal, those in refused.items():
             gone = yield ops.withdraw(keys, those, refusal)
@@ -78,7 +78,7 @@ def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> 
     """Let lines begin whose keys have no message in their former home any more."""
     free = []
     for group in dict.fromkeys(groups):
-        *former, home = layout.homes(queue, int(group[:3], 16))
+        *former, home = layout.homes(queue, bucket_of_digest(group))
         # The line of a former home has waited for the home before that, which the end of that change found empty.
         if not former or home != keys.queue or not any((yield ops.has_key(QueueKeys(former[0]), group))):
             free.append(group)
@@ -89,7 +89,7 @@ def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[
     names, homes = layout.names(queue), homes_of(layout.count)
     found: dict[str, list[Stray]] = {}
     for one in strays:
-        found.setdefault(names[homes[int(one.group[:3], 16)]], []).append(one)
+        found.setdefault(names[homes[bucket_of_digest(one.group)]], []).append(one)
     return found
 
 

@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import Layout, bucket_of, bucket_of_id, read_layout
+from reliq.model.partitions import Layout, bucket_of, bucket_of_name, read_layout
 from reliq.ops import Steps, Together, at_most
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.claiming import Failing, Found
@@ -171,7 +171,7 @@ class QueueHomes:
 
     def home_of_id(self, identity: str) -> str:
         """Return the queue that is the home of an id, by the layout that was read last."""
-        return self.layout.homes(self.queue, bucket_of_id(identity))[-1] if self.layout.count > 1 else self.queue
+        return self.layout.homes(self.queue, bucket_of_name(identity))[-1] if self.layout.count > 1 else self.queue
 
     def offered(self, message: NewMessage, refused: list[str]) -> Steps[Home]:
         """Return the home that a message is offered to: the first of its homes that has not refused it.

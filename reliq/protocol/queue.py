@@ -1,6 +1,7 @@
 """The steps of a queue: send, statistics, policy, pause, purge."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from reliq import ops
 from reliq.contract import values
@@ -120,12 +121,12 @@ class QueueSteps:
 
     def purge(self) -> Steps[int]:
         """Delete ready, waiting, delayed and hidden messages; return how many."""
-        come: list[str] = []
-        removed = sum((yield from self.homes.act(_PURGE, lambda keys: _purge(keys, come))))
-        while come:  # to homes that may have been purged by then
-            come.clear()
-            removed += sum((yield from self.homes.act(_PURGE, lambda keys: _purge(keys, come))))
-        return removed
+        removed = 0
+        while True:
+            come: list[str] = []
+            removed += sum((yield from self.homes.act(_PURGE, partial(_purge, come=come))))
+            if not come:  # else to homes that may have been purged by then
+                return removed
 
 
 def _forget(keys: QueueKeys, settings: Sequence[str]) -> Steps[bool]:

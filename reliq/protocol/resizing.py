@@ -122,7 +122,7 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
 
 
 def _copy_early(queue: str, layout: Layout, new: QueueKeys) -> Steps[None]:
-    """Give a new partition what the first one keeps for messages that have not come, before it takes messages."""
+    """Give a new partition the hold of the first one, and what that keeps for messages that have not come."""
     if (yield ops.known_version(new)) < layout.version:
         now, until = yield [ops.server_time(), ops.held_until(QueueKeys(queue))]
         if until > now:

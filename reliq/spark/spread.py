@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from reliq import ops
-from reliq.model.keys import QueueKeys, dedup_digest
-from reliq.model.partitions import Layout, bucket_of_key, homes_of
+from reliq.model.keys import QueueKeys
+from reliq.model.partitions import Layout, bucket_of_key, bucket_of_name, homes_of
 from reliq.ops import Steps
 
 _SHARE = 100  #: rows; fewer of a batch go to one home
@@ -36,7 +36,7 @@ class Buckets:
         """The bucket of each row, or -1. The ordering key decides; without one the dedup key does."""
         buckets = np.full(self.count, _NO_BUCKET)
         if self._dedup is not None:
-            buckets = _by_value(self._dedup, lambda key: int(dedup_digest(key)[:3], 16), buckets)
+            buckets = _by_value(self._dedup, bucket_of_name, buckets)
         if self._keys is not None:
             buckets = _by_value(self._keys, bucket_of_key, buckets)
         return buckets

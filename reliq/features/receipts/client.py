@@ -15,9 +15,7 @@ from reliq.features.receipts.steps import ReceiptSteps
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.store import Store
 
-_LOOK_AT_HOMES = (
-    1.0  #: seconds of waiting after which several homes are asked for messages whose time in flight is over
-)
+_LOOK_AT_HOMES = 1.0  #: seconds of waiting after which several homes are asked for messages that are visible again
 _UNWATCHED = 0.1  #: seconds between two looks at several homes, where the server does not tell
 _ENOUGH = 0.001  #: seconds that are too short to wait
 

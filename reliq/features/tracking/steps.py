@@ -374,11 +374,12 @@ class Search:
     def _withdraw_stray(self, identity: str, stray: Stray) -> Steps[bool]:
         """Cancel a message that a monitor takes to another home: here, or there if it has come."""
         withdrawn = yield from withdraw(self.keys, [stray], Counter.CANCELLED)
-        for home in withdrawn.come:
-            outcome = yield from Search(QueueKeys(home)).cancel(identity)
-            self._told_at_home += outcome == Cancellation.TOLD
-            return outcome == Cancellation.CANCELLED
-        return True
+        if not withdrawn.come:
+            return True
+        (home,) = withdrawn.come
+        outcome = yield from Search(QueueKeys(home)).cancel(identity)
+        self._told_at_home += outcome == Cancellation.TOLD
+        return outcome == Cancellation.CANCELLED
 
     def _started(self, swept: Swept) -> list[str]:
         """Return the ids of those messages that a handler may have reported about."""
