@@ -17,6 +17,7 @@ class AioClusterConnection(AioConnection):
 
     def __init__(self, store: Server, name: str = "") -> None:
         super().__init__(store, name)
+        self._store = store
         self._connections: dict[Node, AioConnection] = {}
 
     async def perform(self, request: Request) -> Any:

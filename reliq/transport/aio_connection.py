@@ -26,7 +26,7 @@ from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, f
 from reliq.transport.introduction import Identity, introduced, introduction
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
-from reliq.transport.server import ClusterNode, Server
+from reliq.transport.target import Endpoint
 
 T = TypeVar("T")
 _LOOK_EVERY = 0.2  #: seconds between two checks of a connection that should stay open
@@ -37,13 +37,13 @@ _of_parents: list[Any] = []  # kept alive: closing or collecting them would remo
 class AioConnection:
     """One asyncio connection; the contract of Connection."""
 
-    def __init__(self, store: Server | ClusterNode, name: str = "") -> None:
-        self._store: Any = store
+    def __init__(self, endpoint: Endpoint, name: str = "") -> None:
+        self._endpoint = endpoint
         self._name = name
         self._raw: Any = None
         self._replies: Replies | None = None  #: on it; None: redis-py reads them
         self._mark = forks.mark()
-        self._epoch = store.epoch
+        self._epoch = endpoint.epoch
         self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
         self.connects = 0
         self._loaded = Loaded()
@@ -80,8 +80,8 @@ class AioConnection:
             self.watching = isinstance(request, Watch)
         try:
             answer = read(request, replies)
-            if self._store.sentinels is not None and waits(request):
-                await self._ask_for_failover(self._store.sentinels)
+            if self._endpoint.sentinels is not None and waits(request):
+                await self._ask_for_failover(self._endpoint.sentinels)
             return answer
         except TryAgain as refusal:
             self.watching = watched  # a refused transaction has ended the watch: it cannot be repeated alone
@@ -128,7 +128,7 @@ class AioConnection:
 
     async def _depart(self) -> None:
         """Leave a server that is no longer the master, and make the store's other connections look for the master."""
-        self._store.depart(self._epoch)
+        self._endpoint.depart(self._epoch)
         await self.close()
 
     async def release(self) -> None:
@@ -152,7 +152,7 @@ class AioConnection:
             if self._replies is None or not self._replies.write(packed):
                 with _cancellation_noticed():
                     await raw.send_packed_command(packed)
-            if self._store.sentinels is not None:
+            if self._endpoint.sentinels is not None:
                 return await self._replies_of_master(raw, len(commands))
             return await self._read(raw, len(commands))
         except connection_ended(aio=True) as error:
@@ -170,7 +170,7 @@ class AioConnection:
         reading = asyncio.ensure_future(self._read(raw, count))
         try:
             while not (await asyncio.wait({reading}, timeout=_LOOK_EVERY))[0]:
-                if self._epoch != self._store.epoch:
+                if self._epoch != self._endpoint.epoch:
                     raise ConnectionLost(sent=True, cause="the master is elsewhere")
             return reading.result()
         finally:
@@ -179,22 +179,22 @@ class AioConnection:
     @property
     def _usable(self) -> bool:
         """Whether there is a connection, to the right server, of this process."""
-        return self._raw is not None and self._epoch == self._store.epoch and self._mark == forks.mark()
+        return self._raw is not None and self._epoch == self._endpoint.epoch and self._mark == forks.mark()
 
     async def _connected(self) -> Any:
         """Connect anew where that is needed; raises ConnectionLost."""
         self._leave_to_parent()
-        if self._epoch != self._store.epoch:
+        if self._epoch != self._endpoint.epoch:
             await self.close()
         if self._raw is None:
             if self.watching:
                 raise ConnectionLost(sent=False, cause="the connection that watched is gone")
-            self._epoch = self._store.epoch
-            if self._store.sentinels is not None:
+            self._epoch = self._endpoint.epoch
+            if self._endpoint.sentinels is not None:
                 await asyncio.to_thread(
-                    self._store.sentinels.master
+                    self._endpoint.sentinels.master
                 )  # else the next line waits for it in the event loop
-            raw = self._store.new_connection()
+            raw = self._endpoint.new_connection()
             try:
                 with _cancellation_noticed():
                     await raw.connect()
@@ -207,7 +207,7 @@ class AioConnection:
             self._raw, self._replies = raw, replies_on(raw)
             self.connects += 1
             if self.connects > 1:
-                self._store.check_again()
+                self._endpoint.check_again()
             if self._name:
                 await self._introduce()
             if self.on_connect is not None:
@@ -237,10 +237,10 @@ class AioConnection:
     @property
     def ended(self) -> bool:
         """Whether the server has closed the connection, as far as the event loop knows; no system call."""
-        if self._replies is not None and self._epoch == self._store.epoch:
+        if self._replies is not None and self._epoch == self._endpoint.epoch:
             return self._replies.ended
         reader, writer = self._raw._reader, self._raw._writer  # noqa: SLF001  redis-py tells no other way
-        if reader is None or writer is None or self._epoch != self._store.epoch:
+        if reader is None or writer is None or self._epoch != self._endpoint.epoch:
             return True
         return bool(reader.at_eof() or reader.exception() is not None or writer.transport.is_closing())
 

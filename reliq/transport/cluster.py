@@ -20,6 +20,7 @@ class ClusterConnection(Connection):
 
     def __init__(self, store: Server, name: str = "") -> None:
         super().__init__(store, name)
+        self._store = store
         self._connections: dict[Node, Connection] = {}
         self.noticed: Node | None = None  #: the node that sends the notices
 

@@ -29,7 +29,7 @@ from reliq.transport.introduction import Identity, introduced, introduction
 from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack
 from reliq.transport.sentinel import Sentinels
-from reliq.transport.server import ClusterNode, Server
+from reliq.transport.target import Endpoint
 
 if TYPE_CHECKING:
     from reliq.transport.notices import Notices  # for clients that watch keys: monitors and idle workers
@@ -54,14 +54,14 @@ class PendingReply:
 class Connection:
     """One connection. Reconnects when necessary; `connects` counts its connections."""
 
-    def __init__(self, store: Server | ClusterNode, name: str = "") -> None:
-        self._store: Any = store
+    def __init__(self, endpoint: Endpoint, name: str = "") -> None:
+        self._endpoint = endpoint
         self._name = name
         self._raw: Any = None
         self._mark = forks.mark()
         self._used_at = 0.0
         self.connected_at = 0.0  #: by time.monotonic()
-        self._epoch = store.epoch
+        self._epoch = endpoint.epoch
         self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
         self.connects = 0
         self.idle_since = 0.0  #: by time.monotonic()
@@ -131,8 +131,8 @@ class Connection:
             self.watching = isinstance(request, Watch)
         try:
             answer = read(request, replies)
-            if self._store.sentinels is not None and waits(request):
-                self._ask_for_failover(self._store.sentinels)
+            if self._endpoint.sentinels is not None and waits(request):
+                self._ask_for_failover(self._endpoint.sentinels)
             return answer
         except TryAgain as refusal:
             self.watching = watched  # a refused transaction has ended the watch: it cannot be repeated alone
@@ -175,7 +175,7 @@ class Connection:
 
     def _depart(self) -> None:
         """Leave a server that is no longer the master, and make the store's other connections look for the master."""
-        self._store.depart(self._epoch)
+        self._endpoint.depart(self._epoch)
         self.close()
 
     def release(self) -> None:
@@ -209,7 +209,7 @@ class Connection:
                 raise ConnectionLost(sent=True, cause="the connection was lost")
             first = self._owed[0]
             try:
-                if self._store.sentinels is not None:
+                if self._endpoint.sentinels is not None:
                     self._wait_for_answer()
                 first.replies = read_replies(self._raw, first.count)
             except connection_ended() as error:
@@ -225,7 +225,7 @@ class Connection:
         """Wait as long as a reply may take, unless the server is no longer the master: then raise ConnectionLost."""
         until = time.monotonic() + self._raw.socket_timeout
         while time.monotonic() < until and not self._raw.can_read(_LOOK_EVERY):
-            if self._epoch != self._store.epoch:
+            if self._epoch != self._endpoint.epoch:
                 raise ConnectionLost(sent=True, cause="the master is elsewhere")
 
     def _connected(self) -> Any:
@@ -234,7 +234,7 @@ class Connection:
             self._raw, self._mark = None, mark  # the socket belongs to the parent
             self._identity, self.named = None, False  # and must not be ended
             self._forget()
-        if self._epoch != self._store.epoch and not self._owed:
+        if self._epoch != self._endpoint.epoch and not self._owed:
             self.close()
         now = time.monotonic()
         if self._raw is not None and not self._owed and now - self._used_at > _IDLE and self._ended():
@@ -243,8 +243,8 @@ class Connection:
         if self._raw is None:
             if self.watching:
                 raise ConnectionLost(sent=False, cause="the connection that watched is gone")
-            self._epoch = self._store.epoch
-            raw = self._store.new_connection()
+            self._epoch = self._endpoint.epoch
+            raw = self._endpoint.new_connection()
             try:
                 raw.connect()
             except (redis_errors().RedisError, OSError) as error:
@@ -254,15 +254,15 @@ class Connection:
             self.connects += 1
             self.connected_at = now
             if self.connects > 1:
-                self._store.check_again()
+                self._endpoint.check_again()
             if self._name:
                 self._introduce()
             if self.on_connect is not None:
                 self.on_connect(self.named)
             if self.notices is not None:
-                self.notices.begin(self._store.new_connection, self._exchange)
+                self.notices.begin(self._endpoint.new_connection, self._exchange)
         elif self.notices is not None and self.notices.wanted and not self._owed:
-            self.notices.begin(self._store.new_connection, self._exchange)
+            self.notices.begin(self._endpoint.new_connection, self._exchange)
         return self._raw
 
     def _introduce(self) -> None:
@@ -288,7 +288,7 @@ class Connection:
         until = time.monotonic() + timeout
         try:
             while (left := until - time.monotonic()) > 0:
-                if self._connected().can_read(min(left, _LOOK_EVERY)) or self._epoch != self._store.epoch:
+                if self._connected().can_read(min(left, _LOOK_EVERY)) or self._epoch != self._endpoint.epoch:
                     self.close()
                     return True
         except (ConnectionLost, TryAgain, ReliqError, redis_errors().RedisError, OSError):

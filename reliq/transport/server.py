@@ -3,7 +3,7 @@
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from reliq.ops import Steps
 from reliq.ops.topology import ANY, WATCHED, Node, Slots
@@ -14,25 +14,11 @@ from reliq.transport.server_check import check_server
 from reliq.transport.target import Target
 
 if TYPE_CHECKING:
-    from reliq.transport.connection import Connection
-    from reliq.transport.watch import Watches
+    from reliq.transport.watch import Threads, Watches
 
 IDLE_MOST = 60.0  #: seconds for which a connection is kept without a call
 #: Seconds for which operators' calls do not ask a node again that refused a connection, or did not answer in time.
 _REFUSED, _SILENT = 1.0, 5.0
-
-
-class Threads(Protocol):
-    """What makes connections for threads."""
-
-    def connection(self, name: str = "") -> "Connection":
-        """Return a new connection."""
-
-    def connection_to(self, node: Node, name: str = "") -> "Connection":
-        """Return a new connection to a node of the cluster."""
-
-    def close(self) -> None:
-        """Close what it keeps open itself."""
 
 
 class Server:
@@ -68,7 +54,7 @@ class Server:
         self._latest: Slots | None = None
         self._away: dict[Node, tuple[float, str]] = {}  #: nodes that are away: until when they are not asked, and why
 
-    def for_threads(self) -> Threads | None:
+    def for_threads(self) -> "Threads | None":
         """Return what makes connections for threads; None for a server that a test has given."""
         raise NotImplementedError
 
@@ -78,7 +64,7 @@ class Server:
         if self._watches is None:
             from reliq.transport.watch import Watches  # with threads and sockets: few wait for several homes
 
-            self._watches = Watches(self)
+            self._watches = Watches(self, self.for_threads())
         return self._watches
 
     def _end_watches(self) -> None:
@@ -185,7 +171,7 @@ class ClusterNode:
     """One node of a cluster, for its connections."""
 
     epoch = 0
-    sentinels = None
+    sentinels: Sentinels | None = None
 
     def __init__(self, server: Server, node: Node) -> None:
         self.new_connection = server.connections_to(node)

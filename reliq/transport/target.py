@@ -1,14 +1,29 @@
 """The target of a URL: how to make connections to it."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from reliq.contract import values
 from reliq.ops.topology import Node
 from reliq.runtime.url import read_url
+from reliq.transport.sentinel import Sentinels
 
 T = TypeVar("T")
 _SENTINEL_TIMEOUT = 1.0  #: seconds
+
+
+class Endpoint(Protocol):
+    """Where a connection leads: a server, or one node of a cluster."""
+
+    epoch: int  #: incremented when existing connections lead to the wrong server
+    sentinels: Sentinels | None  #: that know the address of the master
+    new_connection: Any  #: makes a redis-py connection, not yet connected
+
+    def check_again(self) -> None:
+        """Repeat the check after a reconnect: the server or its settings may have changed."""
+
+    def depart(self, epoch: int) -> None:
+        """Renew all connections of that epoch and resolve the address again: the master has changed."""
 
 
 class Target:

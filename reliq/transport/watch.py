@@ -23,9 +23,9 @@ from reliq import forks, ops
 from reliq.errors import ReliqError
 from reliq.ops.topology import Node
 from reliq.runtime.pieces import pieces
+from reliq.transport.connection import Connection
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.notices import Notices
-from reliq.transport.server import Server, Threads
 
 log = logging.getLogger("reliq.watch")
 
@@ -34,6 +34,30 @@ _LOOKS_A_SECOND = 5  #: the most of these looks, unless that makes them slower t
 _SLOWEST_LOOK = 60.0  #: seconds at most between two looks at a key; also those for a key that no caller waits for
 _PAUSE = 0.5  #: seconds between two tries while the server is away
 _TOGETHER = 100  #: keys in one call
+
+
+class Threads(Protocol):
+    """What makes connections for threads."""
+
+    def connection(self, name: str = "") -> Connection:
+        """Return a new connection."""
+
+    def connection_to(self, node: Node, name: str = "") -> Connection:
+        """Return a new connection to a node of the cluster."""
+
+    def close(self) -> None:
+        """Close what it keeps open itself."""
+
+
+class SlotMap(Protocol):
+    """What knows the node of a key."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether it is a cluster."""
+
+    def node_of(self, key: str) -> Node | None:
+        """Return the node of a key; None without a cluster, or before its slot map was read."""
 
 
 class Waiter(Protocol):
@@ -182,9 +206,9 @@ class Watch(threading.Thread):
 class Watches:
     """The watches of a process: one for each server that has keys to wait for, from the first such key on."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SlotMap, store: Threads | None) -> None:
         self._server = server
-        self._store = server.for_threads()
+        self._store = store
         self._lock = threading.Lock()
         self._mark = forks.mark()
         self._over = False
