@@ -85,6 +85,8 @@ class QueueSteps:
     def configure(self, changes: ConfigChanges) -> Steps[Config]:
         """Set the given fields; None resets a field to its default. Raises InvalidSetting without changing anything."""
         checked = {name: checked_setting(name, value) for name, value in changes.items()}
+        if Field.RATE in checked and checked[Field.RATE] is None:
+            checked.setdefault(Field.BURST, None)
         if checked.get(Field.BURST) is not None:
             check_burst(checked[Field.RATE] if Field.RATE in checked else (yield from self.config()).rate)
         if checked.get(Field.DEAD_TO) is not None:

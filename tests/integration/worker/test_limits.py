@@ -279,3 +279,16 @@ def test_a_handler_refuses_what_is_no_breaker(app):
 def test_a_wrong_setting_names_its_form_or_its_range(app, wrong, text):
     with pytest.raises(reliq.InvalidSetting, match=text):
         app.queue("q").configure(**wrong)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_burst_goes_with_its_rate(app, partitions):
+    queue = app.queue("q")
+    queue.configure(partitions=partitions, rate="100/s", burst=20)
+
+    config = queue.configure(rate=None)
+
+    assert (config.rate, config.burst) == (None, None)
+    with pytest.raises(reliq.InvalidSetting, match="set rate too"):
+        queue.configure(burst=20)
+    assert queue.configure(rate="100/s").burst is None
