@@ -10,13 +10,12 @@ from reliq.errors import OutcomeUnknown
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import FIRST_RECEIVED, LATEST_RECEIVED, Wanted
 from reliq.features.receipts.ready import receive_ready
-from reliq.features.receipts.steps import ReceiptSteps, _flying
+from reliq.features.receipts.receiving import HomeReceiver, _flying
 from reliq.model.element import BLANK, decode_envelope, name_of, new_nonce
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Entry
 from reliq.protocol.batch import Call
-from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
 from tests.support.state import KEYS, World, element
 
@@ -194,8 +193,8 @@ def test_a_receive_does_what_a_claim_does(world: World, seed: int):
     if len(ready.elements) < limit or not runs:  # else the other one may take longer or shorter runs
         kept.restore()
         world.run(ops.register(KEYS, "w", MINUTE))
-        steps = ReceiptSteps(QueueHomes("q", ProducerPool()), ProducerPool())
-        received = world.store.run(steps._claimed(KEYS, Wanted(len(ready.elements) or 1, MINUTE, runs=runs), 0.0))
+        receiver = HomeReceiver(KEYS, ProducerPool())
+        received = world.store.run(receiver.claimed(Wanted(len(ready.elements) or 1, MINUTE, runs=runs), 0.0))
         if not ready.rest:
             assert [one.message.id for one in received] == [Message.decode("q", one).id for one in ready.elements]
             assert flying == sorted(

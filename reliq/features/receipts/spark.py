@@ -14,7 +14,7 @@ from reliq.contract.values import MAX_BATCH
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import DONE
 from reliq.features.receipts.ops import Flight
-from reliq.features.receipts.steps import next_in_line
+from reliq.features.receipts.receiving import next_in_line
 from reliq.model.element import decode_envelope, encode_envelope, id_in_name
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
