@@ -1,23 +1,20 @@
 """Doctor: what a Redis server means for its messages: the possible loss, the time of a restart, what to change.
 
-`examine` reads facts; `judge` is pure: facts in, findings out, one function for each question.
+`judge` is pure: facts in, findings out, one function for each question.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Literal
 
-from reliq import ops
-from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.errors import RedisUnsuitable, ReliqError
 from reliq.model.keys import CLOCK
-from reliq.ops import Op, Steps
+from reliq.observability.facts import COVERAGE, Facts, read_facts
+from reliq.ops import Steps
 from reliq.ops.schema import ClockJump
 from reliq.ops.topology import Node
-from reliq.protocol.nodes import nodes_away
-from reliq.protocol.seen import or_unseen
 from reliq.transport.sentinel import View
 from reliq.transport.server_check import OLDEST_REDIS
 
@@ -26,10 +23,6 @@ Level = Literal["ok", "warning", "failure"]
 NODES = "nodes"  #: the subject of the finding about nodes of a cluster that do not answer
 
 WAITAOF_SINCE = (7, 2)  #: the first version with WAITAOF, which durability="fsync" needs
-_SECTIONS = ("server", "replication", "memory", "persistence", "stats")
-_COVERAGE = "cluster-require-full-coverage"
-_SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "no-appendfsync-on-rewrite", _COVERAGE)
-_PINGS = 10
 _LOAD_RATE = 100e6  #: bytes a second at a start; batches of 1,000 were loaded at 480e6 on a small machine
 _NEARLY_FULL = 0.8
 _CLOCK_LARGEST = 1.0  #: seconds
@@ -46,29 +39,6 @@ class Finding:
     fact: str
     meaning: str
     change: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The facts that the server reports about itself. None or empty: not reported."""
-
-    info: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    pings: Sequence[float] = ()  #: seconds
-    clock_ahead: float = 0.0  #: seconds the server's clock is ahead of this machine's
-    clock_jump: Mapping[str, str] = field(default_factory=dict)  #: the latest one noticed by a monitor: at, by, in ms
-    scripts: bool = True
-    client_list: bool = True
-    nodes: int = 0  #: masters of a cluster
-    away: Mapping[str, str] = field(default_factory=dict)  #: those of them that do not answer, and why
-    sentinels: Sequence[View] = ()  #: what each of the URL says
-
-    def number(self, name: str) -> int:
-        return int(self.info.get(name) or 0)
-
-    @property
-    def version(self) -> tuple[int, ...]:
-        return tuple(int(part) for part in self.info.get("redis_version", "").split(".")[:2] if part.isdigit())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,67 +64,9 @@ class Report:
         return {"level": self.level, "findings": [asdict(finding) for finding in self.findings]}
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 def examine(cluster: bool = False, sentinels: Sequence[View] = ()) -> Steps[Report]:
     """Read the facts and judge them. Raises RedisUnavailable if there is no answer; `cluster`: of all its nodes."""
-    nodes, away = (yield from nodes_away()) if cluster else (0, {})
-    if away and len(away) == nodes:
-        raise RedisUnavailable("; ".join(away.values()))
-    info: dict[str, str] = {}
-    for op in ops.server_info(*_SECTIONS):
-        info |= (yield from _allowed(op)) or {}
-    settings: dict[str, str] = {}
-    for name in _SETTINGS:
-        settings |= (yield from _allowed(ops.server_setting(name))) or {}
-    pings = yield from _pings()
-    asked_at = time.time()
-    now = yield ops.server_time()
-    between = (asked_at + time.time()) / 2
-    jump = yield from or_unseen("the latest jump of the clock", _allowed(ops.clock_jump()), None)
-    scripts = yield from _allowed(ops.empty_script())
-    named = yield from _allowed(ops.few_clients())
-    return judge(
-        Facts(
-            info,
-            settings,
-            pings,
-            now / 1000 - between,
-            jump or {},
-            scripts is not None,
-            named is not None,
-            nodes,
-            away,
-            sentinels,
-        )
-    )
-
-
-def _allowed(op: Op[Any]) -> Steps[Any]:
-    """Return the op's answer, or None if the server or the user lacks the command."""
-    try:
-        return (yield op)
-    except (RedisUnsuitable, QueueFull):
-        return None
-    except RedisUnavailable:
-        raise
-    except ReliqError as error:
-        if type(error) is ReliqError:  # an unknown error: the command is disabled or renamed
-            return None
-        raise
-
-
-def _pings() -> Steps[list[float]]:
-    pings = []
-    for _ in range(_PINGS):
-        began = time.perf_counter()
-        yield ops.ping()
-        pings.append(time.perf_counter() - began)
-    return pings
-
-
-# --- judging ---------------------------------------------------------------------------------------------------------
+    return judge((yield from read_facts(cluster, sentinels)))
 
 
 def judge(facts: Facts) -> Report:
@@ -174,10 +86,10 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         yield Finding("failure", NODES, f"{len(facts.away)} of {facts.nodes} do not answer: {', '.join(facts.away)}",
                       "Messages of queues, or parts of queues, there cannot be sent or handled; all others can.",
                       "Start these nodes, or give each a replica that takes over.")  # fmt: skip
-    if facts.nodes and facts.settings.get(_COVERAGE) == "yes":
-        yield Finding("warning", "coverage", f"{_COVERAGE} yes",
+    if facts.nodes and facts.settings.get(COVERAGE) == "yes":
+        yield Finding("warning", "coverage", f"{COVERAGE} yes",
                       "While a master is away that no replica replaces, all nodes refuse calls.",
-                      f"CONFIG SET {_COVERAGE} no, on each node: queues of the others continue.")  # fmt: skip
+                      f"CONFIG SET {COVERAGE} no, on each node: queues of the others continue.")  # fmt: skip
 
 
 def _sentinels(facts: Facts) -> Iterator[Finding]:

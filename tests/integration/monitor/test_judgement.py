@@ -2,7 +2,8 @@
 
 import pytest
 
-from reliq.observability.doctor import Facts, Report, judge
+from reliq.observability.doctor import Report, judge
+from reliq.observability.facts import Facts
 from reliq.transport.sentinel import View
 
 GOOD_INFO = {

@@ -1,0 +1,96 @@
+"""What a Redis server says about itself, for `reliq.observability.doctor`."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reliq import ops
+from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.ops import Op, Steps
+from reliq.protocol.nodes import nodes_away
+from reliq.protocol.seen import or_unseen
+from reliq.transport.sentinel import View
+
+COVERAGE = "cluster-require-full-coverage"  #: a setting of a cluster
+_SECTIONS = ("server", "replication", "memory", "persistence", "stats")
+_SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "no-appendfsync-on-rewrite", COVERAGE)
+_PINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts that the server reports about itself. None or empty: not reported."""
+
+    info: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    pings: Sequence[float] = ()  #: seconds
+    clock_ahead: float = 0.0  #: seconds the server's clock is ahead of this machine's
+    clock_jump: Mapping[str, str] = field(default_factory=dict)  #: the latest one noticed by a monitor: at, by, in ms
+    scripts: bool = True
+    client_list: bool = True
+    nodes: int = 0  #: masters of a cluster
+    away: Mapping[str, str] = field(default_factory=dict)  #: those of them that do not answer, and why
+    sentinels: Sequence[View] = ()  #: what each of the URL says
+
+    def number(self, name: str) -> int:
+        return int(self.info.get(name) or 0)
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in self.info.get("redis_version", "").split(".")[:2] if part.isdigit())
+
+
+def read_facts(cluster: bool = False, sentinels: Sequence[View] = ()) -> Steps[Facts]:
+    """Read the facts. Raises RedisUnavailable if there is no answer; `cluster`: of all its nodes."""
+    nodes, away = (yield from nodes_away()) if cluster else (0, {})
+    if away and len(away) == nodes:
+        raise RedisUnavailable("; ".join(away.values()))
+    info: dict[str, str] = {}
+    for op in ops.server_info(*_SECTIONS):
+        info |= (yield from _allowed(op)) or {}
+    settings: dict[str, str] = {}
+    for name in _SETTINGS:
+        settings |= (yield from _allowed(ops.server_setting(name))) or {}
+    pings = yield from _pings()
+    asked_at = time.time()
+    now = yield ops.server_time()
+    between = (asked_at + time.time()) / 2
+    jump = yield from or_unseen("the latest jump of the clock", _allowed(ops.clock_jump()), None)
+    scripts = yield from _allowed(ops.empty_script())
+    named = yield from _allowed(ops.few_clients())
+    return Facts(
+        info=info,
+        settings=settings,
+        pings=pings,
+        clock_ahead=now / 1000 - between,
+        clock_jump=jump or {},
+        scripts=scripts is not None,
+        client_list=named is not None,
+        nodes=nodes,
+        away=away,
+        sentinels=sentinels,
+    )
+
+
+def _allowed(op: Op[Any]) -> Steps[Any]:
+    """Return the op's answer, or None if the server or the user lacks the command."""
+    try:
+        return (yield op)
+    except (RedisUnsuitable, QueueFull):
+        return None
+    except RedisUnavailable:
+        raise
+    except ReliqError as error:
+        if type(error) is ReliqError:  # an unknown error: the command is disabled or renamed
+            return None
+        raise
+
+
+def _pings() -> Steps[list[float]]:
+    pings = []
+    for _ in range(_PINGS):
+        began = time.perf_counter()
+        yield ops.ping()
+        pings.append(time.perf_counter() - began)
+    return pings
