@@ -112,9 +112,9 @@ return found
 def is_idle(client: Any) -> bool:
     """Whether no message may start or is in processing, at one instant: a message that moves meanwhile is seen.
 
-    None of a queue may start whose rate is used up for a minute.
+    None of a queue may start whose rate is used up for a minute. The places of cancelled messages are gone, too.
     """
-    return all(element == BLANK for element in client.eval(_IN_LISTS, 0))
+    return not client.eval(_IN_LISTS, 0)
 
 
 def let_pass(client: Any, seconds: float) -> None:
@@ -129,6 +129,9 @@ def let_pass(client: Any, seconds: float) -> None:
         elif short == "buckets":
             for member in client.zrange(name, 0, -1):
                 client.zincrby(name, -ms, member)
+        elif short == "waits":  # above zero: of messages that were brought, or taken elsewhere
+            for member, at in client.zrangebyscore(name, 0, "inf", withscores=True):
+                client.zadd(name, {member: at - ms})
         elif short == "flow":
             client.hdel(name, "held_until", "full_at")
             if client.hexists(name, "breaker_until"):

@@ -9,6 +9,7 @@ from typing import Any
 import reliq
 from reliq.errors import QueueFull
 from reliq.features.flows.telling import mend
+from reliq.ops.coming import REMEMBERED
 from reliq.protocol.deletion import delete
 from tests.combine.compare import differences
 from tests.combine.entries import HOUR, OPTIONS, SETTINGS, TEXT, UNSET
@@ -380,6 +381,8 @@ class Story:
         self._to.system.end_batches()
         self._to.system.end_batches()
         self._step("end the batches")
+        let_pass(self._client, REMEMBERED)
+        self._to.monitor.end_waits()
         self._to.app.queue("ends").purge()
         self._to.system.queue("ends").purge()
         self._to.monitor.look()

@@ -233,7 +233,7 @@ class Kombu:
         {"ack": message.ack, "rejected": message.reject, "release": message.requeue}[outcome]()
 
     def learn(self) -> bool:
-        return False  # AMQP has no word for it
+        return True  # each settlement reads it
 
     def vanish(self) -> None:
         raise NotImplementedError
