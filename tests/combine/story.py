@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -292,13 +292,20 @@ class Story:
 
     def _die_late(self, taken: list[str]) -> None:
         """Messages that are late, or were received often enough, die as they are claimed, and are not handed out."""
-        dying = [(one, self._reason(one)) for one in self._queue.all(model.READY, model.WAITING)]
-        places = look(self._client).queues
-        for one, reason in dying:
-            there = places[QUEUE].places.get(one.id, []) if QUEUE in places else []
-            if reason and [place for place, _ in there] == [model.DEAD] and one.id not in taken:
-                self._note_claim(one.id, "w")
-                self._queue.settle(one.id, reason)
+        there = look(self._client).queues.get(QUEUE)
+        dead = (
+            {one for one, found in there.places.items() if [place for place, _ in found] == [model.DEAD]}
+            if there
+            else ()
+        )
+        while dying := [one for one in self._queue.all(model.READY, model.WAITING) if self._dies(one, dead, taken)]:
+            reason = self._reason(dying[0])
+            self._note_claim(dying[0].id, "w")
+            self._queue.settle(dying[0].id, reason)
+
+    def _dies(self, message: model.Message, dead: Collection[str], taken: list[str]) -> bool:
+        is_dead = message.id in dead and message.id not in taken
+        return bool(is_dead and self._reason(message)) and not self._queue.obstacle(message.id)
 
     def _reason(self, message: model.Message) -> str:
         """Why a claim finds that a message is dead; empty if it may live."""

@@ -111,6 +111,7 @@ class WorkerStory(Story):
             return False
         self._runs.clear()
         self._work()
+        self._die_late([])
         for identity, outcome in self._runs:
             self._note_run(identity, outcome)
         self._die_late([])
