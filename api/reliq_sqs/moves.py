@@ -1,8 +1,8 @@
 """Move tasks: messages of a dead letter queue on their way to another queue, by one endpoint at a time.
 
 A task is JSON in Redis. The endpoint that runs it has its lead, which ends by itself; when an endpoint is killed,
-another one goes on with the task. A message is sent with a deduplication key made of the task and its id, and then
-deleted: one that was sent before a kill is not sent twice.
+another one goes on with the task, and with the messages that were in flight. A message is sent with a deduplication key
+made of the task and its id, and then deleted: one that was sent before a kill is not sent twice.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import msgspec
 
 from reliq import Message, aio
 from reliq.errors import ReliqError
+from reliq.features.receipts.model import Received
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, one
 from reliq.ops import sqs as ops
@@ -136,24 +137,17 @@ class Moves:
     async def _run(self, task: Task) -> None:
         source = self._app.queue(task.source)
         began, moved_before = time.monotonic(), task.moved
+        inherited = time.time_ns() // 1_000_000 - task.started > _LEAD * 1000  # from an endpoint that may have died
         made: dict[str, int] = {}  # when each target was created
         while await self._may_go_on(task):
             limit = min(_STEP, task.rate or _STEP)
-            received = await source.receive(limit=limit, visibility=_VISIBILITY, wait=_WAIT, runs=True)
-            if not received:
+            attempt = f"sqs move {task.id} {task.moved}"  # repeats what a killed endpoint has received
+            received = await source.receive(limit=limit, visibility=_VISIBILITY, wait=_WAIT, runs=True, attempt=attempt)
+            if received:
+                await self._move(task, source, received, made)
+                await self._note_progress(task, source)
+            elif not inherited or time.monotonic() - began > _VISIBILITY or not (await source.stats()).processing:
                 task.status = "COMPLETED"
-                await self._save(task)
-                return
-            for at, one_received in enumerate(received):
-                try:
-                    await self._move(task, one_received.message, made)
-                except Failed:
-                    await source.change_visibility([(left.receipt, 0) for left in received[at:]])
-                    raise
-                await source.delete_received([one_received.receipt], late=True)
-                task.moved += 1
-            if task.moved >= task.to_move and not (await source.stats()).ready:
-                task.status = "COMPLETED"  # with the last message: who sees that all were moved sees a task that ended
             await self._save(task)
             if not task.active:
                 return
@@ -177,8 +171,32 @@ class Moves:
             return False
         return True
 
-    async def _move(self, task: Task, message: Message, made: dict[str, int]) -> None:
-        """Send a message to where it goes; once, also after a kill.
+    async def _move(self, task: Task, source: aio.Queue, received: list[Received], made: dict[str, int]) -> None:
+        """Send messages to where they go, once, also after a kill, and delete them together.
+
+        Raises Failed at the first one that has no place, once those before it are moved.
+        """
+        targets: dict[str, tuple[Known, list[NewMessage]]] = {}
+        moved, failure = 0, None
+        for one_received in received:
+            try:
+                target = await self._target(task, one_received.message, made)
+            except Failed as error:
+                failure = error
+                break
+            targets.setdefault(target.queue, (target, []))[1].append(self._moved(task, one_received.message, target))
+            moved += 1
+        for target, messages in targets.values():
+            await self._registry.handle(target).send_many(messages)
+        receipts = [one.receipt for one in received]
+        await source.delete_received(receipts[:moved], late=True)
+        task.moved += moved
+        if failure is not None:
+            await source.change_visibility([(receipt, 0) for receipt in receipts[moved:]])
+            raise failure
+
+    async def _target(self, task: Task, message: Message, made: dict[str, int]) -> Known:
+        """Return where a message goes; raises Failed if that is gone.
 
         A target that was created at another time than noted is gone: a message on its way has made it anew.
         """
@@ -187,11 +205,15 @@ class Moves:
         target = await self._registry.find(place) if place else None
         if target is None or made.setdefault(target.queue, target.created) != target.created:
             raise Failed("AWS.SimpleQueueService.NonExistentQueue" if name else "CouldNotDetermineMessageSource")
+        return target
+
+    def _moved(self, task: Task, message: Message, target: Known) -> NewMessage:
+        """Return a message as it is sent to its target, which accepts it once."""
         headers = {key: value for key, value in message.headers.items() if not key.startswith("reliq-")}
         options = {"key": message.key or message.limit_key or message.id} if target.fifo else {}
         if not target.fifo and (group := message.key or message.limit_key):
             options = {"limit_key": group}
-        moved = NewMessage(
+        return NewMessage(
             message.body,
             id=self._registry.ids.new(),
             headers=headers,
@@ -200,7 +222,11 @@ class Moves:
             window=_WINDOW,
             **options,  # type: ignore[arg-type]
         )
-        await self._registry.handle(target).send_many([moved])
+
+    async def _note_progress(self, task: Task, source: aio.Queue) -> None:
+        """End a task with its last message: who sees that all were moved sees a task that ended."""
+        if task.moved >= task.to_move and not (await source.stats()).ready:
+            task.status = "COMPLETED"
 
     async def _save(self, task: Task) -> None:
         await self._app.store.run(one(ops.put_sqs_move(task.id, msgspec.json.encode(task))))

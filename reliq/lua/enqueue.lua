@@ -19,7 +19,7 @@
 --         {position ...}}: nothing was enqueued, because these messages with options, and with -1 the plain elements,
 --         belong to another partition of the queue; of the ordering keys of the second ones others are still here
 -- Refuses a full queue, and messages of a key with its home elsewhere. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, together, room, producers
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, together, room, producers, dedup
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, producers = KEYS[14], KEYS[15], KEYS[16]
 local producer, sequence, plain_and_version, batches = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -37,6 +37,7 @@ local repeated = carried_out(producers, producer, sequence)
 local closed = is_closed(q.config, redis.call('HGET', q.config, 'retired'))
 local function is_moved(entry, found)
   local group, dedup_key = group_of(entry.element), entry.key or entry.burst
+  if entry.key and found then return false end -- whoever knows the first message answers
   if group and not is_latest(group) then
     if is_cyclic(entry.element) or not (is_away(q, group, entry.element) or is_behind(q, version)) then return false end
     return true, has_key(q, group)
@@ -130,7 +131,7 @@ for from = ELEMENTS, first_option - 1, 1000 do
 end
 local ready, later, together = {}, {}, #fresh > 1 and takes_together(q)
 for _, entry in ipairs(fresh) do
-  if entry.key then redis.call('SET', entry.key, entry.value, 'PX', entry.window) end
+  if entry.key then store_dedup(q, entry.key, entry.value, entry.window, now) end
   if entry.delay > 0 and not entry.burst then
     later[#later + 1] = entry
   else

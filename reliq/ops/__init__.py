@@ -145,6 +145,7 @@ from reliq.ops.partitions import (
     Introduction,
     Served,
     Stray,
+    dedup_until,
     drop_counters,
     has_key,
     held_keys,

@@ -51,6 +51,7 @@ class Config:
     CHANGE: Final = "change"  #: in the first partition: a change of the policy that has not reached all others
     HOMES: Final = "homes"  #: in a partition: the buckets of which it is the home
     RETIRED: Final = "retired"  #: 1 in a partition that takes no new messages, 0 in others (shared/partition.lua)
+    DEDUP_UNTIL: Final = "dedup_until"  #: in a partition: ms at which the last of its dedup keys has expired, or later
     LIMITED: Final = "limited"  #: present while claims have to ask for limits (claim_limited)
     PRIORITISED: Final = "prioritised"  #: present once a message had a priority
     WEIGHTED: Final = "weighted"  #: present once a message had a cost

@@ -172,7 +172,7 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was.
 
-    It stays while it keeps results, histories or output. Its counters are added to those of the first partition; a
+    It stays while it keeps results, histories, output or deduplication keys. Its counters are added to those of the first partition; a
     reader of both checks whether the layout has changed meanwhile. What COUNTED has of it stays.
     """
     if layout.moving or not layout.retired:
@@ -186,6 +186,9 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
         return False
     lasting = (keys.results, keys.earlier_results, keys.history, keys.outputs, keys.flows)
     if any((yield [ops.exists(one) for one in lasting])):
+        return False
+    now, until = yield [ops.server_time(), ops.dedup_until(keys)]
+    if now < until:
         return False
     for one in COUNTED:
         yield from one.note(keys)

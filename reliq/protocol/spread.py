@@ -33,7 +33,7 @@ def send(
     ids: list[str] = []
     try:
         layout = homes.current() or (yield from homes.read())
-        if layout.count == 1 and not layout.moving:
+        if not layout.several:
             try:
                 if before is not None:
                     yield from before(homes.first.keys, messages)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+import reliq
 from tests.integration.sqs.serving import client as client_of
 from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.test_messages import code_of, received
@@ -341,3 +342,39 @@ def test_another_endpoint_goes_on_with_a_task_whose_endpoint_was_killed(url, nam
         eventually(lambda: ended(other, name + "-dead"), timeout=90)
         messages = [one["Body"] for _ in range(3) for one in received(other, name, VisibilityTimeout=600)]
         assert sorted(messages) == [f"m{at}" for at in range(10)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
+def test_what_a_killed_endpoint_had_in_flight_is_moved_by_another_one(url, name, fifo):
+    suffix, attributes = (".fifo", {"FifoQueue": "true"}) if fifo else ("", {})
+    with own_process(url) as (killed, first), own_process(url) as (_, second):
+        sqs, other = client_of(first), client_of(second)
+
+        def created(what: str, **more: str) -> str:
+            return sqs.create_queue(QueueName=f"{name}-{what}{suffix}", Attributes=attributes | more)["QueueUrl"]
+
+        dead, target = created("dead"), created("target")
+        created("source", RedrivePolicy=policy(arn_of(sqs, dead)))
+        for number in range(40):
+            options = {"MessageGroupId": "g", "MessageDeduplicationId": str(number)} if fifo else {}
+            sqs.send_message(QueueUrl=dead, MessageBody=str(number), **options)
+        sqs.start_message_move_task(
+            SourceArn=arn_of(sqs, dead), DestinationArn=arn_of(sqs, target), MaxNumberOfMessagesPerSecond=100
+        )
+        with reliq.Reliq(url) as app:
+            (held,) = [app.queue(one) for one in app.queues() if f"{name}-dead" in one]
+            eventually(lambda: held.stats().processing)
+        killed.kill()
+        killed.wait()
+
+        began = time.monotonic()
+        eventually(lambda: ended(other, f"{name}-dead{suffix}"), timeout=90)
+        assert time.monotonic() - began < 45  # it does not wait for the end of the visibility
+        moved = []
+        while messages := received(other, target):
+            for one in messages:
+                moved.append(one["Body"])
+                other.delete_message(QueueUrl=target, ReceiptHandle=one["ReceiptHandle"])
+        assert _ready(other, f"{name}-dead{suffix}") == 0
+        assert (moved if fifo else sorted(moved, key=int)) == [str(number) for number in range(40)]

@@ -9,7 +9,7 @@
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
 --         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
 --         has this dedup key, and the call must be repeated with it in KEYS
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers, prepared_record
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers, prepared_record, dedup
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, producers, prepared, questions = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local record, dedup = KEYS[19], KEYS[20]
@@ -56,7 +56,7 @@ if value then
   if other ~= '' and other ~= digest then redis.call('HINCRBY', q.counters, 'dedup_conflicts', 1) end
   return {decision, first}
 end
-if key then redis.call('SET', dedup, id .. ' ' .. digest, 'PX', window) end
+if key then store_dedup(q, dedup, id .. ' ' .. digest, tonumber(window), now) end
 have_entered(q, {element})
 if tonumber(delay) > 0 then
   index_add(delayed, index, now + delay, id, element)

@@ -1,0 +1,76 @@
+"""Deduplication keys hold across a change of the number of partitions."""
+
+import pytest
+
+import reliq
+from reliq import ops
+from reliq.model.keys import QueueKeys
+from tests.support.turns import Monitor
+
+_TURNS = 5  #: of a monitor, after which a change has ended, and closed partitions are forgotten
+
+
+def change(app: reliq.Reliq, count: int) -> None:
+    """Change the number of partitions, and let a monitor bring that to its end."""
+    monitor = Monitor(app.store)
+    app.queue("orders").configure(partitions=count)
+    for _ in range(_TURNS):
+        monitor.scan()
+        monitor.tend_partitions()
+
+
+def sent(app: reliq.Reliq, other: str) -> list[str]:
+    """Send messages with a dedup key each, and all with the `other` key, if there is one; return their ids."""
+    orders = app.queue("orders")
+    return [
+        orders.send("body", dedup_key=f"d{number}", **({other: f"k{number}"} if other else {})) for number in range(20)
+    ]
+
+
+def handle_all(app: reliq.Reliq) -> int:
+    with app.queue("orders").consumer() as consumer:
+        handled = 0
+        while messages := consumer.claim(limit=100, wait=0.3):
+            handled += len(messages)
+            consumer.ack(*messages)
+        return handled
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 2), (2, 3), (2, 1), (4, 1)])
+@pytest.mark.parametrize("other", ["", "key", "limit_key"])
+@pytest.mark.parametrize("handled", [False, True], ids=["ready", "handled"])
+def test_a_duplicate_is_found_after_a_change(app, url, before, after, other, handled):
+    change(app, before)
+    first = sent(app, other)
+    if handled:
+        assert handle_all(app) == 20
+    change(app, after)
+
+    assert sent(app, other) == first
+    with reliq.Reliq(url) as stranger:
+        assert sent(stranger, other) == first
+    assert handle_all(app) == (0 if handled else 20)
+
+
+@pytest.mark.parametrize("other", ["", "key"])
+def test_a_closed_partition_is_kept_until_its_dedup_keys_have_expired(app, client, other):
+    change(app, 4)
+    first = sent(app, other)
+    handle_all(app)
+    change(app, 1)
+    closed = app.store.call(ops.layout(QueueKeys("orders"))).every("orders")[1:]
+    assert len(closed) == 3
+
+    for name in closed:
+        client.hset(QueueKeys(name).config, "dedup_until", 1)
+        client.delete(*client.keys(QueueKeys(name).dedup_of("*")))
+    change(app, 1)
+
+    assert app.store.call(ops.layout(QueueKeys("orders"))).every("orders") == ["orders"]
+    assert len(set(first) & set(sent(app, other))) < 20
+
+
+def test_a_partition_without_dedup_keys_notes_nothing(app, client):
+    change(app, 4)
+    app.queue("orders").send_many([b"x"] * 400, key="k")
+    assert not any(client.hexists(name, "dedup_until") for name in client.keys("*config"))
