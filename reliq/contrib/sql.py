@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import accumulate, takewhile
 from typing import Any, Unpack
 
@@ -99,6 +100,7 @@ _REMEMBERED = "7d"
 _PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
 _REASON_LARGEST = 1000  #: bytes
 _COLUMNS = frozenset(("id", "headers", "delay"))  #: options of a message that have a column of their own
+_DUE = "due"  #: in the column `options`: the ms since the epoch before which a message does not run
 
 
 def create_tables(connection: Connection | Engine) -> None:
@@ -172,9 +174,11 @@ def enqueue(
     return str(row["id"])
 
 
-def row_of(queue: str, message: NewMessage) -> dict[str, Any]:
-    """Return the row of a message in the outbox."""
+def row_of(queue: str, message: NewMessage, due: datetime | None = None) -> dict[str, Any]:
+    """Return the row of a message in the outbox; with `due` it does not run before, whenever the row is sent."""
     options = {name: value for name, value in message.options(OUTBOX).items() if name not in _COLUMNS}
+    if due is not None:
+        options[_DUE] = round(due.timestamp() * 1000)
     return {
         "id": message.id, "queue": queue, "headers": json.dumps(message.headers), "delay": message.delay,
         "options": json.dumps(options) if options else None, "body": message.body,
@@ -326,9 +330,12 @@ def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
 
 
 def _message(row: Row[Any]) -> NewMessage:
+    options = json.loads(row.options or "{}")
+    due = options.pop(_DUE, None)
     return NewMessage(
-        bytes(row.body), id=row.id, headers=json.loads(row.headers), delay=row.delay,
-        dedup_key=f"outbox:{row.id}", window=_REMEMBERED, **json.loads(row.options or "{}"),
+        bytes(row.body), id=row.id, headers=json.loads(row.headers),
+        delay=row.delay if due is None else max(0.0, (due - _now_ms()) / 1000),
+        dedup_key=f"outbox:{row.id}", window=_REMEMBERED, **options,
     )  # fmt: skip
 
 

@@ -172,8 +172,8 @@ def settle(queue: str, layout: Layout) -> Steps[bool]:
 def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
     """Forget the last retired partition if it is empty and no staged job may add to it; return whether it was.
 
-    It stays while it keeps results, histories, output or deduplication keys. Its counters are added to those of the first partition; a
-    reader of both checks whether the layout has changed meanwhile. What COUNTED has of it stays.
+    It stays while it keeps results, histories, output or deduplication keys. Its counters are added to those of the
+    first partition; a reader of both checks whether the layout has changed meanwhile. What COUNTED has of it stays.
     """
     if layout.moving or not layout.retired:
         return False

@@ -9,6 +9,8 @@
 `reliq worker reliq.contrib.django.worker:app` runs the tasks, with DJANGO_SETTINGS_MODULE set as for manage.py.
 """
 
+import logging
+from datetime import UTC, datetime
 from typing import Any
 
 try:
@@ -20,10 +22,12 @@ except ImportError as error:
     raise missing_extra("reliq.contrib.django", "django", error) from None
 
 from reliq import NewMessage, Reliq
-from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
-from reliq.errors import InvalidSetting
+from reliq.contrib.django.compat import BaseTaskBackend, TaskError, TaskResult, TaskResultStatus, task_enqueued
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.element import new_id
 from reliq.model.keys import check_name
+
+log = logging.getLogger("reliq.django")
 
 _OPTIONS = {"url", "retries", "on_commit", "outbox", "results", "result_ttl", "max_body"}
 
@@ -73,14 +77,14 @@ class ReliqBackend(BaseTaskBackend):
         message = NewMessage(
             body,
             id=result.id,
-            delay=0 if task.run_after is None else max(0.0, (task.run_after - timezone.now()).total_seconds()),
+            delay=_delay(task),
             headers={"task": task.module_path},
             priority="high" if task.priority > 0 else "low" if task.priority < 0 else "normal",
         )
         if self.outbox is not None:
             from reliq.contrib.django import outbox
 
-            outbox.write(self.outbox, task.queue_name, message, self.app.max_body)
+            outbox.write(self.outbox, task.queue_name, message, self.app.max_body, task.run_after)
             transaction.on_commit(lambda: self._enqueued(result), using=self.outbox)
         elif self.options.get("on_commit", True):
             transaction.on_commit(lambda: self._send(result, message))
@@ -89,7 +93,17 @@ class ReliqBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """Return the result of a task; raises TaskResultDoesNotExist."""
+        """Return the result of a task; raises TaskResultDoesNotExist.
+
+        A task has failed, too, if its message is a dead letter: that of a task that kills its workers, for example.
+        """
+        result = self.noted(result_id)
+        if result.status in (TaskResultStatus.READY, TaskResultStatus.RUNNING):
+            self._look_for_death(result)
+        return result
+
+    def noted(self, result_id: str) -> Any:
+        """Return the result as workers have stored it; raises TaskResultDoesNotExist."""
         return super().get_result(result_id) if self._results is None else self._results.load(result_id)
 
     def note(self, result: Any) -> None:
@@ -97,7 +111,22 @@ class ReliqBackend(BaseTaskBackend):
         if self._results is not None:
             self._results.store(result)
 
+    def _look_for_death(self, result: Any) -> None:
+        try:
+            letter = self.app.queue(result.task.queue_name).dead.get(result.id)
+        except ReliqError as error:
+            log.warning("the state of task %s is what its worker has stored: %s", result.id, error)
+            return
+        if letter is not None:
+            died_at = datetime.fromtimestamp(letter.died_at / 1000, UTC)
+            change(result, status=TaskResultStatus.FAILED, finished_at=died_at)
+            text = "\n".join(
+                (f"its message became a dead letter: {letter.reason}", *(one.text for one in letter.errors))
+            )
+            result.errors.append(TaskError(exception_class_path="reliq.Dead", traceback=text))
+
     def _send(self, result: Any, message: NewMessage) -> None:
+        message.delay = _delay(result.task)  # its transaction may have been a long one
         self.note(result)  # before a worker can do so
         self.app.queue(result.task.queue_name).send(message)
         task_enqueued.send(type(self), task_result=result)
@@ -106,3 +135,14 @@ class ReliqBackend(BaseTaskBackend):
         if self._results is not None:
             self._results.store(result, anew=False)  # a worker may have begun it already
         task_enqueued.send(type(self), task_result=result)
+
+
+def _delay(task: Any) -> float:
+    """Return the seconds until a task may run."""
+    return 0.0 if task.run_after is None else max(0.0, (task.run_after - timezone.now()).total_seconds())
+
+
+def change(result: Any, **values: Any) -> None:
+    """Set fields of a result, which is frozen for its readers."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)

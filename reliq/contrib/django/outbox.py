@@ -1,6 +1,7 @@
 """The outbox of `reliq.contrib.sql` in Django's database: a task is a row of the transaction that enqueues it."""
 
 import threading
+from datetime import datetime
 from typing import Any
 
 from django.db import connections
@@ -12,10 +13,9 @@ from reliq.errors import InvalidSetting
 from reliq.protocol.batch import checked
 
 
-def write(database: str, queue: str, message: NewMessage, max_body: int) -> None:
+def write(database: str, queue: str, message: NewMessage, max_body: int, due: datetime | None) -> None:
     """Write a row in the current transaction; raises InvalidMessage for what `send` would refuse."""
-    message = checked(message, max_body)
-    row = row_of(queue, message)
+    row = row_of(queue, checked(message, max_body), due)
     places = ", ".join(["%s"] * len(row))
     with connections[database].cursor() as cursor:
         cursor.execute(f"INSERT INTO {outbox.name} ({', '.join(row)}) VALUES ({places})", [*row.values()])  # noqa: S608

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 import reliq
-from reliq.contrib.django import ReliqBackend
+from reliq.contrib.django import ReliqBackend, change
 from reliq.contrib.django.compat import (
     Task,
     TaskContext,
@@ -71,13 +71,13 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
     try:
         context = (TaskContext(task_result=result),) if task.takes_context else ()
         value = task.call(*context, *result.args, **result.kwargs)
-        _set(result, _return_value=value if value is None else normalize_json(value))
+        change(result, _return_value=value if value is None else normalize_json(value))
         _end(backend, result, TaskResultStatus.SUCCESSFUL)
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         result.errors.append(TaskError(exception_class_path=name, traceback=text))
-        again = message.failures < int(backend.options.get("retries", 0))
+        again = message.failures < int(backend.options.get("retries", 0)) and not isinstance(error, reliq.Dead)
         _end(backend, result, TaskResultStatus.READY if again else TaskResultStatus.FAILED)
         raise
     finally:
@@ -87,7 +87,7 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
 def _begun(backend: ReliqBackend, task: Any, message: reliq.Message, wanted: dict[str, Any]) -> Any:
     """Return the result of a task that is starting: with its earlier attempts, if results are stored."""
     try:
-        result = backend.get_result(message.id)
+        result = backend.noted(message.id)
     except (TaskResultDoesNotExist, NotImplementedError):
         result = TaskResult(
             task=task, id=message.id, status=TaskResultStatus.READY,
@@ -96,23 +96,17 @@ def _begun(backend: ReliqBackend, task: Any, message: reliq.Message, wanted: dic
             backend=backend.alias, errors=[], worker_ids=["unknown"] * (message.failures + message.deliveries),
         )  # fmt: skip
     now = timezone.now()
-    _set(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)
+    change(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)
     result.worker_ids.append(f"{socket.gethostname()}-{os.getpid()}")
     backend.note(result)
     return result
 
 
 def _end(backend: ReliqBackend, result: Any, status: Any) -> None:
-    _set(result, status=status, finished_at=None if status == TaskResultStatus.READY else timezone.now())
+    change(result, status=status, finished_at=None if status == TaskResultStatus.READY else timezone.now())
     backend.note(result)
     if status != TaskResultStatus.READY:
         task_finished.send(type(backend), task_result=result)
-
-
-def _set(result: Any, **values: Any) -> None:
-    """Set fields of a result, which is frozen for its readers."""
-    for name, value in values.items():
-        object.__setattr__(result, name, value)
 
 
 app = application()

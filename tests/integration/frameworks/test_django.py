@@ -1,5 +1,6 @@
 """Django's tasks on reliq: sent when a transaction commits, run by `reliq worker`, dead letters after their retries."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,27 @@ def test_a_task_that_is_deferred_or_has_a_priority(app: reliq.Reliq, shop: Any) 
     with app.queue("default").consumer() as consumer:
         (message,) = consumer.claim()
         assert (message.priority, message.json()["args"], message.headers) == ("high", [2], {"task": "shop.ship"})
+
+
+def test_a_task_runs_when_it_was_to_however_late_it_is_sent(app: reliq.Reliq, shop: Any) -> None:
+    """Here the moment has come before the transaction is over, and before the outbox is sent."""
+    from datetime import timedelta
+
+    from django.db import transaction
+    from django.utils import timezone
+
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    soon = timezone.now() + timedelta(seconds=0.5)
+    with transaction.atomic():
+        shop.ship.using(run_after=soon).enqueue(1)
+        shop.charge.using(run_after=soon).enqueue(1, 100)
+        time.sleep(0.6)
+    relay_once(engine_of("default"), app)
+    assert [(one.ready, one.delayed) for one in map(reliq.Queue.stats, map(app.queue, ("default", "payments")))] == [
+        (1, 0), (1, 0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -205,3 +227,45 @@ def test_a_message_that_names_no_task_is_a_dead_letter(app: reliq.Reliq, shop: A
     run_all(app.queue("default"))
     (letter,) = app.queue("default").dead.list()
     assert "os.getcwd is not a task" in letter.errors[-1].text
+
+
+def test_a_task_that_became_a_dead_letter_has_failed(app: reliq.Reliq, shop: Any) -> None:
+    """Whoever buried it: here a consumer, as a monitor does with a task that kills its workers."""
+    result = shop.charge.enqueue(1, 100)
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    relay_once(engine_of("default"), app)
+    with app.queue("payments").consumer() as consumer:
+        (message,) = consumer.claim()
+        consumer.dead(message, "max_deliveries")
+    result.refresh()
+    assert (result.status, result.is_finished) == ("FAILED", True)
+    assert "max_deliveries" in result.errors[-1].traceback
+    assert result.errors[-1].exception_class is reliq.Dead
+    app.queue("payments").dead.redrive()
+    result.refresh()
+    assert result.status == "READY"
+
+
+def test_a_task_that_rejects_itself_has_failed_at_once(
+    app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reliq.contrib.django import worker
+    from reliq.contrib.django.compat import Task, task_backends
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    def rejects(*_: object) -> None:
+        raise reliq.Dead("no such order")
+
+    result = shop.charge.enqueue(1, 100)
+    relay_once(engine_of("default"), app)
+    backend = task_backends["outbox"]
+    monkeypatch.setitem(backend.options, "retries", 3)
+    monkeypatch.setattr(Task, "call", rejects)
+    with app.queue("payments").consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(reliq.Dead):
+            worker.run(backend, message)
+    assert backend.noted(result.id).status == "FAILED"
