@@ -278,6 +278,18 @@ def test_an_early_signal_reaches_a_partition_that_is_added_then(world: World, be
     assert world.run(steps.park(claim(world), "go", None, Parting(element("m2")))) == ("given", b'j"yes"')
 
 
+@pytest.mark.parametrize("before", range(8))
+def test_a_signal_is_new_though_a_partition_that_is_added_then_has_it_from_the_first_one(world: World, before: int):
+    homes, given = QueueHomes("q", ProducerPool()), list[bool]()
+
+    def signal() -> ops.Steps[None]:
+        given.append((yield from SignalSteps(homes).give("m", "go", "yes")))
+
+    run(world, signal(), before, lambda: grow(world))
+    assert given == [True]
+    assert give(world, "go") is False
+
+
 def test_an_early_signal_whose_giver_knows_an_older_layout_reaches_a_new_partition(world: World):
     homes = QueueHomes("q", ProducerPool())
     world.store.run(homes.read())

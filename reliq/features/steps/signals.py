@@ -39,7 +39,7 @@ class SignalSteps:
         check_step_name(name, "signal")
         stored, every = stored_signal(value), [one.keys for one in (yield from self._homes.every())]
         answers: dict[str, str] = {}
-        token = secrets.token_hex(8)
+        token, first_asked = secrets.token_hex(8), {one.queue for one in every}
 
         def ask(homes: list[QueueKeys], kept: float | None) -> Steps[None]:
             counting = homes[0] if _EARLY.isdisjoint(answers.values()) else None
@@ -61,7 +61,9 @@ class SignalSteps:
             every = [one.keys for one in (yield from self._homes.every(fresh=0.0))]
             if {one.queue for one in every} <= known:
                 break
-        return _taken(self._homes.queue, identity, name, answers.values())
+        # And it may have got this one.
+        said = [answer for home, answer in answers.items() if home in first_asked or answer != "early before"]
+        return _taken(self._homes.queue, identity, name, said)
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
         """Give the signal of a link; raises SignalRefused."""
