@@ -22,12 +22,12 @@ except ImportError as error:
     raise missing_extra("reliq.contrib.django", "django", error) from None
 
 from reliq import NewMessage, Reliq
-from reliq.contrib.django.compat import BaseTaskBackend, TaskError, TaskResult, TaskResultStatus, task_enqueued
+from reliq.contrib.django.compat import BaseTaskBackend, TaskError, TaskResult, TaskResultStatus, change, task_enqueued
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.element import new_id
 from reliq.model.keys import check_name
 
-log = logging.getLogger("reliq.django")
+_log = logging.getLogger("reliq.django")
 
 _OPTIONS = {"url", "retries", "on_commit", "outbox", "results", "result_ttl", "max_body"}
 
@@ -115,7 +115,7 @@ class ReliqBackend(BaseTaskBackend):
         try:
             letter = self.app.queue(result.task.queue_name).dead.get(result.id)
         except ReliqError as error:
-            log.warning("the state of task %s is what its worker has stored: %s", result.id, error)
+            _log.warning("the state of task %s is what its worker has stored: %s", result.id, error)
             return
         if letter is not None:
             died_at = datetime.fromtimestamp(letter.died_at / 1000, UTC)
@@ -140,9 +140,3 @@ class ReliqBackend(BaseTaskBackend):
 def _delay(task: Any) -> float:
     """Return the seconds until a task may run."""
     return 0.0 if task.run_after is None else max(0.0, (task.run_after - timezone.now()).total_seconds())
-
-
-def change(result: Any, **values: Any) -> None:
-    """Set fields of a result, which is frozen for its readers."""
-    for name, value in values.items():
-        object.__setattr__(result, name, value)

@@ -1,5 +1,7 @@
 """Django's task framework: part of Django 6, before that the backport `django-tasks`."""
 
+from typing import Any
+
 try:
     from django.tasks import task_backends
     from django.tasks.backends.base import BaseTaskBackend
@@ -17,5 +19,11 @@ except ImportError:
 
 __all__ = [
     "BaseTaskBackend", "Task", "TaskContext", "TaskError", "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus",
-    "normalize_json", "task_backends", "task_enqueued", "task_finished", "task_started",
+    "change", "normalize_json", "task_backends", "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
+
+
+def change(result: Any, **values: Any) -> None:
+    """Set fields of a TaskResult, which is frozen for its readers."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 import reliq
-from reliq.contrib.django import ReliqBackend, change
+from reliq.contrib.django import ReliqBackend
 from reliq.contrib.django.compat import (
     Task,
     TaskContext,
@@ -23,6 +23,7 @@ from reliq.contrib.django.compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    change,
     normalize_json,
     task_backends,
     task_finished,

@@ -1,5 +1,7 @@
 """Deduplication keys hold across a change of the number of partitions."""
 
+from typing import Any
+
 import pytest
 
 import reliq
@@ -21,10 +23,11 @@ def change(app: reliq.Reliq, count: int) -> None:
 
 def sent(app: reliq.Reliq, other: str) -> list[str]:
     """Send messages with a dedup key each, and all with the `other` key, if there is one; return their ids."""
-    orders = app.queue("orders")
-    return [
-        orders.send("body", dedup_key=f"d{number}", **({other: f"k{number}"} if other else {})) for number in range(20)
-    ]
+    sent = []
+    for number in range(20):
+        options: Any = {other: f"k{number}"} if other else {}
+        sent.append(app.queue("orders").send("body", dedup_key=f"d{number}", **options))
+    return sent
 
 
 def handle_all(app: reliq.Reliq) -> int:
