@@ -200,7 +200,7 @@ class Receiver:
 
     def leave(self) -> None:
         """Forget what its claims were told of limits."""
-        self._app.queue(QUEUE)._receipts._idle.clear()
+        self._app.queue(QUEUE)._receipts._receivers.clear()
 
 
 class Kombu:

@@ -187,10 +187,11 @@ class Simulation:
         ] + self.observer.graphs.unfinished()
 
     def _may_be_forgotten(self, partition: str) -> bool:
-        """Whether nothing is kept in a partition, not even what it knows of flows that were given up."""
+        """Whether nothing is kept in a partition, not even deduplication keys, or flows that were given up."""
         keys = QueueKeys(partition)
         kept = self.server.length("XLEN", keys.history) + self.server.length("STRLEN", keys.outputs)
-        return not (self.observer.there(partition) or kept or b"flowing" in self.server.fields(keys.config))
+        kept_on = {b"flowing", b"dedup_until"}.intersection(self.server.fields(keys.config))
+        return not (self.observer.there(partition) or kept or kept_on)
 
     def _awaited(self) -> list[str]:
         """Return the messages that reliq itself sends and that have not come yet: ticks, and the ends of batches."""
