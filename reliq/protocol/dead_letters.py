@@ -299,7 +299,7 @@ class DeadLetterQueue:
         """Move letters back into the queue, oldest first, of one home after another."""
         result = Redriven(dry_run=options.dry_run)
         answers: dict[str, int | ReliqError] = {}
-        for home in (yield from self._homes.every()):
+        for home in (yield from self._homes.every(complete=True)):
             keys, before = home.keys, result.redriven
             try:
                 with counted(_REDRIVE, keys, lambda before=before: result.redriven - before):  # type: ignore[misc]

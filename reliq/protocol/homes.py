@@ -81,13 +81,15 @@ class QueueHomes:
         known = self.layout.count == 1 or time.monotonic() - self._read_at <= ANNOUNCE_EVERY
         return self.layout if known else None
 
-    def every(self, fresh: float = _FRESH) -> Steps[list[Home]]:
+    def every(self, fresh: float = _FRESH, *, complete: bool = False) -> Steps[list[Home]]:
         """Return all homes that may have messages, by a layout that was read at most `fresh` seconds ago.
 
-        While the first of several homes, which has the layout, is away: by the layout that was read last.
+        While the first of several homes, which has the layout, is away: by the layout that was read last. `complete`:
+        of a call that must leave none out: it asks a first home again that was away a short while ago.
         """
         several = self.layout.several
-        if time.monotonic() - self._read_at > fresh and not (several and self.is_away(self.queue)):
+        avoided = several and not complete and self.is_away(self.queue)
+        if time.monotonic() - self._read_at > fresh and not avoided:
             try:
                 yield from self.read(retries=1 if several else None)
             except RedisUnavailable:
@@ -145,7 +147,7 @@ class QueueHomes:
 
     def any_of(self, steps: Callable[[QueueKeys], Steps[T]], decides: Callable[[T], bool]) -> Steps[list[T]]:
         """Run steps for every home; raises an error of one of them, unless the answer of another decides."""
-        homes = yield from self.every()
+        homes = yield from self.every(complete=True)
         if len(homes) == 1:
             return [(yield from steps(self.first.keys))]
         answers = yield Together([steps(one.keys) for one in homes])
@@ -157,7 +159,7 @@ class QueueHomes:
 
         Raises DoneInPart if only some of them have come to their end.
         """
-        names = [one.keys.queue for one in (yield from self.every())]
+        names = [one.keys.queue for one in (yield from self.every(complete=True))]
         if len(names) == 1:
             return [(yield from steps(self.first.keys))]
         answers = yield Together([steps(QueueKeys(name)) for name in names])

@@ -75,7 +75,7 @@ def switch(homes: QueueHomes, what: str, changes: Callable[[QueueKeys], list[ops
 
     It is carried out also where the first one is away; else a monitor finishes it in those that are.
     """
-    every, token = (yield from homes.every()), secrets.token_hex(8)
+    every, token = (yield from homes.every(complete=True)), secrets.token_hex(8)
     first = every[0].keys
     if len(every) == 1:
         yield changes(first)

@@ -175,7 +175,7 @@ class PreparedQueue:
 
     def _decide(self, identity: str, decide: Callable[[PreparedSteps], Steps[T]]) -> Steps[T]:
         """Decide about a message in the home that knows it: mostly that of its id."""
-        every = yield from self._homes.every()
+        every = yield from self._homes.every(complete=True)
         of_id = self._homes.home_of_id(identity)
         *others, last = sorted(every, key=lambda home: home.keys.queue != of_id)
         for home in others:

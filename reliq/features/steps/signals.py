@@ -37,7 +37,7 @@ class SignalSteps:
         """
         check_id(identity)
         check_step_name(name, "signal")
-        stored, every = stored_signal(value), [one.keys for one in (yield from self._homes.every())]
+        stored, every = stored_signal(value), (yield from self._every())
         answers: dict[str, str] = {}
         token, first_asked = secrets.token_hex(8), {one.queue for one in every}
 
@@ -58,12 +58,16 @@ class SignalSteps:
                 yield from ask(missing, early or EARLY)
             known = {one.queue for one in every}
             # A home that was added meanwhile has got the early signals that the first one had before.
-            every = [one.keys for one in (yield from self._homes.every(fresh=0.0))]
+            every = yield from self._every(fresh=0.0)
             if {one.queue for one in every} <= known:
                 break
         # And it may have got this one.
         said = [answer for home, answer in answers.items() if home in first_asked or answer != "early before"]
         return _taken(self._homes.queue, identity, name, said)
+
+    def _every(self, **freshness: float) -> Steps[list[QueueKeys]]:
+        """Return all homes: a signal that one of them does not get may be the one that its message waits for."""
+        return [one.keys for one in (yield from self._homes.every(**freshness, complete=True))]
 
     def by_link(self, token: str, value: object) -> Steps[bool]:
         """Give the signal of a link; raises SignalRefused."""
@@ -72,7 +76,7 @@ class SignalSteps:
             identity, name, secret = read_token(token).decode().split("\n")
         except ValueError:
             raise refused from None
-        for home in (yield from self._homes.every()):
+        for home in (yield from self._homes.every(complete=True)):
             recorded = yield own.recorded(home.keys, identity)
             links = [one for one in recorded.entries if one.name == link_name(name) and one.kind == "s"]
             if links and hmac.compare_digest(str(read_result(links[0].value)).encode(), secret.encode()):
