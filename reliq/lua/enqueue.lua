@@ -37,7 +37,7 @@ local repeated = carried_out(producers, producer, sequence)
 local closed = is_closed(q.config, redis.call('HGET', q.config, 'retired'))
 local function is_moved(entry, found)
   local group, dedup_key = group_of(entry.element), entry.key or entry.burst
-  if entry.key and found then return false end -- whoever knows the first message answers
+  if entry.key and found then return false end -- a duplicate: the partition that knows the first message answers it
   if group and not is_latest(group) then
     if is_cyclic(entry.element) or not (is_away(q, group, entry.element) or is_behind(q, version)) then return false end
     return true, has_key(q, group)

@@ -154,7 +154,7 @@ def bitmap(buckets: Iterable[int]) -> str:
 
 
 def bucket_of_digest(digest: str) -> int:
-    """Return the bucket of what has this digest: a group of messages, a dedup key, an id."""
+    """Return the bucket of a digest: that of a group of messages, a dedup key or an id."""
     return int(digest[:3], 16)
 
 

@@ -230,7 +230,7 @@ def test_a_message_that_names_no_task_is_a_dead_letter(app: reliq.Reliq, shop: A
 
 
 def test_a_task_that_became_a_dead_letter_has_failed(app: reliq.Reliq, shop: Any) -> None:
-    """Whoever buried it: here a consumer, as a monitor does with a task that kills its workers."""
+    """Here a consumer makes it a dead letter, as a monitor does with a task that kills its workers."""
     result = shop.charge.enqueue(1, 100)
     from reliq.contrib.django.outbox import engine_of
     from reliq.contrib.sql import relay_once
