@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 
 import reliq
 from reliq.contrib import sql
+from reliq.contrib.sql import relaying
 from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
 from reliq.model.element import new_id
 from reliq.model.message import Message
@@ -148,7 +149,7 @@ def test_killed_between_the_send_and_the_deletion_it_sends_none_twice(engine, ap
         for number in range(10):
             sql.enqueue(connection, "q", number)
     with monkeypatch.context() as patch:
-        patch.setattr(sql, "_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(relaying, "_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sql.relay_once(engine, app)
     assert (app.queue("q").stats().ready, count(engine, sql.outbox)) == (10, 10)
@@ -307,7 +308,7 @@ def test_a_full_queue_with_more_rows_than_a_call_takes_does_not_hold_up_the_othe
 
 
 def test_bodies_that_are_too_large_for_one_call_go_in_several(engine, app, monkeypatch):
-    monkeypatch.setattr(sql, "_PIECE_BYTES", 250)
+    monkeypatch.setattr(relaying, "_PIECE_BYTES", 250)
     for _ in range(5):
         write_row(engine, body=b"x" * 100)
     sent = []

@@ -1,0 +1,72 @@
+"""Rows that their queue will never accept: moved aside with the reason, counted, listed, and put back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, Table, delete, func, select
+
+from reliq.contrib.sql.tables import SHARED, insert_new, now_ms, outbox, parked
+
+
+def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
+    """Move a row from the outbox to the parked rows, unless another relay has removed it."""
+    with engine.begin() as connection:
+        if connection.execute(delete(outbox).where(outbox.c.number == row.number)).rowcount:
+            fields = {name: getattr(row, name) for name in SHARED}
+            connection.execute(parked.insert().values(**fields, reason=reason, at=now_ms()))
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A row of the outbox that its queue did not accept."""
+
+    id: str
+    queue: str
+    reason: str
+    parked_at: int  #: ms since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxCounts:
+    """The numbers of waiting and parked rows of one queue."""
+
+    waiting: int = 0
+    parked: int = 0
+
+
+def outbox_counts(connection: Connection) -> dict[str, OutboxCounts]:
+    """Count the waiting and the parked rows by queue, for a metric and an alert on `parked`."""
+
+    def count(table: Table) -> dict[str, int]:
+        rows = connection.execute(select(table.c.queue, func.count()).group_by(table.c.queue))
+        return {row[0]: row[1] for row in rows}
+
+    waiting, aside = count(outbox), count(parked)
+    return {queue: OutboxCounts(waiting.get(queue, 0), aside.get(queue, 0)) for queue in sorted({*waiting, *aside})}
+
+
+def list_parked(connection: Connection, queue: str | None = None, limit: int = 100) -> list[Parked]:
+    """Read the parked rows of all queues or of one, oldest first."""
+    wanted = select(parked.c.id, parked.c.queue, parked.c.reason, parked.c.at).order_by(parked.c.number).limit(limit)
+    if queue is not None:
+        wanted = wanted.where(parked.c.queue == queue)
+    return [Parked(*row) for row in connection.execute(wanted)]
+
+
+def retry_parked(connection: Connection, queue: str | None = None, ids: Sequence[str] | None = None) -> int:
+    """Put parked rows back at the end of the outbox after their cause is fixed; return how many.
+
+    Of all queues or of one; all rows or those with these ids. A row stays parked if its id waits in the outbox.
+    """
+    wanted = select(parked).order_by(parked.c.number).with_for_update(skip_locked=True)
+    if queue is not None:
+        wanted = wanted.where(parked.c.queue == queue)
+    if ids is not None:
+        wanted = wanted.where(parked.c.id.in_(ids))
+    back = 0
+    for row in connection.execute(wanted).all():
+        if insert_new(connection, outbox, {name: getattr(row, name) for name in SHARED}):
+            connection.execute(delete(parked).where(parked.c.number == row.number))
+            back += 1
+    return back

@@ -1,0 +1,173 @@
+"""The relay: sends the rows of the outbox and deletes them."""
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import accumulate, takewhile
+from typing import Any
+
+from sqlalchemy import Engine, Row, delete, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from reliq import NewMessage, Reliq, ReliqError
+from reliq.contract.values import MAX_BATCH, Duration, cut, seconds
+from reliq.contrib.sql.parking import move_aside
+from reliq.contrib.sql.rows import REMEMBERED, message_of
+from reliq.contrib.sql.tables import outbox
+from reliq.errors import InvalidMessage, InvalidName, QueueFull
+from reliq.model.upgrades import VERSION_HEADER
+from reliq.protocol.batch import checked
+from reliq.runtime.logging import one_line
+from reliq.runtime.outage_log import OutageLog
+
+log = logging.getLogger("reliq.sql")
+
+_PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
+_REASON_LARGEST = 1000  #: bytes
+
+
+def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration = 0.5) -> None:
+    """Send the messages in the outbox until `stopping`. One process is enough; a second one does no harm."""
+    wait, outage = seconds(pause, "pause", shortest=0.01), OutageLog(log, "outbox")
+    while not stopping.is_set():
+        one_pass = _Pass(engine, app)
+        try:
+            one_pass.run(MAX_BATCH)
+            one_pass.raise_refusal()
+            outage.over()
+        except (ReliqError, SQLAlchemyError) as error:
+            outage.failed(error if isinstance(error, ReliqError) else ReliqError(type(error).__name__))
+        if one_pass.done < MAX_BATCH:
+            stopping.wait(wait)
+
+
+def relay_once(engine: Engine, app: Reliq, limit: int = MAX_BATCH) -> int:
+    """Send up to `limit` rows, oldest first, and delete them; return how many.
+
+    A row is sent with its id as deduplication key, so sending it again does not enqueue a second message. A queue that
+    refuses temporarily (QueueFull: it gets as many as fit) does not hold up the others; its error is raised at the end.
+    A row that its queue will never accept is parked.
+    """
+    one_pass = _Pass(engine, app)
+    one_pass.run(limit)
+    one_pass.raise_refusal()
+    return one_pass.sent
+
+
+class _Pass:
+    """One pass over the outbox: how many rows were sent and parked, and which queues refused temporarily."""
+
+    def __init__(self, engine: Engine, app: Reliq) -> None:
+        self._engine = engine
+        self._app = app
+        self._refused: dict[str, ReliqError] = {}
+        self.sent = 0
+        self.parked = 0
+
+    @property
+    def done(self) -> int:
+        """The number of rows that left the outbox."""
+        return self.sent + self.parked
+
+    def run(self, limit: int) -> None:
+        """Send or park up to `limit` rows; the queues that refuse are left out from then on."""
+        while self.done < limit and (rows := self._oldest(limit - self.done)):
+            by_queue: dict[str, list[Row[Any]]] = defaultdict(list)
+            for row in rows:
+                by_queue[row.queue].append(row)
+            for queue, of_queue in by_queue.items():
+                try:
+                    self._send(queue, of_queue)
+                except ReliqError as error:
+                    self._refused[queue] = error
+                except SQLAlchemyError as error:
+                    self._refused[queue] = ReliqError(f"queue {queue!r}: the database fails: {type(error).__name__}")
+
+    def raise_refusal(self) -> None:
+        """Raise the first refusal, which names its queue, if there was one."""
+        for error in self._refused.values():
+            others = len(self._refused) - 1
+            if others:
+                error.args = (f"{error}; {others} more queues refuse",)
+            raise error
+
+    def _oldest(self, limit: int) -> Sequence[Row[Any]]:
+        rows = select(outbox).where(outbox.c.queue.not_in(list(self._refused))).order_by(outbox.c.number).limit(limit)
+        with self._engine.connect() as connection:
+            return connection.execute(rows).all()
+
+    def _send(self, queue: str, rows: Sequence[Row[Any]]) -> None:
+        """Send the rows of one queue in order; of a queue that is nearly full, as many as fit."""
+        waiting = self._readable(rows)
+        most = len(waiting)
+        while waiting:
+            piece = waiting[: min(most, _within(_PIECE_BYTES, waiting))]
+            try:
+                self._app.queue(queue).send_many([message for _, message in piece])
+            except InvalidName as error:
+                self._park([(row, str(error)) for row, _ in waiting])
+                return
+            except InvalidMessage as error:
+                row, _ = waiting.pop(error.index or 0)
+                self._park([(row, str(error))])
+            except QueueFull as error:
+                most = len(piece) // 2
+                if not most:
+                    self._park_unless_it_may_fit(queue, *waiting.pop(0), error)
+                    most = 1
+            else:
+                self._settle(piece)
+                del waiting[: len(piece)]
+
+    def _readable(self, rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], NewMessage]]:
+        """Return the rows with their messages; parks invalid messages and those too large for this application."""
+        readable = []
+        for row in rows:
+            try:
+                message = checked(message_of(row), self._app.max_body)
+                if row.queue in self._app.handlers.versions:  # another program wrote the row, maybe an earlier one
+                    message.headers.setdefault(VERSION_HEADER, "1")
+                readable.append((row, message))
+            except (ReliqError, ValueError, TypeError) as error:
+                self._park([(row, str(error))])
+        return readable
+
+    def _park_unless_it_may_fit(self, queue: str, row: Row[Any], message: NewMessage, refusal: QueueFull) -> None:
+        """Park a message that is larger than its queue's max_bytes; raises the refusal for any other."""
+        max_bytes = self._app.queue(queue).config().max_bytes
+        size = len(message.element(0))
+        if max_bytes is None or size <= max_bytes:
+            raise refusal
+        self._park([(row, f"the message has {size} bytes, its queue may have {max_bytes} (max_bytes)")])
+
+    def _settle(self, piece: Sequence[tuple[Row[Any], NewMessage]]) -> None:
+        """Delete sent rows from the outbox."""
+        reason = f"within {REMEMBERED} a message with this id and another body was sent: this one was not"
+        _delete(self._engine, [row for row, message in piece if not message.conflict])
+        conflicts = [(row, reason) for row, message in piece if message.conflict]
+        self.sent += len(piece) - len(conflicts)
+        self._park(conflicts)
+
+    def _park(self, rows: Sequence[tuple[Row[Any], str]]) -> None:
+        """Park rows one by one. A refusal of the database (the table is missing) does not hold up other rows."""
+        for row, why in rows:
+            reason = cut(one_line(why), _REASON_LARGEST)
+            log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
+            try:
+                move_aside(self._engine, row, reason)
+                self.parked += 1
+            except SQLAlchemyError as error:
+                cause = f"queue {row.queue!r}: message {row.id} cannot be parked: {type(error).__name__}"
+                self._refused[row.queue] = ReliqError(f"{cause}; run create_tables")
+
+
+def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
+    """Return how many of the first messages have at most `most` bytes together; at least one."""
+    sizes = accumulate(len(message.body) for _, message in waiting)
+    return max(1, sum(1 for _ in takewhile(lambda size: size <= most, sizes)))
+
+
+def _delete(engine: Engine, rows: Sequence[Row[Any]]) -> None:
+    with engine.begin() as connection:
+        connection.execute(delete(outbox).where(outbox.c.number.in_([row.number for row in rows])))

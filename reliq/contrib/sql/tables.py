@@ -1,0 +1,101 @@
+"""The tables: messages that were handled, the outbox, and the rows that were parked."""
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    inspect,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateColumn
+
+from reliq.errors import InvalidSetting
+
+metadata = MetaData()
+
+handled = Table(
+    "reliq_handled",
+    metadata,
+    Column("queue", String(128), primary_key=True),
+    Column("id", String(128), primary_key=True),
+    Column("at", BigInteger, nullable=False),  # ms since the epoch
+)
+
+
+def _of_message(identity: Column[str]) -> list[Column[Any]]:
+    """Return the columns of a message, with this one for its id."""
+    return [
+        Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+        identity,
+        Column("queue", String(128), nullable=False),
+        Column("headers", Text, nullable=False),
+        Column("delay", Float, nullable=False),
+        Column("options", Text),  # JSON: the other options that are set; null in rows of programs that have none
+        Column("body", LargeBinary, nullable=False),
+    ]
+
+
+outbox = Table("reliq_outbox", metadata, *_of_message(Column("id", String(128), nullable=False, unique=True)))
+
+#: Rows that the relay removed from the outbox because their queue will never accept them unchanged.
+parked = Table(
+    "reliq_outbox_parked",
+    metadata,
+    *_of_message(Column("id", String(128), nullable=False)),
+    Column("reason", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),  # ms since the epoch
+)
+
+#: The columns that the outbox and the parked rows share.
+SHARED = tuple(one.name for one in outbox.columns if one.name != "number")
+
+
+def create_tables(connection: Connection | Engine) -> None:
+    """Create what is missing: tables, and columns that earlier versions had not; with migrations, use `metadata`."""
+    metadata.create_all(connection)
+    with connection.begin() if isinstance(connection, Engine) else nullcontext(connection) as opened:
+        _add_columns(opened)
+
+
+def _add_columns(connection: Connection) -> None:
+    known = inspect(connection)
+    for table in (outbox, parked):
+        there = {column["name"] for column in known.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                declared = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {declared}"))
+
+
+def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert the row unless its key is in the table; return whether it was inserted."""
+    insert: Any
+    match connection.dialect.name:
+        case "postgresql":
+            insert = postgresql.insert(table)
+        case "sqlite":
+            insert = sqlite.insert(table)
+        case other:
+            raise InvalidSetting(f"the database is {other}: reliq.contrib.sql knows postgresql and sqlite")
+    # RETURNING, because not every driver counts the rows of an insert.
+    written = connection.execute(insert.values(row).on_conflict_do_nothing().returning(table.c.id))
+    return written.first() is not None
+
+
+def now_ms() -> int:
+    """Return the time in ms since the epoch."""
+    return time.time_ns() // 1_000_000
