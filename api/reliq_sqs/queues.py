@@ -54,7 +54,7 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
         return wanted
     policy = redrive.read(text, place, call.registry.names)
     target = await call.registry.find(policy.target)
-    if target is None:
+    if target is None or not call.sender.covers(target.queue):
         raise invalid_value(text, "RedrivePolicy", "Dead letter target does not exist.")
     if not redrive.allows(target.attributes.get("RedriveAllowPolicy"), call.registry.names.arn(place)):
         raise invalid_value(

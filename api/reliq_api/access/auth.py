@@ -83,6 +83,12 @@ class Access:
                 "forbidden", "the message would reach a queue to which the key has no right; nothing was enqueued"
             )
 
+    def check_dead_to(self, changes: Mapping[str, Any]) -> None:
+        """Raise Problem if changes of a policy would send dead letters to a queue to which there is no right."""
+        queue = changes.get("dead_to")
+        if queue is not None and not self.covers(queue):
+            raise Problem("forbidden", f"dead_to: the key has no right to a queue {queue!r}; nothing was changed")
+
     @property
     def covers_all(self) -> bool:
         """Whether the rights cover all queues, including future ones."""

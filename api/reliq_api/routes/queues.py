@@ -75,9 +75,10 @@ async def partitions(queue: schemas.QueueName, request: Request) -> PartitionPro
 async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:
     """The policy is stored in Redis, so all producers, workers and monitors follow it. The queue may be new.
 
-    409: an earlier change of `partitions` has not ended.
+    `dead_to` needs a key for that queue, too. 409: an earlier change of `partitions` has not ended.
     """
     given: dict[str, Any] = changes.model_dump(exclude_unset=True)
+    request.state.access.check_dead_to(given)
     reliq: aio.Reliq = request.app.state.reliq
     return _config(await reliq.queue(queue).configure(**given))
 

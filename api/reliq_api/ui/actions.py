@@ -44,8 +44,9 @@ async def resume(request: Request, queue: Operated) -> Response:
 
 
 @router.post("/policy")
-async def set_policy(request: Request, queue: Operated, fields: Form) -> Response:
+async def set_policy(request: Request, queue: Operated, who: Viewer, fields: Form) -> Response:
     if changes := policy.changes(fields, await queue.config()):
+        who.check_dead_to(changes)
         await queue.configure(**changes)
     return redirect(request, "queues", queue.name, notice="configured")
 

@@ -536,3 +536,14 @@ def test_the_list_of_keys_says_until_when_each_is_valid(url, make):
     make("operate", expires=86_400.0)
     listed = reliq(url, "keys", "list").stdout
     assert ("until for ever" in listed, listed.count("for ever"), listed.count("until 2")) == (False, 1, 1)
+
+
+@pytest.mark.parametrize("target", ["secret", "orders-dead", None])
+def test_dead_letters_go_only_to_a_queue_of_the_key(guarded, make, app, target):
+    mine = bearer(make("operate"))
+    app.queue("orders").configure(dead_to="orders-old")
+    answer = guarded.patch("/v1/queues/orders", json={"dead_to": target}, headers=mine)
+    if target == "secret":
+        assert problem(answer) == (403, "forbidden")
+        assert "no right to a queue 'secret'" in answer.json()["detail"]
+    assert app.queue("orders").config().dead_to == ("orders-old" if target == "secret" else target)

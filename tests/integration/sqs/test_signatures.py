@@ -147,6 +147,26 @@ def test_a_key_has_rights_for_its_queues_and_actions_only(make_key, signed, name
     assert sender.list_queues(QueueNamePrefix=name)["QueueUrls"] == [urls[0]]
 
 
+def test_a_key_makes_only_its_queues_a_dead_letter_queue(make_key, signed, name):
+    identity, secret = make_key()
+    manager = client(signed, key=identity, secret=secret)
+    arns = {}
+    for end in ("mine", "mine-dead", "other"):
+        url = manager.create_queue(QueueName=f"{name}-{end}")["QueueUrl"]
+        attributes = manager.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+        arns[end] = url, attributes["QueueArn"]
+    identity, secret = make_key(f"{name}-m*", scopes=("manage",))
+    mine = client(signed, key=identity, secret=secret)
+    eventually(lambda: _allowed(mine))
+
+    def bury_in(end):
+        policy = json.dumps({"deadLetterTargetArn": arns[end][1], "maxReceiveCount": 1})
+        return lambda **options: mine.set_queue_attributes(Attributes={"RedrivePolicy": policy}, **options)
+
+    assert code_of(bury_in("other"), QueueUrl=arns["mine"][0])[:2] == ("InvalidParameterValue", 400)
+    bury_in("mine-dead")(QueueUrl=arns["mine"][0])
+
+
 def _allowed(sqs):
     try:
         return sqs.list_queues()

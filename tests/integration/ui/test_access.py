@@ -176,6 +176,13 @@ def test_who_may_only_operate_sends_nothing(app, holding, method):
     assert (app.queue("orders").stats().ready, app.queue("orders").stats().dead) == (1, 1)
 
 
+@pytest.mark.parametrize(("queues", "status"), [("orders", 403), ("*", 303)])
+def test_dead_letters_go_only_to_a_queue_of_the_key(app, holding, queues, status):
+    answer = holding("operate", queues).post("/queues/orders/policy", data={"dead_to": "secret"})
+    assert answer.status_code == status
+    assert app.queue("orders").config().dead_to == ("secret" if status == 303 else None)
+
+
 def test_who_may_operate_and_enqueue_sends(app, holding):
     client = holding("operate", "orders", "enqueue")
     assert "Send…" in client.get("/queues/orders").text
