@@ -1,5 +1,6 @@
 """The messages that a consumer holds, and what their handlers ask of it."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.ops import Steps
+from reliq.ops.schema import Counter
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import ACTS
 from reliq.protocol.held import HeldMessages
@@ -78,6 +80,13 @@ class HeldSteps:
     def is_uncounted(self, message: Message) -> bool:
         """Whether BLMOVE has moved the message here, which moves no counter."""
         return message.element in self._held.uncounted
+
+    def count_arrived(self) -> Steps[None]:
+        """Count as claimed what BLMOVE has moved here, for a consumer whose messages others settle."""
+        if arrived := len(self._held.uncounted):
+            self._held.uncounted.clear()  # first: without an answer it may be counted
+            with contextlib.suppress(ReliqError):  # the messages are claimed
+                yield ops.count(self.keys, Counter.CLAIMED, arrived)
 
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         """Store what a handler reports about a message that is held here."""

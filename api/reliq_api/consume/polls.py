@@ -95,7 +95,9 @@ class Poll:
         if len(every) > 1:
             return (yield from self.claim(known_empty))
         yield from self._turn_to(every[0])
-        return (yield from taken(self.steps, self.limit, timeout))
+        messages = yield from taken(self.steps, self.limit, timeout)
+        yield from self.steps.count_arrived()
+        return messages
 
     @property
     def awaited(self) -> list[str]:

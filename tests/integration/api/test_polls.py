@@ -45,6 +45,24 @@ def test_a_poll_of_a_queue_that_is_not_there_creates_nothing(service, app, stran
     assert stranger not in service.get("/metrics").text
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("verb", ["ack", "release"])
+def test_what_a_waiting_poll_gets_is_counted_as_claimed_once(service, app, name, verb, partitions):
+    queue = app.queue(name)
+    if partitions > 1:
+        queue.configure(partitions=partitions)
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(service.post, f"/v1/queues/{name}/leases", json={"wait": 20})
+        eventually(lambda: partitions > 1 or queue.stats().consumers)
+        queue.send("m")
+        lease = poll.result().json()
+    assert queue.stats().counters == {"enqueued": 1, "claimed": 1}
+    given = [lease["messages"][0]["id"]]
+    service.post(f"/v1/queues/{name}/leases/{lease['lease']}/settle", json={verb: given})
+    done = {"ack": "acked", "release": "released"}[verb]
+    assert queue.stats().counters == {"enqueued": 1, "claimed": 1, done: 1}
+
+
 @pytest.mark.parametrize("way", ["send", "LPUSH"])
 def test_a_poll_that_came_before_its_queue_gets_the_first_message(service, app, stranger, way):
     with ThreadPoolExecutor(1) as pool:
