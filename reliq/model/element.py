@@ -100,6 +100,15 @@ _random = random.Random()
 forks.in_every_child(_random.seed)
 
 
+def group_in(element: bytes) -> str:
+    """Return the digest of the key of a stored message; empty if it has none, or does not decode."""
+    try:
+        extra = decode_envelope(element).extra
+    except msgspec.MsgspecError:
+        return ""
+    return extra.group if extra is not None else ""
+
+
 def new_id() -> str:
     """Return a new UUIDv7 (RFC 9562) with 72 random bits; ids sort by the millisecond of their creation."""
     forks.mark()

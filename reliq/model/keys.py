@@ -111,6 +111,11 @@ def dedup_digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def digest_in(name: str) -> str:
+    """Return the digest at the end of the name of a deduplication key in Redis."""
+    return name[-64:]
+
+
 SEVERAL = JobKeys("@several")  #: for jobs that write to several queues; not a valid queue name
 
 

@@ -147,6 +147,7 @@ from reliq.ops.partitions import (
     Stray,
     dedup_until,
     drop_counters,
+    first_of,
     has_key,
     held_keys,
     introduction,

@@ -114,12 +114,13 @@ def references_of(bodies: Chunk) -> list[bytes]:
     return [bytes(one) for one in itertools.islice(_strings(bodies.frames, 0), 0, None, 2)]
 
 
-def dedup_digests(chunk: bytes) -> list[str]:
-    """Return the digests of the deduplication keys of the messages that a script places."""
+def deduplicated(chunk: bytes) -> list[tuple[str, bytes]]:
+    """Return the messages with a deduplication key that a script places: the digest of the key, and the element."""
     if not chunk.startswith(_PLACED):
         return []
-    places = itertools.islice(_strings(chunk, chunk.index(b"\r\n") + 2), 0, None, 2)
-    return [found[1].decode() for text in places if (found := _DIGESTS.match(text))]
+    strings = _strings(chunk, chunk.index(b"\r\n") + 2)
+    pairs = zip(strings, strings, strict=True)
+    return [(found[1].decode(), bytes(element)) for place, element in pairs if (found := _DIGESTS.match(place))]
 
 
 def _strings(frames: bytes | memoryview, at: int) -> Iterator[bytes | memoryview]:

@@ -83,6 +83,11 @@ def known_version(keys: QueueKeys) -> Op[int]:
     return Op(("HGET", keys.config, Config.HOMES), lambda reply: int(reply[_DIGITS:].split()[0]) if reply else 0)
 
 
+def first_of(keys: QueueKeys, digest: str) -> Op[bytes]:
+    """Read what a home knows of the first message with a dedup key, its id and the digest of its body; or b""."""
+    return Op(("GET", keys.dedup_of(digest)), lambda reply: reply or b"")
+
+
 def dedup_until(keys: QueueKeys) -> Op[int]:
     """Read until when a partition has deduplication keys, in ms, at most a minute more; 0: it had none."""
     return Op(("HGET", keys.config, Config.DEDUP_UNTIL), lambda reply: int(reply or 0))

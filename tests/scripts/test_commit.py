@@ -9,7 +9,7 @@ from reliq.features.staging.model import Share, Summary, encode
 from reliq.features.staging.ops import Staged
 from reliq.model.element import Extra, first_element_apart, new_reference
 from reliq.model.keys import dedup_digest
-from reliq.ops.chunks import DEAD_PLACE, bodies_chunk, chunks_of, dedup_digests, framed, place, placed_chunk
+from reliq.ops.chunks import DEAD_PLACE, bodies_chunk, chunks_of, deduplicated, framed, place, placed_chunk
 from tests.scripts.test_stage import DAY, KEYS, clear, keys_of, stage
 from tests.support.state import element, elements, keyed, name_of
 
@@ -22,6 +22,10 @@ def roll(world, part="p", dedup=()):
     """Roll a chunk; return how many messages moved, and how many chunks are left."""
     moved, left, _ = world.run(stage_ops.commit_roll("j", Staged(KEYS, part), dedup))
     return moved, left
+
+
+def digests(chunk):
+    return [digest for digest, _ in deduplicated(chunk)]
 
 
 def chunk_of(*names) -> bytes:
@@ -128,7 +132,11 @@ def test_a_deduplication_key_lets_the_first_message_in_and_counts_the_others(wor
     )
     again = placed((place(0, 60_000, once, "1"), element("c")))
     stage(world, 0, (first, other, again))
-    assert [roll(world, dedup=dedup_digests(one)) for one in (first, other, again)] == [(1, 2), (1, 1), (1, 0)]
+    assert [roll(world, dedup=digests(one)) for one in (first, other, again)] == [
+        (1, 2),
+        (1, 1),
+        (1, 0),
+    ]
     assert names(world) == "a"
     assert 0 < world.redis.pttl(KEYS.dedup("once")) <= 60_000
     counters = world.redis.hgetall(KEYS.counters)
@@ -139,7 +147,7 @@ def test_two_messages_of_one_chunk_with_one_deduplication_key(world):
     once = dedup_digest("once")
     both = placed(*((place(0, 60_000, once, "1"), element(name)) for name in "ab"))
     stage(world, 0, (both,))
-    assert roll(world, dedup=dedup_digests(both)) == (2, 0)
+    assert roll(world, dedup=digests(both)) == (2, 0)
     assert names(world) == "a"
 
 
@@ -148,7 +156,7 @@ def test_a_duplicate_is_no_member_of_its_batch(world):
     members = [element(name, extra=Extra(batch=batch)) for name in "abc"]
     chunk = placed((b"0", members[0]), *((place(0, 60_000, once, "1"), one) for one in members[1:]))
     stage(world, 0, (chunk,))
-    assert roll(world, dedup=dedup_digests(chunk)) == (3, 0)
+    assert roll(world, dedup=digests(chunk)) == (3, 0)
     assert world.redis.hget(KEYS.followed, f" {batch}") == b"2 2 0 0"
 
 
@@ -170,7 +178,7 @@ def test_a_duplicate_leaves_no_body_behind(world):
     stage(world, 0, (bodies, chunk))
     assert roll(world) == (0, 1)
     assert world.redis.hkeys(KEYS.bodies) == [reference]
-    assert roll(world, dedup=dedup_digests(chunk)) == (1, 0)
+    assert roll(world, dedup=digests(chunk)) == (1, 0)
     assert world.redis.hlen(KEYS.bodies) == 0
 
 

@@ -30,10 +30,13 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The reply of the decide script: a Decision, undecided, unknown or key; then the id, or the name of the key."""
+    """The reply of the decide script: a Decision, undecided, unknown or key; then the id, or the name of the dedup key
+    and the group of the message.
+    """
 
     decision: str
     id: str
+    group: str = ""
 
 
 def prepare(
@@ -64,6 +67,7 @@ def decide(
     producer: str = "",
     sequence: int = 0,
     dedup: str = "",
+    elsewhere: bytes = b"",
 ) -> Op[Decided]:
     call = signatures.decide(
         keys,
@@ -74,6 +78,7 @@ def decide(
         id=identity,
         decision=decision,
         remembered=milliseconds(remembered),
+        elsewhere=elsewhere,
     )
     return scripted(call, lambda reply: Decided(*map(as_text, reply)))
 

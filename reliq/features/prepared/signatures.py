@@ -14,13 +14,13 @@ def ask(keys: NamedKeys, *, record: str, id: Argument, letter: Argument, remembe
 
 def decide(
     keys: NamedKeys, *, record: str, producer: Argument, sequence: float, id: Argument, decision: Argument,
-    remembered: Argument, dedup: str | None = None,
+    remembered: Argument, elsewhere: Argument, dedup: str | None = None,
 ) -> Call:
     return (
         "prepared/decide",
         (*keys.places, keys.delayed, keys.index, keys.producers, keys.prepared, keys.questions, record,
         *(() if dedup is None else (dedup,))),
-        (producer, sequence, id, decision, remembered),
+        (producer, sequence, id, decision, remembered, elsewhere),
     )
 
 

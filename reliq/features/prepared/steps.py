@@ -12,7 +12,7 @@ from reliq.features.prepared import ops as own
 from reliq.features.prepared.ops import Decision
 from reliq.model.element import Undecodable
 from reliq.model.found import Place
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, digest_in
 from reliq.model.message import Message, undecodable_letter
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, at_most
@@ -20,6 +20,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
+from reliq.protocol.elsewhere import first_elsewhere
 from reliq.protocol.hidden import Hidden
 from reliq.protocol.home import Moved, at_limit
 from reliq.protocol.homes import QueueHomes
@@ -73,8 +74,9 @@ class PreparedSteps:
                 self._decision(identity, "committed", terms, session.producer, session.sequence),
             ]
             if answer.decision == "key":
+                (elsewhere,) = (yield from first_elsewhere(self._keys, [(digest_in(answer.id), answer.group)])) or [b""]
                 answer = yield self._decision(
-                    identity, "committed", terms, session.producer, session.sequence, dedup=answer.id
+                    identity, "committed", terms, session.producer, session.sequence, answer.id, elsewhere
                 )
             _check(self._keys.logical, identity, "committed", answer.decision)
             yield from self._confirmed(terms, known, session)
@@ -94,8 +96,10 @@ class PreparedSteps:
         producer: str = "",
         sequence: int = 0,
         dedup: str = "",
+        elsewhere: bytes = b"",
     ) -> ops.Op[own.Decided]:
-        return at_most(own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup), terms.retries)
+        decide = own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup, elsewhere)
+        return at_most(decide, terms.retries)
 
     def _confirmed(self, terms: Terms, known: ops.Introduction, session: ProducerSession) -> Steps[None]:
         sure = terms.wanted or durability(known.durability or MEMORY.name)

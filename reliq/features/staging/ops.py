@@ -282,13 +282,15 @@ def roll_bodies(job: str, staged: Staged, bodies: Packed) -> Transaction:
     return Transaction((Op(("LTRIM", staged.key(job), 1, -1)), Op(("HSET", staged.keys.bodies, bodies))))
 
 
-def commit_roll(job: str, staged: Staged, dedup: Sequence[str] = ()) -> Op[tuple[int, int, int]]:
+def commit_roll(
+    job: str, staged: Staged, dedup: Sequence[str] = (), elsewhere: Sequence[bytes] = ()
+) -> Op[tuple[int, int, int]]:
     """Move the first chunk with a script: messages that have to be placed, and any chunk when memory is full.
 
-    `dedup`: the digests of the deduplication keys of the chunk, as `chunks.read` has found them. The reply is how many
-    messages moved, how many chunks are left, and how many messages were duplicates; -1 moved: these are the keys of
-    another chunk, nothing was done.
+    `dedup`: the digests of the deduplication keys of the chunk, as `chunks.deduplicated` has found them; `elsewhere`:
+    what their other homes know of the first messages. The reply is how many messages moved, how many chunks are left,
+    and how many messages were duplicates; -1 moved: these are the keys of another chunk, nothing was done.
     """
-    keys = staged.keys
-    call = signatures.commit_roll(keys, staged=staged.key(job), dedup_keys=map(keys.dedup_of, dedup))
+    names = map(staged.keys.dedup_of, dedup)
+    call = signatures.commit_roll(staged.keys, staged=staged.key(job), dedup_keys=names, elsewhere=elsewhere)
     return scripted(call, tuple)

@@ -17,8 +17,12 @@ def commit(
     )
 
 
-def commit_roll(keys: NamedKeys, *, staged: str, dedup_keys: Iterable[str]) -> Call:
-    return "staging/commit_roll", (staged, *keys.places, keys.delayed, keys.dead, keys.index, *dedup_keys), ()
+def commit_roll(keys: NamedKeys, *, staged: str, dedup_keys: Iterable[str], elsewhere: Iterable[Argument]) -> Call:
+    return (
+        "staging/commit_roll",
+        (staged, *keys.places, keys.delayed, keys.dead, keys.index, *dedup_keys),
+        (*elsewhere,),
+    )
 
 
 def stage(

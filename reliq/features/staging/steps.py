@@ -24,9 +24,11 @@ from reliq.features.staging import ops as own
 from reliq.features.staging.model import Summary, encode
 from reliq.features.staging.ops import Staged
 from reliq.features.staging.room import check_room
+from reliq.model.element import group_in
 from reliq.model.keys import JobKeys, QueueKeys, check_job, logical_name
 from reliq.ops import JobState, Steps, Transaction
-from reliq.ops.chunks import Chunk, bodies_of, dedup_digests, elements_of, references_of
+from reliq.ops.chunks import Chunk, bodies_of, deduplicated, elements_of, references_of
+from reliq.protocol.elsewhere import first_elsewhere
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import given_up
 from reliq.runtime.pieces import pieces
@@ -309,7 +311,9 @@ def _roll(job: Job, staged: Staged) -> Steps[int | None]:
 
 def _roll_by_script(job: Job, staged: Staged, first: bytes) -> Steps[int | None]:
     """Let the script move the first chunk; None if another client has moved the one that was read."""
-    messages, _, duplicates = yield own.commit_roll(job.name, staged, dedup_digests(first))
+    wanted = [(digest, group_in(element)) for digest, element in deduplicated(first)]
+    elsewhere = yield from first_elsewhere(staged.keys, wanted)
+    messages, _, duplicates = yield own.commit_roll(job.name, staged, [digest for digest, _ in wanted], elsewhere)
     if duplicates:
         with suppress(QueueFull):
             yield own.count_duplicates(job.home, job.name, logical_name(staged.keys.queue), duplicates)

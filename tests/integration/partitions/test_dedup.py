@@ -6,7 +6,10 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.model.keys import QueueKeys
+from reliq.features.staging.steps import Job, PartWriter, commit, open_job, roll_forward
+from reliq.model.keys import QueueKeys, dedup_digest
+from reliq.model.partitions import bucket_of
+from reliq.ops.chunks import framed, place, placed_chunk
 from tests.support.turns import Monitor
 
 _TURNS = 5  #: of a monitor, after which a change has ended, and closed partitions are forgotten
@@ -28,6 +31,34 @@ def sent(app: reliq.Reliq, other: str) -> list[str]:
         options: Any = {other: f"k{number}"} if other else {}
         sent.append(app.queue("orders").send("body", dedup_key=f"d{number}", **options))
     return sent
+
+
+def prepared(app: reliq.Reliq, other: str) -> None:
+    """Prepare and commit the same messages."""
+    for number in range(20):
+        options: Any = {other: f"k{number}"} if other else {}
+        app.queue("orders").prepare("body", dedup_key=f"d{number}", **options).commit()
+
+
+def staged(app: reliq.Reliq, other: str) -> None:
+    """Stage and commit the same messages, as a task of Spark does."""
+    job, layout = Job(QueueKeys("orders")), app.store.call(ops.layout(QueueKeys("orders")))
+    app.store.run(open_job(job))
+    of_home: dict[str, list[bytes]] = {}
+    for number in range(20):
+        options: Any = {other: f"k{number}"} if other else {}
+        message = reliq.NewMessage("body", dedup_key=f"d{number}", **options)
+        bucket = bucket_of(message)
+        assert bucket is not None
+        where = place(0, 3_600_000, dedup_digest(f"d{number}"), message.digest)
+        of_home.setdefault(layout.homes("orders", bucket)[0], []).extend((framed(where), framed(message.element(0))))
+    parts = []
+    for home, frames in of_home.items():
+        writer = PartWriter(job, home, "0")
+        app.store.run(writer.add([placed_chunk(len(frames) // 2, b"".join(frames))]))
+        parts.append(writer.part)
+    app.store.run(commit(job, parts))
+    app.store.run(roll_forward(job))
 
 
 def handle_all(app: reliq.Reliq) -> int:
@@ -53,6 +84,30 @@ def test_a_duplicate_is_found_after_a_change(app, url, before, after, other, han
     with reliq.Reliq(url) as stranger:
         assert sent(stranger, other) == first
     assert handle_all(app) == (0 if handled else 20)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 2), (2, 3), (2, 1), (4, 1)])
+@pytest.mark.parametrize("other", ["", "key", "limit_key"])
+@pytest.mark.parametrize("again", [prepared, staged])
+def test_what_waits_in_one_home_before_it_enters_is_looked_up_in_the_others(app, before, after, other, again):
+    change(app, before)
+    sent(app, other)
+    change(app, after)
+
+    again(app, other)
+    counters = app.queue("orders").stats().counters
+    assert counters["deduplicated"] == 20
+    assert "dedup_conflicts" not in counters
+    assert handle_all(app) == 20
+
+
+@pytest.mark.parametrize("other", ["", "key"])
+def test_rows_staged_while_messages_move_are_looked_up_in_the_new_home(app, other):
+    app.queue("orders").send_many(["in the way"] * 20)
+    app.queue("orders").configure(partitions=4)
+    sent(app, other)
+    staged(app, other)
+    assert app.queue("orders").stats().counters["deduplicated"] == 20
 
 
 @pytest.mark.parametrize("other", ["", "key"])

@@ -2,18 +2,20 @@
 --
 -- KEYS  places, delayed, index, producers, prepared, questions, record, dedup?
 --       dedup: the dedup key of the message, if it has one
--- ARGV  producer, sequence: number, id, decision, remembered
+-- ARGV  producer, sequence: number, id, decision, remembered, elsewhere
 --       producer: '' = none
 --       decision: committed | rolled_back | purged
 --       remembered: ms for which it is
+--       elsewhere: what another home of the dedup key knows of the first message; '' = nothing
 -- Returns {decision, id}: the decision that stands, which may be an earlier one, 'undecided' (the message is a dead letter)
---         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name}: the message
---         has this dedup key, and the call must be repeated with it in KEYS
+--         or 'unknown'; and the id of the message, for a duplicate that of the first message. {'key', name, group}: the
+--         message has this dedup key, and the call must be repeated with it in KEYS; group: of its ordering key, or ''
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers, prepared_record, dedup
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, producers, prepared, questions = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local record, dedup = KEYS[19], KEYS[20]
 local producer, sequence, id, decision, remembered = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local elsewhere = ARGV[6]
 local PLACES = 1
 -- end of the names
 local q = places(PLACES)
@@ -29,8 +31,8 @@ end
 
 local value = false
 if decision == 'committed' and key then
-  if not dedup then return {'key', key} end
-  value = redis.call('GET', dedup)
+  if not dedup then return {'key', key, group_of(element) or ''} end
+  value = redis.call('GET', dedup) or (elsewhere ~= '' and elsewhere)
 end
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 check_entering(q, {element})

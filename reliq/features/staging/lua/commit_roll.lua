@@ -3,7 +3,8 @@
 --
 -- KEYS  staged, places, delayed, dead, index, dedup_keys...
 --       dedup_keys: of the chunk's messages, in their order
--- ARGV  none
+-- ARGV  elsewhere...
+--       elsewhere: for each of these keys, what another home of it knows of the first message ('' = nothing); or none
 -- Returns {n moved, n chunks left, n of them deduplicated}; or {-1, n chunks left, 0}: the dedup keys are not those of the first chunk, nothing moved
 -- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
 -- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
@@ -11,7 +12,7 @@
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, dedup
 -- names of the keys and arguments (tools/generate_scripts.py)
 local staged, delayed, dead, index = KEYS[1], KEYS[15], KEYS[16], KEYS[17]
-local PLACES, DEDUP_KEYS = 2, 18
+local PLACES, DEDUP_KEYS, ELSEWHERE = 2, 18, 1
 -- end of the names
 local q = places(PLACES)
 local chunk = redis.call('LINDEX', staged, 0)
@@ -37,7 +38,8 @@ for _ = 1, count do
     dedup = dedup + 1
     entry.key, entry.window, entry.value = KEYS[dedup], window, id_of(element) .. ' ' .. digest
     if string.sub(entry.key or '', -#sha) ~= sha then return {-1, redis.call('LLEN', staged), 0} end
-    first = first_ids[sha] or redis.call('GET', entry.key)
+    local known = ARGV[ELSEWHERE + dedup - DEDUP_KEYS]
+    first = first_ids[sha] or redis.call('GET', entry.key) or (known ~= '' and known)
     first_ids[sha] = first or entry.value
   end
   if not first then
