@@ -245,9 +245,10 @@ class Consumer(AsyncBlock):
         failure = failure_now(self._holder(message).id, "Dead", str(reason))
         await self._settle((message,), lambda one: buried(one, failure, "rejected"))
 
-    async def release(self, *messages: Message) -> None:
-        """Hand messages back unstarted: they are claimed next, and are not charged."""
-        await self._settle(messages, released)
+    async def release(self, *messages: Message, delay: Duration = 0) -> None:
+        """Hand messages back unstarted: they are claimed next, or after `delay`, and are not charged."""
+        later = seconds(delay, "delay")
+        await self._settle(messages, lambda one: released(one, later))
 
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost. The context does this by itself."""

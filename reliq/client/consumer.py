@@ -243,9 +243,10 @@ class Consumer:
         failure = failure_now(self._holder(message).id, "Dead", str(reason))
         self._settle((message,), lambda one: buried(one, failure, "rejected"))
 
-    def release(self, *messages: Message) -> None:
-        """Hand messages back unstarted: they are claimed next, and are not charged."""
-        self._settle(messages, released)
+    def release(self, *messages: Message, delay: Duration = 0) -> None:
+        """Hand messages back unstarted: they are claimed next, or after `delay`, and are not charged."""
+        later = seconds(delay, "delay")
+        self._settle(messages, lambda one: released(one, later))
 
     def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost. The context does this by itself."""

@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 try:
@@ -30,6 +31,8 @@ from reliq.transport.store import Store
 log = logging.getLogger("reliq.taskiq")
 
 _WAIT = 30.0  #: seconds of one claim; a worker that is stopped does not wait for its end
+_PATIENCE = 0.05  #: seconds for which a redelivered task that cannot start waits here
+_PUT_BACK_FOR = 0.25  #: seconds for which it is then left to other workers
 
 
 class ReliqBroker(AsyncBroker):
@@ -61,6 +64,7 @@ class ReliqBroker(AsyncBroker):
         self._grace = reconnect_grace
         self._with_monitor = monitor
         self._monitor: Any = None
+        self._consumers = contextlib.AsyncExitStack()
 
     async def startup(self) -> None:
         await super().startup()
@@ -75,6 +79,10 @@ class ReliqBroker(AsyncBroker):
         if self._monitor is not None:
             self._monitor.stop()
             self._monitor = None
+        try:
+            await self._consumers.aclose()
+        except ReliqError as error:
+            log.warning("not_unregistered error=%s: the monitor returns what it held when the lease ends", error)
         await super().shutdown()
         await self.app.close()
 
@@ -87,12 +95,22 @@ class ReliqBroker(AsyncBroker):
         await self.queue.send(message.message, headers=headers, **options)
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Yield the tasks; those that are not acked when this ends go back to the queue."""
+        """Yield the tasks. Taskiq ends this before its running tasks: what is not acked goes back in `shutdown`."""
         outage = OutageLog(log, f"claiming from {self.queue.name}")
-        async with self.queue.consumer(self._lease) as consumer:
+        tasks = _Tasks(await self._consumers.enter_async_context(self.queue.consumer(self._lease)))
+        try:
             while True:
-                for message in await self._claim(consumer, outage):
-                    yield AckableMessage(data=message.body, ack=functools.partial(self._ack, consumer, message))
+                if tasks.one_runs_alone:
+                    await tasks.ended_one(_WAIT)
+                elif not tasks.claimed:
+                    tasks.claimed.extend(await self._claim(tasks.consumer, outage))
+                while (message := tasks.next_to_start()) is not None:
+                    yield AckableMessage(data=message.body, ack=functools.partial(tasks.ack, message))
+                if tasks.claimed and not await tasks.ended_one(_PATIENCE):
+                    await tasks.give_way()
+        finally:
+            tasks.over = True
+            await tasks.put_back(list(tasks.claimed))
 
     async def _claim(self, consumer: Consumer, outage: OutageLog) -> list[Message]:
         try:
@@ -104,6 +122,81 @@ class ReliqBroker(AsyncBroker):
         outage.over()
         return messages
 
-    async def _ack(self, consumer: Consumer, message: Message) -> None:
-        with contextlib.suppress(LeaseLost):  # this task may run elsewhere; the monitor has counted it
-            await consumer.ack(message)
+
+class _Tasks:
+    """The tasks that one `listen` has claimed.
+
+    A killed worker's tasks come again, redelivered, and the monitor charges the oldest of those that a worker held when
+    it died. So one of them runs at a time, and one that was charged before runs alone, as in a worker of reliq.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.claimed: deque[Message] = deque()  #: and not yielded
+        self.over = False  #: nothing is claimed any more, because the worker stops
+        self._running: dict[bytes, Message] = {}  #: yielded, and not acked
+        self._ended = asyncio.Event()
+        self._outage = OutageLog(log, "acking")
+
+    @property
+    def one_runs_alone(self) -> bool:
+        """Whether nothing else starts before a running task has ended."""
+        return any(one.deliveries for one in self._running.values())
+
+    def next_to_start(self) -> Message | None:
+        """Take a claimed message that may start now."""
+        for message in self.claimed:
+            if self._may_start(message):
+                self.claimed.remove(message)
+                self._running[message.element] = message
+                return message
+        return None
+
+    def _may_start(self, message: Message) -> bool:
+        running = self._running.values()
+        if message.deliveries:
+            return not running
+        if any(one.deliveries for one in (*running, *self.claimed)):
+            return False
+        return not (message.redelivered and any(one.redelivered for one in running))
+
+    async def ended_one(self, within: float) -> bool:
+        """Wait at most `within` seconds until a running task has ended; return whether one has."""
+        self._ended.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                return await self._ended.wait()
+        return False
+
+    async def give_way(self) -> None:
+        """Leave claimed messages that cannot start now to other workers."""
+        await self.put_back([one for one in self.claimed if one.redelivered], _PUT_BACK_FOR)
+        if self.one_runs_alone:
+            await self.put_back(list(self.claimed))
+
+    async def put_back(self, messages: Sequence[Message], delay: float = 0.0) -> None:
+        """Put claimed messages back; `delay`: seconds until they are claimed again."""
+        for message in messages:
+            self.claimed.remove(message)
+        with contextlib.suppress(ReliqError):  # they come with the next claim, or when the lease ends
+            await self.consumer.release(*messages, delay=delay)
+
+    async def ack(self, message: Message) -> None:
+        """Ack the message of a task that has ended; tries again while Redis is away, unless the worker stops."""
+        try:
+            while True:
+                try:
+                    await self.consumer.ack(message)
+                    self._outage.over()
+                    return
+                except LeaseLost:  # this task may run elsewhere; the monitor has counted it
+                    return
+                except ReliqError as error:
+                    self._outage.failed(error)
+                    if self.over:
+                        log.error("not_acked id=%s: its task has ended, and runs again", message.id)
+                        return
+                    await asyncio.sleep(values.RECONNECT_PAUSE)
+        finally:
+            self._running.pop(message.element, None)
+            self._ended.set()

@@ -1,6 +1,7 @@
 """A Taskiq application whose worker runs in a process of its own."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -19,3 +20,10 @@ def note(path: str, text: str, seconds: float = 0.0) -> None:
     time.sleep(seconds)
     with Path(path).open("a") as file:
         file.write(f"end {text}\n")
+
+
+@broker.task(task_name="die")
+def die() -> None:
+    """Kill this process after a moment."""
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -13,12 +13,25 @@ from typing import Any
 import pytest
 from taskiq import InMemoryBroker, SmartRetryMiddleware
 from taskiq.api import run_receiver_task
+from taskiq.receiver import Receiver
 
 import reliq
 from reliq.aio.consumer import Consumer
 from reliq.contract import values
 from reliq.contrib.taskiq import ReliqBroker
 from tests.support.workers import ROOT, eventually
+
+#: The code of a worker.
+WORK = (
+    "import asyncio; from taskiq.api import run_receiver_task\n"
+    "from tests.integration.frameworks.taskiq_app import broker\n"
+    "asyncio.run(run_receiver_task(broker, run_startup=True))"
+)
+
+
+def environment(url: str) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "api"), str(ROOT / "monitor")])
+    return {**os.environ, "PYTHONPATH": path, "RELIQ_URL": url}
 
 
 @contextlib.asynccontextmanager
@@ -161,22 +174,94 @@ def test_a_redis_that_refuses_claims_is_asked_again_and_logged_once(
     assert over.startswith("claiming from taskiq: works again after ")
 
 
-def test_a_killed_worker_gives_its_task_to_another(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "api"), str(ROOT / "monitor")])
-    environment = {**os.environ, "PYTHONPATH": path, "RELIQ_URL": url}
-    work = (
-        "import asyncio; from taskiq.api import run_receiver_task\n"
-        "from tests.integration.frameworks.taskiq_app import broker\n"
-        "asyncio.run(run_receiver_task(broker, run_startup=True))"
+def test_a_worker_that_stops_acks_its_running_tasks_and_gives_back_the_others(app: reliq.Reliq, url: str) -> None:
+    async def story() -> None:
+        broker, runs = made(url, prefetch=3), []
+
+        @broker.task
+        async def slow(number: int) -> None:
+            runs.append(number)
+            await asyncio.sleep(0.5)
+
+        await broker.startup()
+        for number in range(3):
+            await slow.kiq(number)
+        stop = asyncio.Event()
+        receiver = asyncio.create_task(Receiver(broker, max_async_tasks=1, run_startup=False).listen(stop))
+        await until(lambda: runs)
+        stop.set()
+        await receiver
+        await until(lambda: app.queue("taskiq").stats().counters.get("acked") == len(runs))
+        assert app.queue("taskiq").stats().processing == 0
+        await broker.shutdown()
+        assert app.queue("taskiq").stats().ready == 3 - len(runs)
+        assert app.queue("taskiq").stats().consumers == 0
+
+    asyncio.run(story())
+
+
+def test_an_ack_is_repeated_until_redis_is_back(
+    app: reliq.Reliq, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    acks: list[float] = []
+    ack = Consumer.ack
+
+    async def failing_twice(*arguments: Any) -> None:
+        acks.append(time.monotonic())
+        if len(acks) < 3:
+            raise reliq.RedisUnavailable("away")
+        await ack(*arguments)
+
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def nothing() -> None: ...
+
+        async with receiving(broker):
+            await nothing.kicker().with_labels(key="one").kiq()
+            await nothing.kicker().with_labels(key="one").kiq()
+            await until(lambda: app.queue("taskiq").stats().counters.get("acked") == 2)
+
+    monkeypatch.setattr(Consumer, "ack", failing_twice)
+    asyncio.run(story())
+    failed, over = (record.getMessage() for record in caplog.records if record.name == "reliq.taskiq")
+    assert failed == "acking: away"
+    assert over.startswith("acking: works again after ")
+
+
+def test_only_the_task_that_kills_its_workers_becomes_a_dead_letter(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
+    """Though another one runs for longer, and was sent before."""
+    app.queue("taskiq").configure(max_deliveries=1)
+    kick = (
+        "import asyncio; from tests.integration.frameworks.taskiq_app import die, note\n"
+        f"async def both():\n    await note.kiq({str(tmp_path / 'notes')!r}, 'slow', 1.0)\n    await die.kiq()\n"
+        "asyncio.run(both())"
     )
+    subprocess.run([sys.executable, "-c", kick], env=environment(url), cwd=ROOT, check=True)
+    deaths = 0
+    while not app.queue("taskiq").stats().dead:
+        worker = subprocess.Popen([sys.executable, "-c", WORK], env=environment(url), cwd=ROOT)
+        try:
+            eventually(lambda worker=worker: worker.poll() is not None or app.queue("taskiq").stats().dead, timeout=60)
+        finally:
+            deaths += worker.poll() is not None
+            worker.kill()
+            worker.wait()
+    (letter,) = app.queue("taskiq").dead.list()
+    assert (letter.headers["task"], deaths) == ("die", 2)
+    assert app.queue("taskiq").stats().counters["acked"] == 1
+
+
+def test_a_killed_worker_gives_its_task_to_another(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     kick = (
         "import asyncio; from tests.integration.frameworks.taskiq_app import broker, note\n"
         f"asyncio.run(note.kiq({str(notes)!r}, 'task', 3.0))"
     )
-    workers = [subprocess.Popen([sys.executable, "-c", work], env=environment, cwd=ROOT) for _ in range(2)]
+    workers = [subprocess.Popen([sys.executable, "-c", WORK], env=environment(url), cwd=ROOT) for _ in range(2)]
     try:
-        subprocess.run([sys.executable, "-c", kick], env=environment, cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-c", kick], env=environment(url), cwd=ROOT, check=True)
         eventually(lambda: notes.exists() and notes.read_text(), timeout=30)
         workers[0].kill()
         workers[0].wait()
