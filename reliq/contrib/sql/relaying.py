@@ -134,12 +134,15 @@ class _Pass:
         return readable
 
     def _park_unless_it_may_fit(self, queue: str, row: Row[Any], message: NewMessage, refusal: QueueFull) -> None:
-        """Park a message that is larger than its queue's max_bytes; raises the refusal for any other."""
-        max_bytes = self._app.queue(queue).config().max_bytes
-        size = len(message.element(0))
-        if max_bytes is None or size <= max_bytes:
+        """Park a message that is larger than what its home may have of max_bytes; raises the refusal for any other."""
+        config, size = self._app.queue(queue).config(), len(message.element(0))
+        if config.max_bytes is None:
             raise refusal
-        self._park([(row, f"the message has {size} bytes, its queue may have {max_bytes} (max_bytes)")])
+        most, homes = -(-config.max_bytes // config.partitions), config.partitions
+        if size <= most:
+            raise refusal
+        whose = "its queue" if homes == 1 else f"each of the {homes} partitions of its queue"
+        self._park([(row, f"the message has {size} bytes, {whose} may have {most} (max_bytes)")])
 
     def _settle(self, piece: Sequence[tuple[Row[Any], NewMessage]]) -> None:
         """Delete sent rows from the outbox."""
