@@ -115,7 +115,7 @@ class _Tracer:
 
 
 class _Sends(Middleware[Sending]):
-    """A span around each send; the headers of the messages carry its context."""
+    """A span around each send; the headers of the messages carry its context, unless they have one of another trace."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
@@ -130,8 +130,10 @@ class _Sends(Middleware[Sending]):
         carrier: dict[str, str] = {}
         propagate.inject(carrier, context=trace.set_span_in_context(span, _NOTHING))
         if carrier:
+            trace_id = span.get_span_context().trace_id
             for message in messages:
-                message.headers = {**message.headers, **carrier}
+                if not (message.headers and _is_of_another(trace_id, message.headers)):
+                    message.headers = {**message.headers, **carrier}
         self._span.set(span)
 
     def after(self, sending: Sending, result: Any) -> None:
@@ -209,6 +211,11 @@ def _parents(messages: Sequence[NewMessage]) -> tuple[Context | None, list[Link]
 
 def _span_context(headers: Mapping[str, str]) -> trace.SpanContext:
     return trace.get_current_span(propagate.extract(headers, context=_NOTHING)).get_span_context()
+
+
+def _is_of_another(trace_id: int, headers: Mapping[str, str]) -> bool:
+    own = _span_context(headers)
+    return own.is_valid and own.trace_id != trace_id
 
 
 def _of_send(queue: str, messages: Sequence[NewMessage]) -> Attributes:

@@ -1,5 +1,6 @@
 """Spans: one a send, one a run, connected through the headers."""
 
+import contextlib
 import subprocess
 import sys
 from typing import Any
@@ -110,6 +111,19 @@ def test_contexts_of_several_origins_become_links(app, spans):
         PARENT.split("-")[2],
         other.split("-")[2],
     }
+
+
+@pytest.mark.parametrize("current", [False, True])
+def test_messages_of_several_traces_keep_their_own(app, spans, tracer, current):
+    """As those that a relay of the outbox sends together."""
+    other = PARENT.replace("0af7", "1af7")
+    with tracer.start_as_current_span("a relay") if current else contextlib.nullcontext():
+        app.queue("orders").send_many([reliq.NewMessage("x", headers={"traceparent": one}) for one in (PARENT, other)])
+        app.queue("orders").send("of none")
+    assert len({one.context.trace_id for one in spans()}) == (1 if current else 2)
+    first, second, third = (one["traceparent"] for one in headers(app))
+    assert (first, second) == (PARENT, other)
+    assert third.split("-")[1] not in (PARENT.split("-")[1], other.split("-")[1])
 
 
 def test_a_failure_shows_its_class_and_never_its_text(app, spans):
