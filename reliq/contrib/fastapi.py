@@ -24,25 +24,25 @@ except ImportError as error:
 from reliq.aio import Reliq
 from reliq.errors import InvalidSetting
 
-Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
+Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[Any]]
 
 
 def lifespan(url: str | None = None, *, within: Lifespan | None = None, **options: Any) -> Lifespan:
     """Return a lifespan for FastAPI that keeps a client of reliq.
 
     `url` and `options` are those of reliq.aio.Reliq. `within`: a lifespan of your own, which runs inside and may use
-    `client_of(app)`.
+    `client_of(app)`; what it yields is the state of the requests.
     """
 
     @contextlib.asynccontextmanager
-    async def alive(app: FastAPI) -> AsyncIterator[None]:
+    async def alive(app: FastAPI) -> AsyncIterator[Any]:
         async with Reliq(url, **options) as client:
             app.state.reliq = client
             if within is None:
-                yield
+                yield None
             else:
-                async with within(app):
-                    yield
+                async with within(app) as state:
+                    yield state
 
     return alive
 
@@ -51,7 +51,10 @@ def client_of(app: Any) -> Reliq:
     """Return the client of a running application; raises InvalidSetting if it has none."""
     client = getattr(app.state, "reliq", None)
     if not isinstance(client, Reliq):
-        raise InvalidSetting("the application has no client of reliq: make it with FastAPI(lifespan=lifespan(url))")
+        raise InvalidSetting(
+            "the application has no client of reliq: make it with FastAPI(lifespan=lifespan(url)); one that is mounted "
+            "in another shares what that has: mounted.state = app.state"
+        )
     return client
 
 

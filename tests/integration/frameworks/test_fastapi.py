@@ -59,6 +59,31 @@ def test_a_lifespan_of_ones_own_runs_inside(app: reliq.Reliq, url: str) -> None:
     calling(FastAPI(lifespan=lifespan(url, within=mine)), story)
 
 
+def test_the_state_of_a_lifespan_of_ones_own_reaches_the_requests(app: reliq.Reliq, url: str) -> None:
+    @contextlib.asynccontextmanager
+    async def mine(_: FastAPI) -> AsyncIterator[dict[str, str]]:
+        yield {"database": "open"}
+
+    async def state() -> Any:
+        fastapi = FastAPI(lifespan=lifespan(url, within=mine))
+        async with fastapi.router.lifespan_context(fastapi) as state:
+            return state
+
+    assert asyncio.run(state()) == {"database": "open"}
+
+
+def test_a_mounted_application_shares_the_client_of_the_one_around_it(app: reliq.Reliq, url: str) -> None:
+    around, mounted = FastAPI(lifespan=lifespan(url)), ordering(FastAPI())
+    around.mount("/shop", mounted)
+    mounted.state = around.state
+
+    async def story(http: httpx.AsyncClient) -> None:
+        assert (await http.post("/shop/orders", json={"order": 1})).is_success
+
+    calling(around, story)
+    assert app.queue("orders").stats().ready == 1
+
+
 def test_an_application_without_the_lifespan_is_told_so() -> None:
     async def story(http: httpx.AsyncClient) -> None:
         with pytest.raises(InvalidSetting, match="no client of reliq"):

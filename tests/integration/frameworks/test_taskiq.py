@@ -239,11 +239,15 @@ def test_only_the_task_that_kills_its_workers_becomes_a_dead_letter(app: reliq.R
         "asyncio.run(both())"
     )
     subprocess.run([sys.executable, "-c", kick], env=environment(url), cwd=ROOT, check=True)
+
+    def wait_for(worker: "subprocess.Popen[bytes]") -> None:
+        eventually(lambda: worker.poll() is not None or app.queue("taskiq").stats().dead, timeout=60)
+
     deaths = 0
     while not app.queue("taskiq").stats().dead:
         worker = subprocess.Popen([sys.executable, "-c", WORK], env=environment(url), cwd=ROOT)
         try:
-            eventually(lambda worker=worker: worker.poll() is not None or app.queue("taskiq").stats().dead, timeout=60)
+            wait_for(worker)
         finally:
             deaths += worker.poll() is not None
             worker.kill()
