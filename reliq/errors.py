@@ -71,6 +71,8 @@ class QueueFull(ReliqError):
     Cluster, where only queues of the same hash slot can be written together.
     """
 
+    of_redis = False  #: whether Redis is at its `maxmemory`, and the queue at no limit of its own
+
     def __init__(self, text: str, reached: dict[str, str] | None = None) -> None:
         super().__init__(text)
         self.reached = reached or {}

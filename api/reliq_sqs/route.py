@@ -178,6 +178,8 @@ def _told(error: Exception) -> SqsError:
             return SqsError(name, str(error.detail))
         case InvalidMessage():
             return SqsError("InvalidParameterValueException", str(error))
+        case QueueFull(of_redis=True):
+            return SqsError("ServiceUnavailable", "Redis is at its maxmemory; nothing was changed.")
         case QueueFull():
             return SqsError("OverLimit", "The queue is full: it has a limit of its size.")
         case OutcomeUnknown():

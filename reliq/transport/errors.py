@@ -127,7 +127,9 @@ def translated(error: Exception) -> Exception:
     found = _CODES.search(str(error))
     code = _setup_code(error) or _CLASSES.get(type(error).__name__) or (found[1] if found else "")
     if code == "OOM":
-        return QueueFull("Redis is at its maxmemory and refused the call; nothing was changed")
+        full = QueueFull("Redis is at its maxmemory and refused the call; nothing was changed")
+        full.of_redis = True
+        return full
     if code in _PASSING:
         return TryAgain(_PASSING[code], code in _ELSEWHERE, code in _MOVING)
     if code == "NOPERM" or _DENIED.search(str(error)):

@@ -149,6 +149,8 @@ def of_error(error: ReliqError) -> Problem:
     """Return the problem for an error of the library."""
     if isinstance(error, QueueFull) and error.reached:  # on a Redis Cluster: 4xx would mean that nothing was enqueued
         return Problem("outcome_unknown", str(error), queues=error.reached)
+    if isinstance(error, QueueFull) and error.of_redis:
+        return Problem("memory_pressure", str(error))
     for kind, code, text in _BY_ERROR:
         if isinstance(error, kind):
             said = str(error)

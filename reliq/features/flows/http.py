@@ -32,7 +32,7 @@ sending = call_router("flows", RawCall)
 looking = call_router("flows")
 
 _SEND_FAILS = (
-    "invalid_name", "invalid_json", "queue_full", "memory_pressure", "overloaded", "body_too_large", "outcome_unknown",
+    "invalid_name", "invalid_json", "queue_full", "overloaded", "body_too_large", "outcome_unknown",
     "lease_lost",
 )  # fmt: skip
 

@@ -129,6 +129,24 @@ def maxmemory(app):
     app.store.call(command("CONFIG", "SET", "maxmemory", 0))
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "schedules/s", {"when": "1h"}),
+        ("PUT", "bindings/x.y", None),
+        ("POST", "messages/m/signals", {"name": "s", "value": 1}),
+    ],
+)
+def test_a_full_redis_is_no_full_queue(url, orders, maxmemory, method, path, body):
+    with serving(url) as service:
+        orders.send("x")
+        service.get("/v1/queues")
+        maxmemory(1)
+        answer = service.request(method, f"/v1/queues/{orders.name}/{path}".rstrip("/"), json=body)
+        assert problem(answer) == (503, "memory_pressure")
+        assert "Retry-After" in answer.headers
+
+
 def test_above_the_watermark_nothing_is_enqueued_while_acks_pass(url, app, orders, maxmemory):
     orders.send("x")
     with serving(url) as service:
