@@ -9,8 +9,9 @@ from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
 from reliq_api.http.problems import CODES, MEDIA_TYPE
 
-_EVERYWHERE = ("invalid_header", "unauthorized", "forbidden", "queue_not_found", "invalid_request",
-               "rate_limited", "headers_too_large", "internal_error", "redis_unavailable", "memory_pressure", "request_timeout")  # fmt: skip
+_EVERYWHERE = ("invalid_header", "unauthorized", "forbidden", "queue_not_found", "invalid_request", "rate_limited",
+               "headers_too_large", "internal_error", "redis_unavailable", "memory_pressure",
+               "request_timeout")  # fmt: skip
 _REF = "#/components/schemas/"
 EVENT = {"$ref": _REF + "CloudEvent"}
 
