@@ -148,7 +148,8 @@ def dead_purge(options: argparse.Namespace) -> int:
     letters = queue_of(options).dead
     confirmed(options, f"remove {_named(options)} of {options.queue} for good")
     removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
-    return say(options, f"{counted(removed, 'dead letter')} removed", removed=removed)
+    status = say(options, f"{counted(removed, 'dead letter')} removed", removed=removed)
+    return 1 if missing(options, removed, "dead letter") else status
 
 
 def _named(options: argparse.Namespace) -> str:

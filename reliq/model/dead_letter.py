@@ -1,10 +1,13 @@
 """A dead letter: a message together with the reason and the time of its death."""
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from reliq.contract.values import MAX_TIME_MS
 from reliq.model.element import BODY_REFERENCE, Failure
 from reliq.model.listed_message import Glimpse, ListedMessage, summarized
+
+#: A header of messages that were dead letters: the queue in which they died.
+DEAD_FROM: Final = "reliq-dead-from"
 
 _APART_START = b"\x9a\x02"  # of an element whose body is apart
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq.contract.values import whole
 from reliq.errors import InvalidBody, InvalidHandler
+from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage, encode_body
 from reliq.model.policy import Dead, Retry
@@ -66,8 +67,8 @@ class Upgrades:
     def current(self, message: Message) -> bytes:
         """Return the body in the latest version. Raises InvalidBody, and Retry for a later version."""
         body, text = message.body, message.headers.get(VERSION_HEADER)
-        if text is None and not self._steps:
-            return body
+        if not self._steps and (text is None or message.headers.get(DEAD_FROM, self._queue) != self._queue):
+            return body  # what died in another queue has the version of that
         version = 1 if text is None else _version_of(text)
         if version > self.latest:
             raise Retry(

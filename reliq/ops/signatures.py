@@ -76,7 +76,7 @@ def claim_limited(
 def discard(keys: NamedKeys, *, counter: Argument, letters: Records) -> Call:
     return (
         "discard",
-        (keys.dead, keys.counters, keys.index, keys.bodies, keys.followed, keys.config),
+        (keys.dead, keys.counters, keys.index, keys.bodies, keys.followed, keys.config, keys.history),
         (counter, *flat(letters)),
     )
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from reliq import ops
 from reliq.errors import InvalidSetting, QueueFull
-from reliq.model.dead_letter import DeadLetter
+from reliq.model.dead_letter import DEAD_FROM, DeadLetter
 from reliq.model.keys import QueueKeys, check_name
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
@@ -20,9 +20,6 @@ from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import walk
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.reports import forget_reports
-
-#: A header of messages that were dead letters: the queue in which they died.
-DEAD_FROM: Final = "reliq-dead-from"
 
 #: Another one: how often they were received, or their handlers failed, before they came to this queue.
 RECEIVED_ELSEWHERE: Final = "reliq-receives"
@@ -114,6 +111,7 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
         key=letter.key or None,
         limit_key=None if letter.key else letter.limit_key or None,
         priority=letter.priority,
+        cost=letter.cost,
         dedup_key=f"{DEAD_FROM} {queue} {letter.tag}",
         window=_WINDOW,
     )

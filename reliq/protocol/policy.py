@@ -28,6 +28,11 @@ def share(name: str, value: Any, place: int, count: int) -> int | str:
     return max(1, whole + (place < rest))
 
 
+def most_bytes(config: Config) -> int | None:
+    """Return how many bytes the home with the largest share of `max_bytes` may have; None: any number."""
+    return None if config.max_bytes is None else int(share(Field.MAX_BYTES, config.max_bytes, 0, config.partitions))
+
+
 def is_paced(policy: Mapping[str, Any]) -> bool:
     """Whether all partitions together start a limited number of messages: a closed one at rest then starts none."""
     return Field.RATE in policy or Field.CONCURRENCY in policy

@@ -156,7 +156,7 @@ class Producer(Caller):
 
     def _batch(self, queue: str, name: str, **options: Any) -> Steps[None]:
         end = NewMessage(b"end", id=f"{name}-end")
-        batch = BatchSteps((queue, end), None)
+        batch = BatchSteps((queue, end), None, {})
         yield from batch.open()
         try:
             yield from batch.enlist(queue)

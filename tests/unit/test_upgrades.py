@@ -7,6 +7,7 @@ import pytest
 
 import reliq
 from reliq.errors import InvalidHandler, InvalidSetting
+from reliq.features.batches.model import decode_end
 from reliq.testing import fake, work_off
 
 
@@ -138,6 +139,15 @@ def test_what_goes_to_queues_of_different_versions_needs_the_header(shop):
     assert versions(shop) == versions(shop, "audit") == ["1"]
 
 
+def test_the_message_at_the_end_of_a_batch_has_the_version_of_its_body(shop):
+    outer = shop.batch(on_done=("orders", {"customer": "ann"}))
+    inner = outer.batch(on_dead=("orders", reliq.NewMessage("x", headers={"body-version": "1"})))
+    (done, dead) = (decode_end(one) for one in (outer._steps._done, inner._steps._dead))
+    assert (done.headers["body-version"], dead.headers["body-version"]) == ("3", "1")
+    other = decode_end(shop.batch(on_done=("mails", "x"))._steps._done)
+    assert other.headers == {}
+
+
 def test_a_schedule_has_the_version_of_its_body(shop):
     definition = shop._schedules.define("nightly", "1h", "orders", b"{}", {"headers": {"mine": "kept"}})
     assert definition.headers == {"mine": "kept", "body-version": "3"}
@@ -159,6 +169,18 @@ def test_a_later_version_does_not_reach_a_typed_handler_without_upgrades():
     shop.queue("orders").send({"new": True}, headers={"body-version": "2"})
     work_off(shop)
     assert (handled, shop.queue("orders").stats().delayed) == ([], 1)
+
+
+@pytest.mark.parametrize(("died_in", "runs"), [("orders", 0), ("others", 1)])
+def test_what_died_in_another_queue_has_the_version_of_that(died_in, runs):
+    handled: list[Any] = []
+    shop = fake(reliq.Reliq())
+    shop.handler("orders", retry=reliq.fixed("1h"))(typed(handled))
+    shop.queue("orders").send(
+        {"customer": "ann", "countries": []}, headers={"body-version": "2", "reliq-dead-from": died_in}
+    )
+    work_off(shop)
+    assert (len(handled), shop.queue("orders").stats().delayed) == (runs, 1 - runs)
 
 
 def test_an_upgrade_that_raises_makes_a_dead_letter_with_the_body_as_it_was_sent(shop, handled):

@@ -18,6 +18,7 @@ from reliq.contrib.sql.tables import outbox
 from reliq.errors import InvalidMessage, InvalidName, QueueFull
 from reliq.model.upgrades import VERSION_HEADER
 from reliq.protocol.batch import checked
+from reliq.protocol.policy import most_bytes
 from reliq.runtime.logging import one_line
 from reliq.runtime.outage_log import OutageLog
 
@@ -135,14 +136,10 @@ class _Pass:
 
     def _park_unless_it_may_fit(self, queue: str, row: Row[Any], message: NewMessage, refusal: QueueFull) -> None:
         """Park a message that is larger than what its home may have of max_bytes; raises the refusal for any other."""
-        config, size = self._app.queue(queue).config(), len(message.element(0))
-        if config.max_bytes is None:
+        most, size = most_bytes(self._app.queue(queue).config()), len(message.element(0))
+        if most is None or size <= most:
             raise refusal
-        most, homes = -(-config.max_bytes // config.partitions), config.partitions
-        if size <= most:
-            raise refusal
-        whose = "its queue" if homes == 1 else f"each of the {homes} partitions of its queue"
-        self._park([(row, f"the message has {size} bytes, {whose} may have {most} (max_bytes)")])
+        self._park([(row, f"the message has {size} bytes, each home of its queue may have {most} (max_bytes)")])
 
     def _settle(self, piece: Sequence[tuple[Row[Any], NewMessage]]) -> None:
         """Delete sent rows from the outbox."""

@@ -55,7 +55,7 @@ class Batch:
 
     def batch(self, *, on_done: Target | None = None, on_dead: Target | None = None) -> "Batch":
         """Return a batch that this one waits for; to be opened in the block of this one."""
-        return Batch(self._store, BatchSteps(on_done, on_dead, self.id), self._queue)
+        return Batch(self._store, BatchSteps(on_done, on_dead, self._steps.versions, self.id), self._queue)
 
     def progress(self) -> BatchProgress | None:
         """Return the progress of the batch; None if it has ended."""
@@ -87,7 +87,7 @@ class BatchCalls(Application):
 
         `on_done`, `on_dead`: a queue and a body, or a NewMessage with headers; see Batch. Raises InvalidMessage.
         """
-        return Batch(self.store, BatchSteps(on_done, on_dead), self._queue_steps)
+        return Batch(self.store, BatchSteps(on_done, on_dead, self.handlers.versions), self._queue_steps)
 
     def batch_progress(self, id: str) -> BatchProgress | None:
         """Return the progress of a batch; None if it has ended, or never existed."""

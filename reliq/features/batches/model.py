@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body, NewMessage
+from reliq.model.upgrades import stamp
 
 MAX_END_BYTES = 64 * 1024  #: of the body of the message at the end
 
@@ -81,8 +83,11 @@ def new_batch_id() -> str:
     return "0" + text[1:] if text.startswith("-") else text  # a command would read it as an option
 
 
-def checked_end(target: Target | None, what: str) -> bytes:
-    """Return the message at the end as it is stored; empty without one. Raises InvalidSetting and InvalidMessage."""
+def checked_end(target: Target | None, what: str, versions: Mapping[str, int]) -> bytes:
+    """Return the message at the end as it is stored; empty without one. Raises InvalidSetting and InvalidMessage.
+
+    `versions`: of the bodies that the application sends, by queue.
+    """
     if target is None:
         return b""
     if not (isinstance(target, tuple) and len(target) == 2):
@@ -93,4 +98,5 @@ def checked_end(target: Target | None, what: str) -> bytes:
         raise InvalidMessage(f"{what} has options of a send: it may have a body, headers and an id")
     if len(message.body) > MAX_END_BYTES:
         raise InvalidMessage(f"the body of {what} has {len(message.body):,} bytes, the limit is {MAX_END_BYTES:,}")
+    stamp([message], versions.get(queue, 1))
     return encode_end(End(check_name(queue), message.id, message.headers, message.body))

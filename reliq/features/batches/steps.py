@@ -24,11 +24,16 @@ _OPEN_FOR_MS = 7 * 86_400_000  #: after so long the producer of an open batch is
 class BatchSteps:
     """One batch, as its producer knows it."""
 
-    def __init__(self, on_done: Target | None, on_dead: Target | None, parent: str = "") -> None:
+    def __init__(
+        self, on_done: Target | None, on_dead: Target | None, versions: Mapping[str, int], parent: str = ""
+    ) -> None:
+        """`versions`: of the bodies that the application sends, by queue."""
         self.id = new_batch_id()
         self.is_open = False
         self._was_open = False
-        self._done, self._dead = checked_end(on_done, "on_done"), checked_end(on_dead, "on_dead")
+        self._done = checked_end(on_done, "on_done", versions)
+        self._dead = checked_end(on_dead, "on_dead", versions)
+        self.versions = versions
         self._parent = parent
         self._queues: set[str] = set()
 
@@ -65,7 +70,7 @@ class BatchSteps:
 
 def _of_job(queue: str, job: str) -> Steps[str]:
     """Open a batch of the messages of a staged job; return its id."""
-    batch = BatchSteps((queue, {"job": job}), None)
+    batch = BatchSteps((queue, {"job": job}), None, {})
     yield from batch.open()
     return batch.id
 

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq.aio.queue import Queue
+from reliq.contract import values
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.values import check_id
 from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan, options_of
@@ -91,7 +92,7 @@ class FlowCalls(Application):
 
     async def flows(self, limit: int = 100) -> list[FlowProgress]:
         """Return the flows that have not ended, oldest first, without their messages."""
-        return await self.store.run(open_flows(limit))
+        return await self.store.run(open_flows(values.whole(limit, "limit", 1, 10_000)))
 
     async def cancel_flow(self, id: str) -> bool:
         """Cancel the messages of a flow that have not ended; return whether it was open. See `Queue.cancel_many`."""

@@ -33,6 +33,7 @@ from reliq.features.steps.model import (
 from reliq.features.steps.ops import Parting, recorded_tag
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
+from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
 from reliq.model.message import Message
 from reliq.model.policy import Policy, RunOver
@@ -43,7 +44,6 @@ from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
 from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.forwarding import DEAD_FROM
 from reliq.protocol.holding import not_held, of_handler
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment

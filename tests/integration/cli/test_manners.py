@@ -87,6 +87,20 @@ def test_there_are_no_claims_of_an_unknown_queue(app, capsys):
     assert capsys.readouterr() == ("", "reliq: there is no queue 'ordrs'\n")
 
 
+@pytest.mark.parametrize("verb", ["purge", "redrive"])
+def test_a_dead_letter_that_there_is_not_is_named(app, capsys, verb):
+    app.queue("orders").send("x")
+    more = ("--yes",) if verb == "purge" else ()
+    assert main.main(["dead", verb, "orders", "nope", *more, "--url", app.url]) == 1
+    assert capsys.readouterr().err.endswith("reliq: queue orders has no dead letter nope\n")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "99999999999999999999"])
+def test_an_impossible_number_of_flows_is_refused(app, capsys, limit):
+    assert main.main(["flow", "list", f"--limit={limit}", "--url", app.url]) == 2
+    assert f"limit is {limit}" in capsys.readouterr().err
+
+
 def test_a_queue_may_get_its_policy_before_its_first_message(app, capsys):
     assert main.main(["config", "orders", "max_length=10", "--url", app.url]) == 0
     assert main.main(["pause", "orders", "--url", app.url]) == 0

@@ -240,7 +240,7 @@ def test_an_empty_batch_is_done_at_once(app, monitor):
 @pytest.mark.parametrize(("commits", "told"), [(True, [("none", handled(0))]), (False, [])])
 def test_the_batch_of_a_staged_job_without_messages_is_done_if_the_job_was_committed(url, app, monitor, commits, told):
     job = staging.Job(QueueKeys("orders"))
-    batch = BatchSteps(("reports", "none"), None)
+    batch = BatchSteps(("reports", "none"), None, {})
     with closing(Store(url)) as store:
         for steps in (batch.open(), staging.open_job(job), close_with(batch.id, job.home, job.name, job.run, ())):
             store.run(steps)

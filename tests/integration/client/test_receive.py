@@ -149,6 +149,18 @@ def test_a_monitor_sends_dead_letters_on(app, queue, store):
     assert {one.message.headers["reliq-dead-from"] for one in received} == {"q"}
 
 
+def test_what_is_sent_on_keeps_its_cost_and_its_history_ends(app, queue, store):
+    queue.configure(dead_to="gone", history="1h")
+    queue.send("dear", cost=7, limit_key="k", id="dear")
+    with queue.consumer() as consumer:
+        consumer.dead(*consumer.claim(), "no")
+    assert Monitor(store).forward() == 1
+    (received,) = app.queue("gone").receive()
+    assert received.message.cost == 7
+    found = queue.find("dear")
+    assert (found.place, [event.name for event in found.history][-2:]) == ("done", ["dead:rejected", "forwarded"])
+
+
 def test_a_monitor_sends_as_many_dead_letters_on_as_the_other_queue_has_room_for(app, queue, store):
     queue.configure(dead_to="gone")
     gone, monitor = app.queue("gone"), Monitor(store)

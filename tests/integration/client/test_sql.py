@@ -223,8 +223,8 @@ def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_non
         assert [one.id for one in consumer.claim(10)] == [good]
 
 
-@pytest.mark.parametrize(("partitions", "whose"), [(1, "its queue"), (4, "each of the 4 partitions of its queue")])
-def test_a_row_that_is_larger_than_a_home_may_be_holds_up_none(engine, app, partitions, whose):
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_row_that_is_larger_than_a_home_may_be_holds_up_none(engine, app, partitions):
     app.queue("q").configure(partitions=partitions, max_bytes=partitions * 1024 * 1024)
     large = write_row(engine, body=b"x" * 1_200_000)
     for _ in range(20):
@@ -232,7 +232,7 @@ def test_a_row_that_is_larger_than_a_home_may_be_holds_up_none(engine, app, part
     with reliq.Reliq(app.url, max_body="2MiB") as larger:
         assert sql.relay_once(engine, larger) == 20
     (parked,) = read(engine, sql.list_parked)
-    assert (parked.id, f"{whose} may have 1048576 (max_bytes)" in parked.reason) == (large, True)
+    assert (parked.id, "each home of its queue may have 1048576 (max_bytes)" in parked.reason) == (large, True)
     assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (0, 20)
 
 

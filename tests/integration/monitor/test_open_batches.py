@@ -32,7 +32,7 @@ def app(url):
 def opened(app, count):
     """Batches whose producers still send."""
     batches = [new_batch_id() for _ in range(count)]
-    end = checked_end(("ends", "end"), "on_done")
+    end = checked_end(("ends", "end"), "on_done", {})
     app.store.call([own.batch_open(batch, {Field.DONE: end, Field.DEAD: b""}, "") for batch in batches])
     return batches
 
