@@ -33,7 +33,10 @@ if state then
     open_breaker(config, flow, now, open_for)
     return {state, 'open'}
   end
-  if state == 'half_open' and probe == 'untried' then redis.call('HSET', flow, 'breaker_until', now) end
+  if state == 'half_open' and probe == 'untried' then
+    redis.call('HDEL', flow, 'prober')
+    redis.call('HSET', flow, 'breaker_until', now)
+  end
   return {state, state}
 end
 

@@ -10,7 +10,8 @@
 --         more. reason: '' | 'rate' | 'concurrency' | 'breaker' | 'held', and why fewer than n were taken, or 'probe': the
 --         one message by which an open breaker is tried. wait: when to ask again; 0 = when there are messages or,
 --         for 'concurrency', when `freed` has an entry.
---         suspect: for the next claim, any consumer; where the queue is full, one that is said to hold messages.
+--         suspect: for the next claim, any consumer; where the queue is full, one that is said to hold messages; while a
+--         probe runs, the consumer that has it.
 --         {'uncounted', now}: it is not known what consumers hold, since `concurrency` was set; nothing was done, and `tally`
 --         counts it
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
@@ -22,6 +23,7 @@ local lease_ms, limit, room, consumer = ARGV[1], tonumber(ARGV[2]), tonumber(ARG
 local reports, suspect = ARGV[5] == '1', ARGV[6]
 local PLACES, SLOTS = 1, 18
 -- end of the names
+local PROBE_LOOK = 1000 -- ms between two looks at the consumer that has the probe of a breaker
 local q, slots = places(PLACES), named_slots(SLOTS)
 local now = exact_now_ms()
 local now_whole = math.floor(now)
@@ -30,6 +32,7 @@ local alive = is_leased(lease)
 redis.call('HLEN', flow)
 redis.call('HLEN', slots.holders)
 local is_told = redis.call('LLEN', slots.freed) > 0
+if suspect_list then redis.call('LLEN', suspect_list) end
 redis.call('ZCARD', delayed)
 redis.call('HLEN', index)
 redis.call('ZCARD', buckets)
@@ -40,7 +43,6 @@ local concurrency = tonumber(policy[3])
 local in_use, known, suspect_next = 0, 0, ''
 if concurrency then
   suspect_next = redis.call('SRANDMEMBER', consumers) or ''
-  if suspect_list then redis.call('LLEN', suspect_list) end
   local counted = redis.call('HMGET', slots.holders, COUNTED, TOTAL, consumer)
   if counted[1] ~= '1' then return {'uncounted', now_whole} end
   in_use, known = tonumber(counted[2] or 0), tonumber(counted[3] or 0)
@@ -61,7 +63,8 @@ if concurrency then
   in_use = in_use - known + held_before
 end
 
-local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at', 'waiter', 'waiter_until')
+local state = redis.call(
+  'HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at', 'waiter', 'waiter_until', 'prober')
 if state[1] and tonumber(state[1]) <= now then
   redis.call('HDEL', flow, 'held_until')
   state[1] = false
@@ -70,7 +73,12 @@ if state[2] and tonumber(state[3]) <= now and not reports then -- nothing would 
   close_breaker(flow)
   state[2] = false
 end
-local held, breaker = state[1], state[2]
+local held, breaker, prober = state[1], state[2], state[7]
+if breaker and prober then -- no other probe while its consumer has it, whose list the next claim sees
+  suspect_next = prober
+  local length = prober == consumer and held_before or suspect == prober and redis.call('LLEN', suspect_list)
+  if length ~= 0 then state[3] = math.max(tonumber(state[3]), now + (length and PROBE_LOOK or 1)) end
+end
 
 -- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one that is
 -- full later.
@@ -149,7 +157,8 @@ end
 if #taken < allowed then reason, wait = '', 0 end -- it is not a limit that ended this claim
 if wait_for_tokens then reason, wait = 'rate', wait_for_tokens end
 if reason == 'probe' then
-  redis.call('HSET', flow, 'breaker', 'half_open', 'breaker_until', now_whole + redis.call('HGET', flow, 'breaker_for'))
+  local again_at = now_whole + redis.call('HGET', flow, 'breaker_for') -- if its consumer dies
+  redis.call('HSET', flow, 'breaker', 'half_open', 'breaker_until', again_at, 'prober', consumer)
 end
 if concurrency then
   if held_before + #taken ~= known then write_length(slots, consumer, held_before + #taken, known) end

@@ -32,7 +32,7 @@ def claim_limited(
     """Claim up to `limit` messages, as many as the limits of the queue allow now.
 
     `reports`: the caller tells `breaker` how its messages end. `suspect`: of the answer before; what is known of this
-    consumer is compared with its list. Not repeatable, as claim.
+    consumer is compared with its list, or it has the probe of a breaker. Not repeatable, as claim.
     """
     call = signatures.claim_limited(
         keys,

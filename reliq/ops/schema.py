@@ -70,6 +70,7 @@ class Flow:
     HELD_UNTIL: Final = "held_until"  #: nothing is given out before
     BREAKER: Final = "breaker"  #: open or half_open; absent while it is closed
     BREAKER_UNTIL: Final = "breaker_until"  #: when the next probe is given out
+    PROBER: Final = "prober"  #: the consumer that has the probe
     BREAKER_FOR: Final = "breaker_for"  #: ms for which it is open
     BREAKER_SINCE: Final = "breaker_since"  #: when the counting of runs began
     BREAKER_PASSED: Final = "breaker_passed"

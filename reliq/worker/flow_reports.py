@@ -29,6 +29,7 @@ class FlowReports:
         self._rule = rule
         self._holds: deque[tuple[float, str | None]] = deque()
         self.hold = self._holds.append  #: hold the queue (None) or a group, with the next settlement; any thread
+        self._probe_suspended = False
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
 
@@ -46,11 +47,18 @@ class FlowReports:
             failed = sum(move.counter in _FAILED for move in moves)
             passed = len(acks) + sum(_passed(move) for move in moves)
             probe = self._end_probe(acks, moves)
+            if self._probe_suspended:
+                self._probe_suspended, probe = False, "passed"
             if passed or failed or probe:
                 op = ops.breaker(self._steps.keys, self._rule, passed, failed, probe)
                 read = op.read
                 reports.append(msgspec.structs.replace(op, read=lambda reply: self._log(*read(reply))))
         return reports
+
+    def note_suspended(self, message: Message) -> None:
+        """Note that a durable handler waits: a probe that came so far has passed. Any thread."""
+        if message.element == self._steps.limits.probe:
+            self._steps.limits.probe, self._probe_suspended = None, True
 
     def _end_probe(self, acks: Sequence[bytes], moves: list[Move]) -> str:
         """Return how the probe ended: "untried" if its handler did not run, "" if it is not among these outcomes."""

@@ -122,6 +122,7 @@ class Runner:
 
     def _run_over(self, message: Message) -> None:
         """Note that a script has moved a message whose handler runs: nothing of what that does now is settled."""
+        self._exchange.reports.note_suspended(message)
         self.handled += self._take_out(message) is not None
 
     def _take_out(self, message: Message) -> Run | None:

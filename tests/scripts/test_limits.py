@@ -303,13 +303,26 @@ def test_a_probe_whose_handler_did_not_run_is_followed_by_another_at_once(world)
     assert run(world, 0, 0, "untried") == ("closed", "closed")
 
 
-def test_a_probe_that_never_ends_is_followed_by_another(world):
-    world.given(messages="b a", leases={"w": 1000})
+def test_a_probe_that_takes_long_is_followed_by_another_only_when_its_consumer_is_gone(world):
+    world.given(messages="c b a", leases={"w": 1000, "other": 1000})
     run(world, 0, 4)
     moved_back(world, breaker_until=61)
     assert len(claim(world, reports=True).elements) == 1
     moved_back(world, breaker_until=61)
-    assert len(claim(world, reports=True).elements) == 1
+    answer = claim(world, reports=True)
+    assert (answer.reason, answer.wait, answer.elements) == ("breaker", 1.0, [])
+
+    def of_other(suspect):
+        claimed = claim(world, consumer="other", reports=True, suspect=suspect)
+        return claimed.reason, len(claimed.elements), claimed.suspect
+
+    assert of_other("") == ("breaker", 0, "w")  # it does not know yet whose list to look at
+    assert of_other("w") == ("breaker", 0, "w")
+    world.redis.delete(KEYS.processing("w"))  # a monitor has taken it back
+    assert of_other("w")[:2] == ("probe", 1)
+    assert world.redis.hget(KEYS.flow, "prober") == b"other"
+    assert run(world, 1, 0, "passed") == ("half_open", "closed")
+    assert not world.redis.hexists(KEYS.flow, "prober")
 
 
 def test_an_empty_queue_keeps_its_probe_for_the_next_message(world):

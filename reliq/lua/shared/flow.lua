@@ -59,7 +59,8 @@ local function within_limits(wanted, bucket, concurrency, in_use, state, now)
 end
 
 local function close_breaker(flow)
-  redis.call('HDEL', flow, 'breaker', 'breaker_until', 'breaker_for', 'breaker_since', 'breaker_passed', 'breaker_failed')
+  redis.call(
+    'HDEL', flow, 'breaker', 'breaker_until', 'breaker_for', 'breaker_since', 'breaker_passed', 'breaker_failed', 'prober')
 end
 
 local function open_breaker(config, flow, now, open_for)

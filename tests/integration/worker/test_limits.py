@@ -245,6 +245,54 @@ def test_probes_do_not_charge(app, client):
     assert queue.stats().dead == 0
 
 
+def test_one_probe_at_a_time_runs_however_long_it_takes(app, url, client):
+    """Over two workers, as their claims show: the second one looks at the consumer of the first."""
+    queue, broken, begun, go_on = app.queue("q"), [True], [], threading.Event()
+
+    def handle(message):
+        if broken[0]:
+            raise ConnectionError("down")
+        begun.append(message.id)
+        go_on.wait(20)
+
+    rule = reliq.breaker(threshold=0.5, minimum=3, window="1m", open_for="0.2s")
+    app.handler("q", breaker=rule, retry=reliq.fixed("0s", limit=50))(handle)
+    queue.send_many(range(20))
+    with working(app, threads=4), reliq.Reliq(url) as beside:
+        beside.handler("q", breaker=rule, retry=reliq.fixed("0s", limit=50))(handle)
+        with working(beside, threads=4):
+            eventually(lambda: client.hget(KEYS.flow, "breaker") == b"open")
+            broken[0] = False
+            eventually(lambda: begun)
+            time.sleep(3)  # fifteen times `open_for`
+            assert len(begun) == 1
+            go_on.set()
+            eventually(lambda: settled(app))
+
+
+@pytest.mark.parametrize("waits", ["sleep", "wait"])
+def test_a_probe_whose_handler_waits_has_passed(app, client, waits):
+    queue, broken = app.queue("q"), [True]
+
+    @app.handler("q", breaker=reliq.breaker(threshold=0.5, minimum=3, window="1m", open_for="0.1s"),
+                 retry=reliq.fixed("0s", limit=50))  # fmt: skip
+    def handle(message):
+        if broken[0]:
+            raise ConnectionError("down")
+        if waits == "sleep":
+            message.sleep("an hour", "1h")
+        else:
+            message.wait("approval", timeout="2d")
+
+    queue.send_many(range(10))
+    with working(app, threads=2):
+        eventually(lambda: client.hget(KEYS.flow, "breaker") == b"open")
+        broken[0] = False
+        eventually(lambda: client.hget(KEYS.flow, "breaker") is None)
+        eventually(lambda: (queue.stats().ready, queue.stats().processing) == (0, 0))
+    assert queue.stats().delayed + queue.stats().parked == 10
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
