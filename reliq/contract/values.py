@@ -55,7 +55,8 @@ _RATE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)(?:(?<=m)in)?
 _SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
 
-_ID = re.compile(r"[\x21-\x7e]{1,128}")
+MAX_ID = 128  #: characters
+_ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_ID}}}")
 is_id = _ID.fullmatch
 
 PRIORITIES = ("high", "normal", "low")

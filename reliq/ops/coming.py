@@ -6,7 +6,8 @@ REMEMBERED = 86_400.0  #: seconds for which a home knows what monitors have brou
 
 
 class Coming(NamedTuple):
-    """A message that a monitor brings to its home."""
+    """A message that a monitor brings to its home, or to another queue."""
 
-    id: str
+    id: str  #: there
     mark: str  #: a key that exists there once the message has entered: what belongs to it comes before
+    former_id: str = ""  #: if it had another one where it was

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from reliq import ops
+from reliq.contract.values import MAX_ID
 from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.dead_letter import DEAD_FROM, DeadLetter
-from reliq.model.keys import QueueKeys, check_name
+from reliq.model.keys import QueueKeys, check_name, dedup_digest
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
 from reliq.ops.coming import Coming
@@ -54,7 +55,7 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
         while left:
             some = left[:at_once]
             try:
-                yield from _send(keys, target, [_message(keys.logical, one) for one in some])
+                yield from _send(keys, target, some)
             except QueueFull:  # as many as fit: half of them, and so on
                 if at_once > 1:
                     at_once //= 2
@@ -74,8 +75,10 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
     return moved
 
 
-def _send(keys: QueueKeys, target: QueueHomes, messages: Sequence[NewMessage]) -> Steps[None]:
-    """Send messages, behind copies of what features keep for them in each home that they are offered to."""
+def _send(keys: QueueKeys, target: QueueHomes, letters: Sequence[DeadLetter]) -> Steps[None]:
+    """Send letters, behind copies of what features keep for them in each home that they are offered to."""
+    messages = [_message(keys.logical, one) for one in letters]
+    former = {message.id: letter.id for message, letter in zip(messages, letters, strict=True)}
     copied: list[tuple[Along, QueueKeys, list[Coming]]] = []
     known = set[tuple[str, str]]()
 
@@ -83,7 +86,7 @@ def _send(keys: QueueKeys, target: QueueHomes, messages: Sequence[NewMessage]) -
         new = [one for one in offered if (home.queue, one.id) not in known]
         known.update((home.queue, one.id) for one in new)
         for along in ALONG if new else ():
-            some = yield from along.send_on(keys, home, [_coming(home, one) for one in new])
+            some = yield from along.send_on(keys, home, [_coming(home, one, former[one.id]) for one in new])
             copied.extend([(along, home, some)] if some else [])
 
     yield from spread.send(target, messages, before=copy)
@@ -95,8 +98,8 @@ def _send(keys: QueueKeys, target: QueueHomes, messages: Sequence[NewMessage]) -
                 yield calls
 
 
-def _coming(home: QueueKeys, message: NewMessage) -> Coming:
-    return Coming(message.id, home.dedup(message.dedup_key or ""))
+def _coming(home: QueueKeys, message: NewMessage, former_id: str) -> Coming:
+    return Coming(message.id, home.dedup(message.dedup_key or ""), former_id)
 
 
 def _goes_on(letter: DeadLetter) -> bool:
@@ -106,7 +109,7 @@ def _goes_on(letter: DeadLetter) -> bool:
 def _message(queue: str, letter: DeadLetter) -> NewMessage:
     message = NewMessage(
         letter.body,
-        id=letter.id,
+        id=_id_elsewhere(queue, letter),
         headers={**letter.headers, DEAD_FROM: queue, RECEIVED_ELSEWHERE: str(_receives(letter))},
         key=letter.key or None,
         limit_key=None if letter.key else letter.limit_key or None,
@@ -118,6 +121,14 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
     message.enqueued_at = letter.enqueued_at
     message.offered = True  # a full queue refuses it again and again
     return message
+
+
+def _id_elsewhere(queue: str, letter: DeadLetter) -> str:
+    """Return the id of a letter in another queue. Copies of one published message have one id, and may meet there."""
+    if not letter.routing_key:
+        return letter.id
+    name = f"{letter.id}:{queue}"
+    return name if len(name) <= MAX_ID else f"{letter.id[: MAX_ID - 65]}:{dedup_digest(name)}"
 
 
 def _receives(letter: DeadLetter) -> int:

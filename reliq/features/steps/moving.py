@@ -37,7 +37,7 @@ def _send_on(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Step
     """Copy the records of dead letters, in which nobody writes any more. Steps that have failed for good run again."""
     if not (yield own.has_records(keys)):
         return []
-    records = yield [own.whole_record(keys, one.id) for one in coming]
+    records = yield [own.whole_record(keys, one) for one in coming]
     for one, record in zip(coming, records, strict=True):
         yield from _put(home, one, own.revived(record))
     return [one for one, record in zip(coming, records, strict=True) if record]

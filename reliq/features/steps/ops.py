@@ -74,9 +74,9 @@ def leave_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
     return scripted(call, partial(_whole, identity))
 
 
-def whole_record(keys: QueueKeys, identity: str) -> Op[list[bytes]]:
-    """Read a record in the same form."""
-    return scripted(signatures.recorded(keys, id=identity), partial(_whole, identity))
+def whole_record(keys: QueueKeys, one: Coming) -> Op[list[bytes]]:
+    """Read a record in the same form, as the message has it where it comes to."""
+    return scripted(signatures.recorded(keys, id=one.former_id or one.id), partial(_whole, one.id))
 
 
 def _whole(identity: str, reply: list[bytes]) -> list[bytes]:

@@ -149,6 +149,30 @@ def test_a_monitor_sends_dead_letters_on(app, queue, store):
     assert {one.message.headers["reliq-dead-from"] for one in received} == {"q"}
 
 
+@pytest.mark.parametrize("name", ["q", "a" * 128])
+def test_copies_of_one_published_message_meet_under_ids_of_their_own(app, store, name):
+    published = []
+    for queue in (app.queue(name), app.queue("other")):
+        queue.configure(dead_to="gone")
+        app.subscribe(queue.name, "x.#")
+    sent = app.publish("x.y", "body", id="one")
+    for queue in (app.queue(name), app.queue("other")):
+        with queue.consumer() as consumer:
+            (message,) = consumer.claim()
+            assert message.step("ask", lambda queue=queue: queue.name) == queue.name
+            consumer.dead(message, "no")
+        Monitor(store).forward()
+    assert set(sent.values()) == {"one"}
+    with app.queue("gone").consumer() as consumer:
+        for message in consumer.claim(limit=2):
+            published.append(message.id)
+            assert message.step("ask", lambda: "again") == message.headers["reliq-dead-from"]
+            consumer.ack(message)
+    assert published[1] == "one:other"
+    assert published[0] == "one:q" if name == "q" else published[0].startswith("one:")
+    assert max(map(len, published)) <= 128
+
+
 def test_what_is_sent_on_keeps_its_cost_and_its_history_ends(app, queue, store):
     queue.configure(dead_to="gone", history="1h")
     queue.send("dear", cost=7, limit_key="k", id="dear")
