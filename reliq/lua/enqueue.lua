@@ -67,7 +67,7 @@ for at = first_option, #ARGV, OPTIONS_STEP do
     dedup = dedup + 1
     entry.burst, entry.group = KEYS[dedup], group_of(entry.element)
     entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + DIGEST]) or math.huge
-    local older = find_older(q, delayed, index, entry)
+    local older = find_older(q, delayed, index, entry, now)
     if older then
       entry.older, replacing = seen[entry.burst] or older, replacing + 1
       seen[entry.burst] = entry.element

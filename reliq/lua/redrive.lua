@@ -14,6 +14,23 @@ local PLACES, LETTERS, LETTERS_STEP, ELEMENT, ID, MEMBER, AGAIN = 1, 1, 4, 0, 1,
 local q = places(PLACES)
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
+
+-- Of the messages of a dedup key, the one that was sent last is to run. Ids that reliq makes begin with the time (UUIDv7); of
+-- others it is known only when both are letters of this call, which has those that died first before the others.
+local TIMED = '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-7%x%x%x%-'
+local revived = {}
+local function is_newer(id, other)
+  if revived[other] then return true end
+  return string.find(id, TIMED) and string.find(other, TIMED) and id > other
+end
+
+-- Whether a message of the same dedup key is there that was sent after this one.
+local function is_outdated(group, id)
+  local first = first_in_line(q, group)
+  local newest = first and id_of(element_in_line(first)) or redis.call('HGET', q.active, group)
+  return newest and not is_newer(id, newest)
+end
+
 for at = LETTERS, #ARGV, LETTERS_STEP do
   local element, id = ARGV[at + ELEMENT], ARGV[at + ID]
   local member, again = ARGV[at + MEMBER], ARGV[at + AGAIN]
@@ -25,7 +42,7 @@ for at = LETTERS, #ARGV, LETTERS_STEP do
       replaced = replaced + 1
       drop_body(q, element)
       are_discarded(q, {id})
-    elseif group and is_latest(group) and redis.call('HEXISTS', q.active, group) == 1 then
+    elseif group and is_latest(group) and is_outdated(group, id_of(again)) then
       drop_body(q, element) -- it stays counted as dead where a batch counts it
       are_discarded(q, {id})
       redis.call('HINCRBY', q.counters, 'replaced', 1)
@@ -33,6 +50,7 @@ for at = LETTERS, #ARGV, LETTERS_STEP do
       if member ~= '' then redis.call('HSET', q.cycle, group, id .. ' ' .. member) end
       has_revived(q, again)
       enter(q, again)
+      revived[id_of(again)] = true
       moved = 1
     end
   end

@@ -57,11 +57,10 @@ def server_ms(world):
 
 
 def make_due(world):
-    """Let the time pass until the delayed messages are due: their burst ends then."""
+    """Let the time pass until the delayed messages are due."""
     for one in world.redis.zrange(KEYS.delayed, 0, -1):
         world.redis.zadd(KEYS.delayed, {one: world.now - 1000})
         world.redis.hset(KEYS.index, Message.decode("q", one).id, world.now - 1000)
-    world.redis.delete(KEYS.burst("d"))
 
 
 # --- ready, waiting, in processing ---
@@ -208,6 +207,21 @@ def test_purge_leaves_nothing_but_what_is_handled(running):
     assert places(running)["counters"].get("replaced", 0) == 1  # b, by c
 
 
+@pytest.mark.parametrize(("at_once", "runs"), [(True, "c"), (False, "a")])
+def test_of_dead_letters_that_are_redriven_at_once_the_one_that_died_last_runs(world, at_once, runs):
+    """Where their ids have no time, nothing else tells which one was sent last."""
+    for name in "abc":
+        send(world, name)
+        claim(world)
+        world.run(ops.settle(KEYS, "w", 15.0, [], [Move(latest(name), "dead", "dead_lettered", name, latest(name))]))
+    letters = [Revival(latest(name), name, latest(name)) for name in "abc"]
+    for some in [letters] if at_once else [[one] for one in letters]:
+        world.run(ops.redrive(KEYS, some))
+    assert claim(world) == [latest(runs)]
+    assert "dead" not in places(world)
+    assert places(world)["counters"]["replaced"] == 2
+
+
 # --- debounce ---
 
 
@@ -230,19 +244,54 @@ def test_at_most_counts_from_the_first_of_the_burst(world):
     assert 4 < due_in(world, "c") <= 5.001
 
 
-def test_the_record_of_a_burst_expires_when_its_message_is_due(world):
+def test_the_record_of_a_burst_outlives_the_time_in_which_monitors_may_be_away(world):
     send(world, "a", debounce=30.0)
-    assert 29_000 < world.redis.pttl(KEYS.burst("d")) <= 30_000
+    assert HOUR + 29_000 < world.redis.pttl(KEYS.burst("d")) <= HOUR + 30_000
+
+
+@pytest.mark.parametrize("debounce", [0.0, 30.0])
+def test_one_that_is_due_and_not_promoted_yet_is_ready_before_the_next(world, debounce):
+    """The next one would be handled, and the older one after it; or be replaced by the older one."""
+    send(world, "a", debounce=30.0)
+    make_due(world)
+    send(world, "b", debounce=debounce)
+    counters = {"enqueued": 2, "promoted": 1}
+    if debounce:
+        assert places(world) == {"messages": "a", "active": {D: "a"}, "delayed": "b", "counters": counters}
+    else:
+        ordered = {**counters, "ordered": 1}
+        assert places(world) == {"messages": "a", "active": {D: "a"}, "waiting": "b", "counters": ordered}
+        assert claim(world) == [latest("b")]
+    world.run(ops.promote(KEYS, 100))
+    assert places(world)["counters"]["promoted"] == 1
+
+
+def test_one_that_is_due_while_another_is_handled_waits_for_it_and_is_replaced(running):
+    send(running, "b", debounce=30.0)
+    make_due(running)
+    send(running, "c")
+    assert places(running)["waiting"] == "c"
+    assert "delayed" not in places(running)
+    assert places(running)["counters"]["replaced"] == 1
+
+
+def test_a_retry_of_one_that_was_debounced_is_none_that_a_debounce_delays(world):
+    send(world, "a", debounce=30.0)
+    make_due(world)
+    world.run(ops.promote(KEYS, 100))
+    claim(world)
+    settle(world, "a", "delayed", "retried", 60.0)
+    send(world, "b")
+    assert places(world)["waiting"] == "b"
+    assert places(world)["delayed"] == "a2"
 
 
 def test_a_message_that_was_due_is_not_delayed_again_and_the_next_begins_a_burst(world):
     send(world, "a", debounce=30.0, at_most=30.0)
     make_due(world)  # and no monitor has promoted it yet
     send(world, "b", debounce=30.0, at_most=30.0)
-    assert places(world)["delayed"] == "a b"
+    assert (places(world)["messages"], places(world)["delayed"]) == ("a", "b")
     assert 29 < due_in(world, "b") <= 30.001
-    world.run(ops.promote(KEYS, 100))
-    assert places(world)["messages"] == "a"
 
 
 def test_when_both_are_due_only_the_newest_is_handled(world):

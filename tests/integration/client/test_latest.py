@@ -5,8 +5,10 @@ import datetime as dt
 import pytest
 
 from reliq import InvalidMessage, NewMessage, QueueFull
+from reliq.ops import server_time
 from reliq.protocol.stats import read_queues
 from reliq.transport.store import Store
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 
@@ -146,3 +148,47 @@ def test_a_prepared_or_published_message_cannot_replace_another_one(face, queue,
     with pytest.raises(InvalidMessage, match="publish takes no dedup_key"):
         face().publish("a.b", NewMessage("x", dedup_key="k", replace=True))
     assert client.keys("*{q}*") == []
+
+
+def die(queue, *bodies):
+    """Send these messages, each of which becomes a dead letter before the next one is sent."""
+    ids = []
+    for body in bodies:
+        ids += send(queue, body)
+        with queue.consumer() as consumer:
+            (message,) = consumer.claim()
+            consumer.dead(message, "the service is down")
+    return ids
+
+
+@pytest.mark.parametrize("how", ["all", "oldest first", "newest first", "slowly"])
+def test_of_several_dead_letters_the_newest_runs(queue, how):
+    ids = die(queue, "1", "2", "3")
+    match how:
+        case "all":
+            queue.dead.redrive()
+        case "slowly":
+            queue.dead.redrive(rate=100)
+        case _:
+            for identity in ids if how == "oldest first" else ids[::-1]:
+                queue.dead.redrive(ids=[identity])
+    assert claimed(queue) + claimed(queue) == [b"3"]
+    assert queue.stats().counters["replaced"] == 2
+
+
+def test_a_redrive_replaces_no_newer_message_that_waits(queue):
+    older, newer = die(queue, "1", "2")
+    queue.dead.redrive(ids=[older])
+    send(queue, "3")
+    assert queue.dead.redrive(ids=[newer]).redriven == 0
+    assert claimed(queue) == [b"3"]
+
+
+@pytest.mark.parametrize("handled", [False, True], ids=["waits", "was handled"])
+def test_a_debounced_message_that_no_monitor_has_made_ready_does_not_come_after_a_newer_one(queue, store, handled):
+    send(queue, "1", debounce=0.05)
+    eventually(lambda: queue.delayed.list()[0].due_at <= store.call(server_time()))
+    send(queue, "2")
+    ran = claimed(queue) if handled else []
+    Monitor(store).promote()
+    assert [*ran, *claimed(queue)] == [b"2"]
