@@ -60,15 +60,22 @@ def stored(value: object, begins: str, noun: str) -> bytes:
 
 def _encode(value: Any) -> bytes:
     if not hasattr(type(value), "model_dump_json"):
-        plain = msgspec.json.encode(value)
+        plain = msgspec.json.encode(value, enc_hook=_of_pydantic)
         if b"null" in plain:
-            _refuse_non_finite(msgspec.to_builtins(value, str_keys=True))
+            _refuse_non_finite(msgspec.to_builtins(value, str_keys=True, enc_hook=_of_pydantic))
         return plain
     encoded: bytes = value.model_dump_json().encode()  # pydantic
     suspicious = any(one in encoded for one in (b"null", b"NaN", b"Infinity"))
     if suspicious and value.model_config.get("ser_json_inf_nan") != "strings":
         _refuse_non_finite(value.model_dump(mode="json"))
     return encoded
+
+
+def _of_pydantic(value: Any) -> Any:
+    """Return a pydantic model within another value as what JSON can hold; TypeError for any other object."""
+    if not hasattr(type(value), "model_dump"):
+        raise TypeError(f"objects of type {type(value).__name__} are not JSON")
+    return value.model_dump(mode="json")
 
 
 def _refuse_non_finite(value: object) -> None:

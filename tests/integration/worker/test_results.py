@@ -70,7 +70,9 @@ class Constants(Model, ser_json_inf_nan="constants"):
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("of", [float, lambda x: {"a": [x, None]}, Total, lambda x: Model(value=x), Constants.of])
+@pytest.mark.parametrize(
+    "of", [float, lambda x: {"a": [x, None]}, Total, lambda x: Model(value=x), lambda x: [Model(value=x)], Constants.of]
+)
 def test_nan_and_infinity_are_a_failure_of_the_handler_and_never_read_as_none(app, number, of):
     handler(app, "inline", lambda message: of(number), retry=lambda failures, error: None)
     one = app.queue("q").send("x")
@@ -83,6 +85,10 @@ def test_nan_and_infinity_are_a_failure_of_the_handler_and_never_read_as_none(ap
     [
         ({"a": None, "b": [1.5, "null", "NaN"]}, {"a": None, "b": [1.5, "null", "NaN"]}),
         (Model(value=1.5), {"value": 1.5, "empty": None}),
+        (
+            [Model(value=1.5), {"of": Model(value=2)}],
+            [{"value": 1.5, "empty": None}, {"of": {"value": 2, "empty": None}}],
+        ),
         (Named(value=math.nan), {"value": "NaN", "empty": None}),
     ],
 )
