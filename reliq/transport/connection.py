@@ -81,6 +81,11 @@ class Connection:
         return self._raw is not None
 
     @property
+    def socket(self) -> Any:
+        """The socket, to wait until `readable`; None while there is no connection."""
+        return getattr(self._raw, "_sock", None)
+
+    @property
     def readable(self) -> bool:
         """Whether something has arrived, or the connection has ended."""
         return self._raw is None or self._ended()
@@ -298,7 +303,7 @@ class Connection:
 
     def interrupt(self) -> None:
         """Make a call that another thread waits for fail with ConnectionLost. Thread-safe."""
-        sock = getattr(self._raw, "_sock", None)  # redis-py's disconnect is for the thread that uses the connection
+        sock = self.socket  # redis-py's disconnect is for the thread that uses the connection
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

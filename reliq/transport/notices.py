@@ -112,10 +112,10 @@ class Notices:
         except (OSError, ValueError):
             self.end()
 
-    def wait(self, seconds: float, woken: Any) -> None:
-        """Wait at most so long for a notice, or until the socket `woken` can be read."""
+    def wait(self, seconds: float, *others: Any) -> None:
+        """Wait at most so long for a notice, or until one of the other sockets can be read."""
         with selectors.DefaultSelector() as selector:
-            for one in (woken, self._sock if self.active else None):
+            for one in (*others, self._sock if self.active else None):
                 if one is not None:
                     selector.register(one, selectors.EVENT_READ)
             selector.select(min(seconds, self._patience) if self.active else seconds)

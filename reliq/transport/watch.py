@@ -157,10 +157,15 @@ class Watch(threading.Thread):
         with self._lock:
             waits = (self._again_at(key, at) for key, at in self._asked.items())
             soonest = now if self._unasked else min(waits, default=now + SLOW_LOOK)
-        self._notices.wait(max(0.0, soonest - time.monotonic()), self._ear)
+        self._notices.wait(max(0.0, soonest - time.monotonic()), self._ear, self._connection.socket)
         with contextlib.suppress(BlockingIOError):
             self._ear.recv(4096)
         self._notices.take()
+        if (
+            self._notices.active and self._connection.readable
+        ):  # it has ended, and the server has forgotten what it read
+            self._connection.close()
+            self._notices.end()
 
     def _again_at(self, key: str, asked_at: float) -> float:
         """Return when to ask about a key again: later if no caller waits for it, and it only shows who needs help."""

@@ -144,6 +144,17 @@ def test_after_all_connections_were_cut_the_loops_go_on(app, client, worker, han
         eventually(lambda: body in handled)  # noqa: B023
 
 
+def test_after_only_the_connection_that_reads_was_cut_the_loops_go_on(app, client, worker, handled):
+    """The server says nothing about it to the one for notices."""
+    for body in (b"1", b"2"):
+        eventually(resting(worker))
+        readers = [one["id"] for one in client.client_list() if int(one["redir"]) > 0]
+        assert len(readers) == 1
+        client.client_kill_filter(_id=readers[0])
+        app.queue("q4").send(body)
+        eventually(lambda: body in handled, timeout=20)  # noqa: B023
+
+
 def test_a_lost_lease_is_noticed_while_the_loop_rests(app, client, worker, handled):
     eventually(resting(worker))
     keys = QueueKeys("q5")
