@@ -213,7 +213,9 @@ def test_of_dead_letters_that_are_redriven_at_once_the_one_that_died_last_runs(w
     for name in "abc":
         send(world, name)
         claim(world)
-        world.run(ops.settle(KEYS, "w", 15.0, [], [Move(latest(name), "dead", "dead_lettered", name, latest(name))]))
+        world.run(
+            ops.settle(KEYS, "w", 15.0, [], [Move(latest(name), Destination.DEAD, "dead_lettered", name, latest(name))])
+        )
     letters = [Revival(latest(name), name, latest(name)) for name in "abc"]
     for some in [letters] if at_once else [[one] for one in letters]:
         world.run(ops.redrive(KEYS, some))
