@@ -161,7 +161,7 @@ class Watch(threading.Thread):
         with contextlib.suppress(BlockingIOError):
             self._ear.recv(4096)
         self._notices.take()
-        if self._notices.active and self._connection.readable:  # it has ended: the server forgets what it has read
+        if self._connection.connected and self._connection.readable:  # it has ended, and what it has read is forgotten
             self._connection.close()
             self._notices.end()
 
