@@ -10,7 +10,7 @@ part of a span.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple
@@ -123,7 +123,9 @@ class _Sends(Middleware[Sending]):
 
     def before(self, sending: Sending) -> None:
         queue, messages = sending.destination, sending.messages
-        parent, links = _parents(messages)
+        contexts = [_span_context(message.headers) if message.headers else None for message in messages]
+        came_with = [one for one in contexts if one is not None and one.is_valid]
+        parent, links = _parents(came_with)
         span = self._tracer.start_span(
             f"send {queue}", context=parent, kind=SpanKind.PRODUCER, links=links, attributes=_of_send(queue, messages)
         )
@@ -131,8 +133,8 @@ class _Sends(Middleware[Sending]):
         propagate.inject(carrier, context=trace.set_span_in_context(span, _NOTHING))
         if carrier:
             trace_id = span.get_span_context().trace_id
-            for message in messages:
-                if not (message.headers and _is_of_another(trace_id, message.headers)):
+            for message, own in zip(messages, contexts, strict=True):
+                if own is None or not own.is_valid or own.trace_id == trace_id:
                     message.headers = {**message.headers, **carrier}
         self._span.set(span)
 
@@ -198,10 +200,9 @@ def _fail(span: Span, error: BaseException) -> None:
     span.end()
 
 
-def _parents(messages: Sequence[NewMessage]) -> tuple[Context | None, list[Link]]:
+def _parents(contexts: Iterable[trace.SpanContext]) -> tuple[Context | None, list[Link]]:
     """Return the parent, the current span or else the one shared by all messages, and links to the messages' spans."""
-    contexts = [_span_context(message.headers) for message in messages if message.headers]
-    came_with = {(one.trace_id, one.span_id): one for one in contexts if one.is_valid}
+    came_with = {(one.trace_id, one.span_id): one for one in contexts}
     links = [Link(one) for one in came_with.values()]
     if trace.get_current_span().get_span_context().is_valid or len(came_with) != 1:
         return None, links
@@ -211,11 +212,6 @@ def _parents(messages: Sequence[NewMessage]) -> tuple[Context | None, list[Link]
 
 def _span_context(headers: Mapping[str, str]) -> trace.SpanContext:
     return trace.get_current_span(propagate.extract(headers, context=_NOTHING)).get_span_context()
-
-
-def _is_of_another(trace_id: int, headers: Mapping[str, str]) -> bool:
-    own = _span_context(headers)
-    return own.is_valid and own.trace_id != trace_id
 
 
 def _of_send(queue: str, messages: Sequence[NewMessage]) -> Attributes:

@@ -17,11 +17,11 @@ import msgspec
 from reliq import Message, aio
 from reliq.errors import ReliqError
 from reliq.features.receipts.model import Received
+from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, one
 from reliq.ops import sqs as ops
 from reliq_api.background import Background
-from reliq_sqs import stored
 from reliq_sqs.known import Known
 from reliq_sqs.registry import Registry
 
@@ -200,7 +200,7 @@ class Moves:
 
         A target that was created at another time than noted is gone: a message on its way has made it anew.
         """
-        name = task.destination or message.headers.get(stored.DEAD_FROM, "")
+        name = task.destination or message.headers.get(DEAD_FROM, "")
         place = self._registry.names.of_queue(name)
         target = await self._registry.find(place) if place else None
         if target is None or made.setdefault(target.queue, target.created) != target.created:

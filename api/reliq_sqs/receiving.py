@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reliq import TooManyInFlight
+from reliq.model.dead_letter import DEAD_FROM
 from reliq_sqs import message_attributes, receipts, stored, tokens
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value
@@ -100,7 +101,7 @@ def _system(call: Call, queue: Known, received: Any, content: stored.Content, na
         found["MessageGroupId"] = group
     if content.trace:
         found["AWSTraceHeader"] = content.trace
-    source = call.registry.names.of_queue(message.headers.get(stored.DEAD_FROM, ""))
+    source = call.registry.names.of_queue(message.headers.get(DEAD_FROM, ""))
     if source is not None:
         found["DeadLetterQueueSourceArn"] = call.registry.names.arn(source)
     return {name: value for name, value in found.items() if name in names}

@@ -17,7 +17,6 @@ from reliq_sqs.message_attributes import Attributes, not_xml
 
 HEADER = "sqs"  #: JSON: what is neither body nor a String attribute
 ENVELOPE = "sqs-envelope"  #: how many bytes at the beginning of the body are the same JSON, with all attributes
-DEAD_FROM = "reliq-dead-from"  #: the queue in which a dead letter died
 _OWN = (HEADER, ENVELOPE)
 _OF_RELIQ = "reliq-"
 _ROOM = MAX_HEADERS_BYTES - 1024  #: reliq adds headers of its own

@@ -76,7 +76,12 @@ end
 local held, breaker, prober = state[1], state[2], state[7]
 if breaker and prober then -- no other probe while its consumer has it, whose list the next claim sees
   suspect_next = prober
-  local length = prober == consumer and held_before or suspect == prober and redis.call('LLEN', suspect_list)
+  local length -- of its list; nil: this call cannot see it
+  if prober == consumer then
+    length = held_before
+  elseif prober == suspect then
+    length = redis.call('LLEN', suspect_list)
+  end
   if length ~= 0 then state[3] = math.max(tonumber(state[3]), now + (length and PROBE_LOOK or 1)) end
 end
 

@@ -76,7 +76,7 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
 
 
 def _send(keys: QueueKeys, target: QueueHomes, letters: Sequence[DeadLetter]) -> Steps[None]:
-    """Send letters, behind copies of what features keep for them in each home that they are offered to."""
+    """Send letters to the target; what features keep for them is copied first to each home that is offered them."""
     messages = [_message(keys.logical, one) for one in letters]
     former = {message.id: letter.id for message, letter in zip(messages, letters, strict=True)}
     copied: list[tuple[Along, QueueKeys, list[Coming]]] = []

@@ -6,8 +6,8 @@
 
 local OVERDUE = 3600000 -- ms for which a message that is due is found while no monitor runs
 
--- Returns the message that a debounce delays, the start of its burst, and whether it is due by now; nil if there is none. A
--- retry of the message, which holds its key, is none.
+-- Returns the message that waits for the end of its debounce, the start of its burst, and whether it is due by now; nil if no
+-- message does. A message that waits for a retry holds its key, and is not meant.
 local function debounced(q, delayed, index, entry, now)
   local since, id = string.match(redis.call('GET', entry.burst) or '', '^(%d+) (.+)$')
   local element = id and index_find(delayed, index, id)
