@@ -1,5 +1,6 @@
 """Deduplication keys hold across a change of the number of partitions."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,33 +25,31 @@ def change(app: reliq.Reliq, count: int) -> None:
         monitor.tend_partitions()
 
 
-def sent(app: reliq.Reliq, other: str) -> list[str]:
-    """Send messages with a dedup key each, and all with the `other` key, if there is one; return their ids."""
-    sent = []
+def messages(other: str) -> Iterator[reliq.NewMessage]:
+    """Twenty messages with a dedup key each, and all with the `other` key, if there is one."""
     for number in range(20):
         options: Any = {other: f"k{number}"} if other else {}
-        sent.append(app.queue("orders").send("body", dedup_key=f"d{number}", **options))
-    return sent
+        yield reliq.NewMessage("body", dedup_key=f"d{number}", **options)
+
+
+def sent(app: reliq.Reliq, other: str) -> list[str]:
+    return [app.queue("orders").send(message) for message in messages(other)]
 
 
 def prepared(app: reliq.Reliq, other: str) -> None:
-    """Prepare and commit the same messages."""
-    for number in range(20):
-        options: Any = {other: f"k{number}"} if other else {}
-        app.queue("orders").prepare("body", dedup_key=f"d{number}", **options).commit()
+    for message in messages(other):
+        app.queue("orders").prepare(message).commit()
 
 
 def staged(app: reliq.Reliq, other: str) -> None:
-    """Stage and commit the same messages, as a task of Spark does."""
+    """Stage and commit them, as a task of Spark does."""
     job, layout = Job(QueueKeys("orders")), app.store.call(ops.layout(QueueKeys("orders")))
     app.store.run(open_job(job))
     of_home: dict[str, list[bytes]] = {}
-    for number in range(20):
-        options: Any = {other: f"k{number}"} if other else {}
-        message = reliq.NewMessage("body", dedup_key=f"d{number}", **options)
+    for message in messages(other):
         bucket = bucket_of(message)
         assert bucket is not None
-        where = place(0, 3_600_000, dedup_digest(f"d{number}"), message.digest)
+        where = place(0, 3_600_000, dedup_digest(message.dedup_key or ""), message.digest)
         of_home.setdefault(layout.homes("orders", bucket)[0], []).extend((framed(where), framed(message.element(0))))
     parts = []
     for home, frames in of_home.items():
