@@ -19,6 +19,7 @@ from tests.combine.seen import let_pass, look
 from tests.combine.senders import QUEUE, SENDERS, Plan, Sending
 from tests.combine.takers import SIGNAL, Taker
 from tests.reference import flows, model
+from tests.reference.rules import Full, Impossible
 from tests.support.workers import eventually
 
 _ROUNDS = 30  #: after which a queue that is not empty is stuck
@@ -88,7 +89,7 @@ class Story:
     def _agrees(self) -> bool:
         try:
             return not self._differences()
-        except model.Impossible:  # what was acked is not settled yet, and the model is ahead
+        except Impossible:  # what was acked is not settled yet, and the model is ahead
             return False
 
     def _differences(self) -> list[str]:
@@ -138,7 +139,7 @@ class Story:
         return [(bodies[0], options), (bodies[1], second), (bodies[2], {})]
 
     def _send(self) -> None:
-        with suppress(QueueFull, model.Full):
+        with suppress(QueueFull, Full):
             SENDERS[self.row["way"]](self._plan(), self._to)
         if self.row["outcome"] == "expired":
             self._to.system.passes(1.0)
@@ -287,7 +288,7 @@ class Story:
     def _note_claim(self, identity: str, consumer: str) -> None:
         try:
             self._queue.claim(identity, consumer)
-        except model.Impossible as why:
+        except Impossible as why:
             raise Difference(str(why)) from None
 
     def _die_late(self, taken: list[str]) -> None:

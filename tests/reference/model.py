@@ -5,9 +5,8 @@ change it, and raises `Impossible` for what must never happen. Tests do the same
 What reliq may choose (which of several ready messages comes next, in which partition one lies) is told to the model,
 which says whether it is allowed.
 
-From top to bottom: places, outcomes, messages, the queue (sends, lines of keys, claims, outcomes, operators), batches,
-flows, schedules. Beside it: `flows` (who waits for whom), `limits` (what a rate allows), `rules` (what holds at every
-moment and which options go together), `moves` (which step of reliq makes which move between places).
+Beside it: `flows` (who waits for whom), `limits` (what a rate allows), `rules` (what holds at every moment and which
+options go together), `moves` (which step of reliq makes which move between places).
 """
 
 from collections import Counter
@@ -19,6 +18,7 @@ from reliq.contract.outcomes import REASONS
 from reliq.contract.settings import SETTINGS
 from tests.reference.flows import DEAD_LETTER, HANDLED, IS_BURIED, IS_SKIPPED, LOST, OPEN, REASON, Flow, Flows
 from tests.reference.limits import Rates
+from tests.reference.rules import Full, Impossible, sent_later
 
 # --- places ---
 
@@ -33,14 +33,6 @@ GONE = ""  #: not sent yet, or gone for good
 IN_FLIGHT = "receivers"  #: the consumer of all that was received: each is in processing for a time of its own
 #: A part of `ready`: others of its flow or of its key come first, and the step that lets the last go makes it ready.
 WAITING = "waiting"
-
-
-class Impossible(AssertionError):
-    """Something happened that must never happen."""
-
-
-class Full(Exception):
-    """A send was refused: the queue would have more than max_length messages."""
 
 
 # --- outcomes ---
@@ -491,15 +483,23 @@ class Queue:
 
     def redrive(self, *identities: str) -> None:
         """Put dead letters back, as if they were new; none where a newer message of the same dedup key is there."""
+        revived: set[str] = set()
         for message in (self._in(one, DEAD) for one in identities):
-            if message.line and message.line[0] == "latest" and not self._is_free(message):
+            newest = self._newest(message.line)
+            if newest and newest.id not in revived and not sent_later(message.id, newest.id):
                 self._leave(message, "replaced")
                 continue
+            revived.add(message.id)
             self.counters["redriven"] += 1
             self._count(message, dead=-1)
             message.failures, message.deliveries, message.reason = 0, 0, ""
             self._became(message, OPEN)
             self._enter(message)
+
+    def _newest(self, line: tuple[str, str] | None) -> Message | None:
+        """Return the message of a dedup key that is to run last; dead, debounced and prepared ones do not count."""
+        there = [one for one in self.messages.values() if one.line == line and (one.holds or one.place == WAITING)]
+        return min(there, key=lambda one: one.holds) if there and line and line[0] == "latest" else None
 
     def discard(self, *identities: str, counter: str = "purged_dead") -> None:
         """Remove dead letters; `counter`: `trimmed` where the retention does it."""

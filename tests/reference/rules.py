@@ -1,10 +1,19 @@
 """Rules that hold at every moment, whatever a queue does, and which options of a message go together."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reliq.contract.counters import balance
+
+
+class Impossible(AssertionError):
+    """Something happened that must never happen."""
+
+
+class Full(Exception):
+    """A send was refused: the queue would have more than max_length messages."""
 
 
 def missing(counters: Mapping[str, int], there: int) -> int:
@@ -30,6 +39,11 @@ def batch_is_possible(still_open: int, sent: int, dead: int, cancelled: int) -> 
 def death_is_right(reason: str, *, rejected: bool, failures: int, most_failures: int, late: bool) -> bool:
     """Whether a message that was settled may be a dead letter for this reason."""
     return {"rejected": rejected, "max_failures": failures > most_failures, "expired": late}.get(reason, False)
+
+
+def sent_later(identity: str, other: str) -> bool:
+    """Whether the ids of two messages tell that the first was sent later: those of reliq begin with the time."""
+    return all(re.match("[0-9a-f]{8}-[0-9a-f]{4}-7", one) for one in (identity, other)) and identity > other
 
 
 def refusal(options: Mapping[str, Any]) -> str:
