@@ -412,7 +412,7 @@ def idle_rows(setting: Setting) -> Iterator[Row]:
     yield _idle_monitor("queues", _idle_queues, setting.volume(1000))
     yield _idle_monitor("partitions", _idle_partitions, max(64, setting.volume(1024)))
     yield _idle_monitor("open batches", batches, setting.volume(10_000))
-    for partitions, count, bound in ((1, 1, 30.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
+    for partitions, count, bound in ((1, 1, 7.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
         yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
     yield _idle_consumer(256)
     yield _idle_receiver()

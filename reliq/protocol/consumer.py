@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reliq import forks, ops
+from reliq.contract import values
 from reliq.errors import InvalidSetting, QueueFull
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
@@ -53,6 +54,8 @@ class ConsumerSteps(HeldSteps):
         self._named = True  #: its connections carry its name; else only the lease tells that it lives
         self._under_way = UnderWay(self._doubt)  #: calls that may move messages
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
+        self.came_at = time.monotonic()  #: when a claim last brought something, or this consumer was told of something
+        self._looked_at = 0.0  #: by time.monotonic(): when it last claimed
         self._handed: list[Message] = []  #: what the latest claim answered to its caller
         self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
         self._fresh_until = Moment.never()  #: until then calls do not renew the lease
@@ -210,6 +213,15 @@ class ConsumerSteps(HeldSteps):
         return self._state is State.REGISTERED and self.awaits
 
     @property
+    def idle(self) -> bool:
+        """Whether a claim would bring nothing now: the queue was empty for a while, and BLMOVE tells of a message."""
+        if self.limits.apply or not self.rests or self.to_be_verified:
+            return self.limits.idle
+        now = time.monotonic()
+        look = values.SLOW_LOOK if self.lease_may_age else self.lease / values.HEARTBEATS_PER_LEASE  # this renews it
+        return now - self.came_at > values.EMPTY_FOR and now - self._looked_at < look
+
+    @property
     def awaits(self) -> bool:
         """Whether a claim brings nothing until the key `awaited` exists, if it brought nothing now."""
         return not (self._paused or self._gone or self.arrivals.messages or self.limits.resting or self.limits.looks)
@@ -238,9 +250,15 @@ class ConsumerSteps(HeldSteps):
             return (yield from self.claim(limit))
         renewed_at = self._renewing_now()
         more = self.claimant.claim_op(min(limit, AT_ONCE) - 1, room, held=len(self.held))
+        block = ops.block(self.keys, self.consumer, timeout)
         try:
             with self._under_way:
-                moved, answer = yield [ops.block(self.keys, self.consumer, timeout), more]
+                if self.idle:
+                    if (moved := (yield block)) is None:
+                        return []
+                    answer = yield more
+                else:
+                    moved, answer = yield [block, more]
                 self._note(answer, renewed_at, claimed=True, moved=moved)
         except QueueFull:  # a full Redis refuses BLMOVE but not the claim after it: read back what that moved
             yield ops.Sleep(min(timeout, 0.1))
@@ -386,6 +404,9 @@ class ConsumerSteps(HeldSteps):
             self.renewed(renewed_at)
         if claimed:
             self._paused = answer.status == "paused"
+            self._looked_at = time.monotonic()
+            if moved is not None or answer.elements:
+                self.came_at = self._looked_at
         if moved is not None:
             if moved != BLANK:
                 self._held.uncounted.add(moved)

@@ -10,7 +10,6 @@ from reliq.ops import LimitedClaim, Sleep, Steps
 
 #: Seconds after which a consumer asks again although it was told a later time: the limits may have changed.
 _ASK_AGAIN = {"rate": 5.0, "breaker": 1.0, "held": 1.0}
-_SLOW_LOOK = 10.0  #: seconds after which a consumer that was told of nothing claims; at most a third of its lease
 COUNTING: Final = 0.1  #: seconds until the next claim while another consumer counts what all of them hold
 _AT_ONCE = 200  #: consumers counted in one call
 
@@ -24,7 +23,7 @@ class Limits:
         self._keys = keys
         self._met = False
         self.suspect = ""  #: a consumer whose number of messages the next claim puts right
-        self._look = min(_SLOW_LOOK, lease / values.HEARTBEATS_PER_LEASE)
+        self._look = min(values.SLOW_LOOK, lease / values.HEARTBEATS_PER_LEASE)
         self.idle = False  #: it has waited and was told of nothing: a claim would bring nothing
         self._look_at = 0.0  #: by time.monotonic(): when to claim although nothing was told
         self._reason: ops.Reason = ""

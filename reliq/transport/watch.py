@@ -20,6 +20,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from reliq import forks, ops
+from reliq.contract import values
 from reliq.errors import ReliqError
 from reliq.ops.topology import Node
 from reliq.runtime.pieces import pieces
@@ -29,7 +30,6 @@ from reliq.transport.notices import Notices
 
 log = logging.getLogger("reliq.watch")
 
-SLOW_LOOK = 10.0  #: seconds after which a key is asked about again, whatever the server says
 _LOOKS_A_SECOND = 5  #: the most of these looks, unless that makes them slower than `_SLOWEST_LOOK`
 _SLOWEST_LOOK = 60.0  #: seconds at most between two looks at a key; also those for a key that no caller waits for
 _PAUSE = 0.5  #: seconds between two tries while the server is away
@@ -156,7 +156,7 @@ class Watch(threading.Thread):
             self._ask(some)
         with self._lock:
             waits = (self._again_at(key, at) for key, at in self._asked.items())
-            soonest = now if self._unasked else min(waits, default=now + SLOW_LOOK)
+            soonest = now if self._unasked else min(waits, default=now + values.SLOW_LOOK)
         self._notices.wait(max(0.0, soonest - time.monotonic()), self._ear, self._connection.socket)
         with contextlib.suppress(BlockingIOError):
             self._ear.recv(4096)
@@ -167,7 +167,7 @@ class Watch(threading.Thread):
 
     def _again_at(self, key: str, asked_at: float) -> float:
         """Return when to ask about a key again: later if no caller waits for it, and it only shows who needs help."""
-        slow = max(SLOW_LOOK, min(_SLOWEST_LOOK, len(self._waiting) / _LOOKS_A_SECOND))
+        slow = max(values.SLOW_LOOK, min(_SLOWEST_LOOK, len(self._waiting) / _LOOKS_A_SECOND))
         return asked_at + (slow if self._waiting.get(key) else _SLOWEST_LOOK)
 
     def _ask(self, keys: Sequence[str]) -> None:

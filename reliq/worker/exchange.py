@@ -79,7 +79,6 @@ class Exchange:
         self._asking = threading.Lock()
         self._relieving = threading.Lock()
         self._left = False  #: whether the consumer is unregistered
-        self.woken_at = 0.0  #: by time.monotonic(): when the loop last went on after a rest
         self._store = store
         self._owner = owner
         self.take_connection(store.connection(connection_name(owner)))
@@ -100,7 +99,7 @@ class Exchange:
     def begin(self, limit: int) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
         acks, moves = self._take_outcomes()
-        limit = 0 if self.steps.limits.idle and not (acks or moves) else limit
+        limit = 0 if self.steps.idle and not (acks or moves) else limit
         reports = self.reports.reports_on(acks, moves)
         with self._asking, self._kept(acks, moves):
             steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reports)
@@ -154,7 +153,7 @@ class Exchange:
 
         What the watchdog settles at this moment is held until that has succeeded.
         """
-        lately = time.monotonic() - max(self.progress_at, self.woken_at) < seconds
+        lately = time.monotonic() - max(self.progress_at, self.steps.came_at) < seconds
         left = self.steps.held or self._acks or self._moves or self._under_way
         return not (lately or left) and self.steps.rests
 

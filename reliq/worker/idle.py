@@ -10,6 +10,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 
+from reliq.contract import values
 from reliq.model.keys import QueueKeys
 from reliq.ops.topology import Node
 from reliq.transport.connection import Connection
@@ -17,7 +18,6 @@ from reliq.transport.store import Store
 from reliq.transport.watch import Watches
 from reliq.worker.loop import Loop, Shared
 
-RESTS_AFTER = 3.0  #: seconds without a message or a notice, after which a loop leaves the waiting to the watch
 _SPARE_MOST = 8  #: connections to a server that no loop has; a loop that finds none has to connect first
 _SPARE_FOR = 60.0  #: seconds after which all of these but one are closed
 
@@ -43,7 +43,7 @@ class Idle:
         Return False if it goes on: the server does not tell, or there were messages lately, when BLMOVE is faster.
         """
         exchange, key = loop.exchange, loop.exchange.steps.awaited
-        watch = self._watches.of(key) if exchange.quiet_for(RESTS_AFTER) else None
+        watch = self._watches.of(key) if exchange.quiet_for(values.EMPTY_FOR) else None
         if watch is None:
             return False
         if (connection := exchange.give_connection()) is not None:  # before another thread may wake the loop
@@ -72,7 +72,7 @@ class Idle:
         with contextlib.suppress(IndexError):
             connection, _ = self._spare[self._store.node_of(loop.exchange.steps.awaited)].pop()
             loop.exchange.take_connection(connection)
-        loop.exchange.woken_at = time.monotonic()
+        loop.exchange.steps.came_at = time.monotonic()
         self._start(loop)
 
     def look(self) -> None:

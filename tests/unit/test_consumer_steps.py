@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reliq import Reliq, ops
+from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.keys import new_owner
 from reliq.model.outgoing import NewMessage
@@ -47,6 +48,12 @@ class Fault:
                 answer = None if isinstance(request, Sleep) else self._store.call(request)
 
 
+@pytest.fixture(params=["empty lately", "empty for long"])
+def empty(request, monkeypatch):
+    """How long a queue has been empty, from its first empty claim on."""
+    monkeypatch.setattr(values, "EMPTY_FOR", {"empty lately": 1000.0, "empty for long": -1.0}[request.param])
+
+
 def drain(store, fault, handled, on_idle=lambda: None):
     """A small worker: claims or waits, handles, settles with the next claim; after an error it goes on."""
     consumer = ConsumerSteps(KEYS, "c1", 60.0)
@@ -54,7 +61,7 @@ def drain(store, fault, handled, on_idle=lambda: None):
     idle = 0
     while idle < 3:
         try:
-            _, messages = fault.run(consumer.settle(list(acks), (), 2))
+            _, messages = fault.run(consumer.settle(list(acks), (), 0 if consumer.idle and not acks else 2))
             acks.clear()
             if not messages:
                 messages = fault.run(consumer.wait(2, 0.01))
@@ -122,6 +129,7 @@ def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
     assert not consumer.trusted_until.passed()
 
 
+@pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])
 def test_a_fault_at_every_request(store, reply_lost):
     for place in range(requests_of(store)):
@@ -136,6 +144,7 @@ def test_a_fault_at_every_request(store, reply_lost):
         assert counts.counters["acked"] == 4
 
 
+@pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])
 def test_a_fault_at_every_request_when_newer_messages_wait_behind_those_that_are_ready(url, store, reply_lost):
     queue = Reliq(url).queue(KEYS.queue)
@@ -162,6 +171,7 @@ def test_a_fault_at_every_request_when_newer_messages_wait_behind_those_that_are
         assert store.call(command("EXISTS", KEYS.bodies, KEYS.active)) == 0
 
 
+@pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("reply_lost", [True, False], ids=["reply lost", "request lost"])
 def test_a_fault_at_every_request_when_a_pause_comes_while_the_consumer_waits(store, reply_lost):
     """BLMOVE knows no pause: what it moved goes back. Should that fail, the message is still not forgotten."""

@@ -14,10 +14,9 @@ import reliq
 from reliq import aio
 from reliq.aio import news as aio_news
 from reliq.client import news
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
-from reliq.protocol import limits
-from reliq.transport import watch
 from reliq.transport.notices import Notices
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually
@@ -38,7 +37,7 @@ def redis_server() -> Iterator[EmbeddedRedis]:
 @pytest.fixture(autouse=True)
 def only_told(monkeypatch):
     """Turn the slow look off: a waiting caller depends on what the server tells."""
-    monkeypatch.setattr(watch, "SLOW_LOOK", 1000.0)
+    monkeypatch.setattr(values, "SLOW_LOOK", 1000.0)
 
 
 def by_consumer(url: str) -> Taker:
@@ -150,7 +149,7 @@ def test_where_the_server_tells_nothing_it_looks(url, client, orders, started, t
 @pytest.mark.parametrize("take", TAKERS)
 def test_a_lost_notice_costs_the_slow_look(url, client, orders, started, take, monkeypatch):
     monkeypatch.setattr(Notices, "take", lambda self: None)
-    monkeypatch.setattr(watch, "SLOW_LOOK", 1.0)
+    monkeypatch.setattr(values, "SLOW_LOOK", 1.0)
     taker = take(url)
     waiting = started(taker)
     eventually(watched(client))
@@ -197,7 +196,7 @@ def test_a_consumer_of_a_paused_queue_looks_now_and_then(url, client, orders, st
 
 
 def test_a_free_slot_is_told(url, client, orders, started, monkeypatch):
-    monkeypatch.setattr(limits, "_SLOW_LOOK", 1000.0)
+    monkeypatch.setattr(values, "SLOW_LOOK", 1000.0)
     orders.configure(partitions=2, concurrency=2)
     orders.send_many(["body"] * 4)
     with orders.consumer(lease=3600) as holder:

@@ -7,9 +7,8 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.contract import values
 from reliq.model.keys import QueueKeys, connection_name
-from reliq.protocol import limits
-from reliq.transport import watch
 from reliq.transport.notices import Notices
 from reliq.worker import exchange, idle
 from tests.support.handlers import settled
@@ -21,9 +20,9 @@ NEVER = 1000.0
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
-    """Loops leave the waiting to the watch at once, which hears only of what the server tells."""
-    monkeypatch.setattr(idle, "RESTS_AFTER", 0.0)
-    monkeypatch.setattr(watch, "SLOW_LOOK", NEVER)
+    """Loops leave the waiting to the watch soon, which hears only of what the server tells."""
+    monkeypatch.setattr(values, "EMPTY_FOR", 0.1)
+    monkeypatch.setattr(values, "SLOW_LOOK", NEVER)
 
 
 @pytest.fixture
@@ -128,7 +127,7 @@ def test_what_becomes_ready_otherwise_is_told_too(app, client, worker, handled):
 
 def test_a_lost_notice_costs_the_slow_look(app, worker, handled, monkeypatch):
     monkeypatch.setattr(Notices, "take", lambda self: None)
-    monkeypatch.setattr(watch, "SLOW_LOOK", 1.0)
+    monkeypatch.setattr(values, "SLOW_LOOK", 1.0)
     eventually(resting(worker))
     app.queue("q3").send("x")
     eventually(lambda: handled == [b"x"], timeout=10)
@@ -169,8 +168,8 @@ def test_a_lost_lease_is_noticed_while_the_loop_rests(app, client, worker, handl
 @pytest.fixture
 def full(app, monkeypatch):
     """`q0` allows one message in processing, which this consumer has; loops claim when they are told."""
-    monkeypatch.setattr(idle, "RESTS_AFTER", 0.2)
-    monkeypatch.setattr(limits, "_SLOW_LOOK", NEVER)
+    monkeypatch.setattr(values, "EMPTY_FOR", 0.2)
+    monkeypatch.setattr(values, "SLOW_LOOK", NEVER)
     app.queue("q0").configure(concurrency=1)
     app.queue("q0").send_many(["held", "next"])
     with app.queue("q0").consumer(lease=3600) as consumer:
@@ -220,6 +219,27 @@ def test_a_worker_of_one_queue_waits_in_blmove(url, client, kind):
         before = calls(client, "blmove")
         eventually(lambda: calls(client, "blmove") >= before + 2)
         assert worker._idle._watches.by_node == {}
+    app.close()
+
+
+def test_a_worker_of_one_empty_queue_only_waits(url, kind, asked, monkeypatch):
+    """It asks no more than BLMOVE each second, which costs a message no time, until its slow look."""
+    app = reliq.Reliq(url)
+    bodies: list[bytes] = []
+    app.handler("alone")(lambda message: bodies.append(message.body))
+    with working(app, threads=4 if kind == "threads" else 1) as worker:
+        (loop,) = worker._loops
+        eventually(lambda: loop.exchange.steps.idle)
+        asked.clear()
+        eventually(lambda: asked.count("wait") >= 1)
+        looked_at = loop.exchange.steps._looked_at
+        eventually(lambda: asked.count("wait") >= 3)
+        assert loop.exchange.steps._looked_at == looked_at
+        app.queue("alone").send_many(["x", "y"])
+        app.queue("alone").send(reliq.NewMessage("z", priority="high"))
+        eventually(lambda: sorted(bodies) == [b"x", b"y", b"z"])
+        monkeypatch.setattr(values, "SLOW_LOOK", 0.0)
+        eventually(lambda: loop.exchange.steps._looked_at > looked_at)
     app.close()
 
 
