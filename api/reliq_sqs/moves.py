@@ -22,6 +22,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, one
 from reliq.ops import sqs as ops
 from reliq_api.background import Background
+from reliq_sqs.access import covered
 from reliq_sqs.known import Known
 from reliq_sqs.registry import Registry
 
@@ -48,6 +49,7 @@ class Task(msgspec.Struct, kw_only=True, omit_defaults=True):
     source_arn: str
     destination: str = ""  #: empty: each message goes to the queue in which it died
     destination_arn: str = ""
+    queues: tuple[str, ...] = ("*",)  #: patterns of the names of queues to which its starter may move messages
     rate: int | None = None  #: messages a second
     started: int = 0  #: ms since the epoch
     status: Status = "RUNNING"
@@ -82,7 +84,7 @@ class Moves:
         """Return all tasks, the latest first."""
         return await self._app.store.run(_all())
 
-    async def add(self, source: Known, destination: Known | None, rate: int | None) -> Task:
+    async def add(self, source: Known, destination: Known | None, rate: int | None, queues: tuple[str, ...]) -> Task:
         """Add a task, which an endpoint begins at once."""
         stats = await self._registry.handle(source).stats()
         task = Task(
@@ -91,6 +93,7 @@ class Moves:
             source_arn=source.arn,
             destination=destination.queue if destination else "",
             destination_arn=destination.arn if destination else "",
+            queues=queues,
             rate=rate,
             started=time.time_ns() // 1_000_000,
             to_move=stats.ready,
@@ -196,11 +199,13 @@ class Moves:
             raise failure
 
     async def _target(self, task: Task, message: Message, made: dict[str, int]) -> Known:
-        """Return where a message goes; raises Failed if that is gone.
+        """Return where a message goes; raises Failed if that is gone, or not for who has started the task.
 
         A target that was created at another time than noted is gone: a message on its way has made it anew.
         """
         name = task.destination or message.headers.get(DEAD_FROM, "")
+        if name and not covered(task.queues, name):
+            raise Failed("AccessDenied")
         place = self._registry.names.of_queue(name)
         target = await self._registry.find(place) if place else None
         if target is None or made.setdefault(target.queue, target.created) != target.created:

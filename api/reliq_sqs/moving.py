@@ -41,7 +41,7 @@ async def start_message_move_task(call: Call) -> Result:
         raise invalid_parameter(
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time."
         )
-    task = await call.endpoint.moves.add(source, destination, rate)
+    task = await call.endpoint.moves.add(source, destination, rate, call.sender.queues)
     return {"TaskHandle": _handle(task)}
 
 

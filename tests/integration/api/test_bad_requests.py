@@ -87,6 +87,7 @@ BODIES = {
     "a million levels of objects": (b'{"a":' * 300_000, 400, "invalid_json"),
     "brackets in an endless text": (b'{"body": "' + b"[" * 1_000_000, 400, "invalid_json"),
     "an endless escape": (b'{"body": "' + b'\\"[' * 300_000, 400, "invalid_json"),
+    "a header that is reliq's": (b'{"body": 1, "headers": {"reliq-dead-from": "q"}}', 422, "invalid_message"),
     "a list": (b"[]", 422, "invalid_message"),
     "null": (b"null", 422, "invalid_message"),
     "no body": (b"{}", 422, "invalid_message"),

@@ -167,6 +167,32 @@ def test_a_key_makes_only_its_queues_a_dead_letter_queue(make_key, signed, name)
     bury_in("mine-dead")(QueueUrl=arns["mine"][0])
 
 
+def test_a_key_moves_dead_letters_only_to_its_queues(make_key, signed, name):
+    """Without a destination each goes back to the queue in which it died, which is another's here."""
+    identity, secret = make_key()
+    manager = client(signed, key=identity, secret=secret)
+    dead = manager.create_queue(QueueName=f"{name}-mine")["QueueUrl"]
+    arn = manager.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    other = manager.create_queue(QueueName=f"{name}-other", Attributes={"RedrivePolicy": policy})["QueueUrl"]
+    manager.send_message(QueueUrl=other, MessageBody="m")
+    received(manager, other, VisibilityTimeout=0)
+    assert received(manager, other) == []
+    assert len(received(manager, dead, VisibilityTimeout=0, WaitTimeSeconds=5)) == 1
+    identity, secret = make_key(f"{name}-m*", scopes=("manage",))
+    mine = client(signed, key=identity, secret=secret)
+    eventually(lambda: _allowed(mine))
+
+    mine.start_message_move_task(SourceArn=arn)
+    task = eventually(
+        lambda: next(iter(mine.list_message_move_tasks(SourceArn=arn)["Results"]), {}).get("FailureReason")
+    )
+    assert task == "AccessDenied"
+    assert received(manager, other) == []
+    manager.start_message_move_task(SourceArn=arn)
+    assert [one["Body"] for one in received(manager, other, WaitTimeSeconds=10)] == ["m"]
+
+
 def _allowed(sqs):
     try:
         return sqs.list_queues()
