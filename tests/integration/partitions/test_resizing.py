@@ -100,6 +100,45 @@ def test_a_key_begins_in_its_new_home_when_the_former_one_has_no_message_of_it(a
     assert not layout_of(app).moving
 
 
+@pytest.mark.parametrize("over", [False, True], ids=["given back", "time over"])
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (8, 3), (4, 1)])
+def test_what_was_in_flight_when_its_key_moved_comes_before_the_others_of_the_key(
+    app, client, monitor, before, after, runs, over
+):
+    orders = app.queue("orders")
+    orders.configure(partitions=before)
+    monitor.tend_partitions()
+    key, old, _ = key_that_moves(before, after)
+    for number in range(5):
+        orders.send(str(number), key=key)
+    flying = orders.receive(limit=2, visibility=60, runs=runs)
+    assert [one.message.body for one in flying] == [b"0", b"1"][: 1 + runs]
+    orders.configure(partitions=after)
+    for number in range(5, 8):
+        orders.send(str(number), key=key)
+    monitor.tend_partitions()
+
+    if over:
+        received = QueueKeys(old).received
+        client.zadd(received, dict.fromkeys(client.zrange(received, 0, -1), 1))
+    else:
+        orders.change_visibility([(one.receipt, 0) for one in flying])
+    handled = []
+
+    def handle() -> bool:
+        monitor.tend_partitions()
+        for one in orders.receive(limit=5, runs=runs):
+            handled.append(one.message.body)
+            orders.delete_received([one.receipt])
+        return len(handled) == 8
+
+    eventually(handle)
+    assert handled == [b"%d" % number for number in range(8)]
+    monitor.tend_partitions()
+    assert not layout_of(app).moving
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (8, 3)])
 def test_the_limit_of_a_key_holds_while_the_key_moves(app, monitor, before, after):
     orders = app.queue("orders")

@@ -255,16 +255,16 @@ def test_one_probe_at_a_time_runs_however_long_it_takes(app, url, client):
         begun.append(message.id)
         go_on.wait(20)
 
-    rule = reliq.breaker(threshold=0.5, minimum=3, window="1m", open_for="0.2s")
+    rule = reliq.breaker(threshold=0.5, minimum=3, window="1m", open_for="0.5s")
     app.handler("q", breaker=rule, retry=reliq.fixed("0s", limit=50))(handle)
     queue.send_many(range(20))
     with working(app, threads=4), reliq.Reliq(url) as beside:
         beside.handler("q", breaker=rule, retry=reliq.fixed("0s", limit=50))(handle)
         with working(beside, threads=4):
-            eventually(lambda: client.hget(KEYS.flow, "breaker") == b"open")
+            eventually(lambda: client.hget(KEYS.flow, "breaker") == b"open" and queue.stats().processing == 0)
             broken[0] = False
             eventually(lambda: begun)
-            time.sleep(3)  # fifteen times `open_for`
+            time.sleep(3)  # six times `open_for`
             assert len(begun) == 1
             go_on.set()
             eventually(lambda: settled(app))

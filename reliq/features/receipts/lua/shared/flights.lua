@@ -189,12 +189,8 @@ local function make_visible(q, early, landed)
     elseif not group then
       put_back(q, element)
     else
-      if is_away(q, group, element) then
-        join_line(q, group, element, true)
-      else
-        redis.call('ZADD', q.waiting, 0, group .. turn .. element)
-        track(q, element, group .. turn)
-      end
+      redis.call('ZADD', q.waiting, 0, group .. turn .. element)
+      track(q, element, group .. turn)
     end
   end
   for at = #first, 1, -1 do redis.call('RPUSH', q.messages, first[at]) end
