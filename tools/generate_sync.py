@@ -30,6 +30,8 @@ REPLACEMENTS = tuple(
         (r"\bAwaitable, ", ""),
         (r"\bAsyncIterator\b", "Iterator"),
         (r"\bAioStore\b", "Store"),
+        (r"\bAioConnection\b", "Connection"),
+        (r"\breliq\.transport\.aio_connection\b", "reliq.transport.connection"),
         (r"\breliq\.transport\.aiostore\b", "reliq.transport.store"),
         (r"\bfrom reliq\.aio\.", "from reliq.client."),
         (r"\bfrom (reliq\.features\.\w+)\.aio\b", r"from \1.client"),

@@ -96,10 +96,8 @@ class Runs:
         if new.waits_for_flow:
             story.turn = story.turn_until = 0.0
             return
-        if old is not None and old.state in (
-            DELAYED,
-            PARKED,
-        ):  # those of one step are promoted in the order of their dues
+        # Those of one step are promoted in the order of their dues; of several flows any goes on first.
+        if old is not None and (old.state in (DELAYED, PARKED) or old.waits_for_flow):
             story.turned_at = story.turned_at if story.turn else self._world.clock.now
             story.turn = story.turn or self._turns
             until = story.turn
@@ -107,6 +105,8 @@ class Runs:
             self._entered += old is None or old.state != DEAD or old.score != self._redriven
             self._redriven = old.score if old is not None and old.state == DEAD else -1.0
             until = self._turns + self._entered
+            if new.is_away and story.key and old is not None and old.state == PROCESSING:
+                raise Violation(f"a message with the key {story.key!r} comes back behind the others of its key")
             if old is None or not old.is_away:
                 story.turn, story.turned_at, story.strayed = until, self._world.clock.now, None
         story.turn_until = 0.0 if new.is_away else until

@@ -8,10 +8,13 @@ from reliq.aio.news import HomeNews
 from reliq.aio.unbroken import Lock, acquired, brought
 from reliq.contract import values
 from reliq.contract.values import Duration
+from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.features.receipts.checks import check_wanted, checked_changes, checked_receipts, checked_visibility
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
+from reliq.protocol.claiming import pause
 from reliq.protocol.queue import QueueSteps
+from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
 
 _LOOK_AT_HOMES = 1.0  #: seconds of waiting after which several homes are asked for messages that are visible again
@@ -42,7 +45,7 @@ class Receiver:
     async def receive(self, wanted: Wanted, wait: float, patience: "Patience") -> list[Received]:
         """Return messages, or none after `wait` seconds."""
         until = time.monotonic() + wait
-        received = await self._store.run(self._steps.receive(wanted))
+        received = await self._receive(wanted)
         if received or until - time.monotonic() <= _ENOUGH:
             return received
         self._waiters += 1
@@ -75,8 +78,22 @@ class Receiver:
                 self._news = self._news or HomeNews(self._store)
                 told = await self._news.wait(awaited, min(left, _LOOK_AT_HOMES), _UNWATCHED, in_vain)
                 in_vain = in_vain + 1 if told else 0
-            received = await self._store.run(self._steps.receive(wanted, min(left, self._steps.look)), self._connection)
+            received = await self._receive(wanted, min(left, self._steps.look), self._connection)
         return received
+
+    async def _receive(
+        self, wanted: Wanted, timeout: float = 0.0, connection: AioConnection | None = None
+    ) -> list[Received]:
+        """Receive once. While all of several homes are away, repeat that for as long as any call is repeated."""
+        patient_until = time.monotonic() + self._store.timeout
+        while True:
+            try:
+                return await self._store.run(self._steps.receive(wanted, timeout), connection)
+            except (RedisUnavailable, OutcomeUnknown) as error:
+                is_over = time.monotonic() > patient_until
+                if is_over or not self._steps.has_several_homes or isinstance(error, RedisUnsuitable):
+                    raise
+                await self._store.run(pause(_UNWATCHED))
 
     async def give_back(self, received: Sequence[Received]) -> None:
         """Make messages visible again whose receiver is gone."""

@@ -47,6 +47,11 @@ class ReceiptSteps:
         return self._homes.queue
 
     @property
+    def has_several_homes(self) -> bool:
+        """Whether a receive asks each of several homes once; the call to a single one is repeated as any other."""
+        return self._homes.layout.several
+
+    @property
     def awaited(self) -> list[str]:
         """The keys that exist when a receive may bring messages, where there are several homes: it does not wait."""
         return self._homes.awaited

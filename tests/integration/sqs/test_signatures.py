@@ -184,10 +184,9 @@ def test_a_key_moves_dead_letters_only_to_its_queues(make_key, signed, name):
     eventually(lambda: _allowed(mine))
 
     mine.start_message_move_task(SourceArn=arn)
-    task = eventually(
-        lambda: next(iter(mine.list_message_move_tasks(SourceArn=arn)["Results"]), {}).get("FailureReason")
-    )
-    assert task == "AccessDenied"
+    eventually(lambda: "FailureReason" in mine.list_message_move_tasks(SourceArn=arn)["Results"][0])
+    (task,) = mine.list_message_move_tasks(SourceArn=arn)["Results"]
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "AccessDenied")
     assert received(manager, other) == []
     manager.start_message_move_task(SourceArn=arn)
     assert [one["Body"] for one in received(manager, other, WaitTimeSeconds=10)] == ["m"]
