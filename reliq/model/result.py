@@ -25,17 +25,14 @@ class Results(list[T]):
 
 
 class Answer:
-    """What a handler has returned whose results are kept."""
+    """What a handler has returned whose results are kept, and how it is stored."""
 
-    __slots__ = ("stored",)
+    __slots__ = ("stored", "value")
 
-    def __init__(self, stored: bytes) -> None:
-        self.stored = stored
-
-
-def answer(value: object) -> Answer:
-    """Return the answer for a handler's return value; raises InvalidMessage."""
-    return Answer(stored(value, "the handler returned", "result"))
+    def __init__(self, value: object) -> None:
+        """Raises InvalidMessage if it cannot be stored."""
+        self.value = value
+        self.stored = stored(value, "the handler returned", "result")
 
 
 def stored(value: object, begins: str, noun: str) -> bytes:

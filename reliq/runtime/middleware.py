@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware
 from reliq.model.policy import RunOver
+from reliq.model.result import Answer
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -31,8 +32,9 @@ def around(
             yield from _waited(call(_call_hook, one, "before", subject))
             begun.append(one)
         result = yield from inner
+        returned = result.value if isinstance(result, Answer) else result
         while begun:
-            yield from _waited(call(_call_hook, begun.pop(), "after", subject, result))
+            yield from _waited(call(_call_hook, begun.pop(), "after", subject, returned))
         return result
     except GeneratorExit:  # abandoned: nothing can be awaited any more
         raise

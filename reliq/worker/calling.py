@@ -7,7 +7,7 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.message import Message
 from reliq.model.middleware import check_middleware
 from reliq.model.policy import Again
-from reliq.model.result import answer
+from reliq.model.result import Answer
 from reliq.model.signatures import HandlerFunction, refuse_unrun
 from reliq.model.upgrades import reading
 from reliq.runtime import tracing
@@ -16,17 +16,18 @@ from reliq.transport.store import Store
 from reliq.worker.once import guarded
 
 
-def answering(function: HandlerFunction, is_async: bool) -> HandlerFunction:
-    """Return the function with its return values as answers, but for Again."""
+def checking(function: HandlerFunction, is_async: bool, kept: bool) -> HandlerFunction:
+    """Return the function with its return values checked; `kept`: as answers, but for Again."""
 
     def run(message: Message) -> Any:
-        result = function(message)
-        refuse_unrun(result)
-        return result if isinstance(result, Again) else answer(result)
+        return checked(function(message))
 
     async def run_async(message: Message) -> Any:
-        result = await function(message)
-        return result if isinstance(result, Again) else answer(result)
+        return checked(await function(message))
+
+    def checked(result: object) -> object:
+        refuse_unrun(result)
+        return Answer(result) if kept and not isinstance(result, Again) else result
 
     return run_async if is_async else run
 
@@ -42,9 +43,10 @@ def called(handler: Handler, handlers: Handlers, store: Store) -> Handler:
         function = reading(function, handler.typed, upgrades)
     for one in handlers.around_runs:
         check_middleware(one, may_await=handler.is_async, where=f"the handler of queue {handler.queue!r}")
-    if chain := (*tracing.runs(), *handlers.around_runs):
+    chain, is_kept = (*tracing.runs(), *handlers.around_runs), handler.result is not None
+    if chain or is_kept:
+        function = checking(function, handler.is_async, is_kept)
+    if chain:  # around that: a result that cannot be kept is an error of the handler
         function = around_runs(function, chain, handler.is_async)
-    if handler.result is not None:
-        function = answering(function, handler.is_async)
     handler = replace(handler, function=function)
     return replace(handler, function=guarded(handler, store)) if handler.once else handler

@@ -153,11 +153,12 @@ class PreparedQueue:
         steps = self._prepare(message, check_after, checks, terms)
         yield from around_send(self._pool, self._homes.queue, [message], steps)
 
-    def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[None]:
+    def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[list[str]]:
         while True:
             keys = yield from self._homes.home_of(message)
             try:
-                return (yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms))
+                yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms)
+                return [message.id]
             except Moved:  # by a layout that was read a while ago
                 yield from self._homes.read_again()
 

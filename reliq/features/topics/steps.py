@@ -82,18 +82,20 @@ class TopicSteps:
         terms = Terms.of(sure, retries)
         yield from ready(self._pool, terms, [message])
         queues = yield from self._reached(routing_key)
-        if not queues and mandatory:
-            raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
-        if not queues and self._alternate is not None:
+        if not queues and self._alternate is not None and not mandatory:
             queues = (self._alternate,)
-        if not queues:
-            yield ops.count_unroutable(1)
-            return {}
-        if check is not None:
+        if queues and check is not None:
             check(queues)
         self._stamp(message, queues)
-        steps = self._publish(routing_key, message, [self._queue(name) for name in queues], terms)
+        to = [self._queue(name) for name in queues]
+        steps = self._publish(routing_key, message, to, terms) if to else self._reach_none(routing_key, mandatory)
         return (yield from around_send(self._pool, routing_key, [message], steps))
+
+    def _reach_none(self, routing_key: str, mandatory: bool) -> Steps[dict[str, str]]:
+        if mandatory:
+            raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
+        yield ops.count_unroutable(1)
+        return {}
 
     def _stamp(self, message: NewMessage, queues: Sequence[str]) -> None:
         """Note the version of the body, which is that of the queues of this application; raises InvalidMessage."""

@@ -1,6 +1,7 @@
 """Middleware around runs and sends, on a real Redis."""
 
 import asyncio
+import math
 import threading
 from contextvars import ContextVar
 from typing import Any
@@ -223,6 +224,45 @@ def test_after_gets_what_the_handler_returned_where_it_is_kept_as_a_result(app, 
     assert app.queue("q").result(identity) == {"answer": 42}
 
 
+async def _never():
+    raise AssertionError
+
+
+def _generator():
+    yield from ()
+
+
+UNFIT = {
+    "not a number": (lambda: math.nan, "InvalidMessage"), "an object": (object, "InvalidMessage"),
+    "too large": (lambda: "x" * (1 << 20), "InvalidMessage"), "a generator": (_generator, "TypeError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize(("make", "error"), UNFIT.values(), ids=UNFIT)
+def test_a_result_that_cannot_be_kept_is_an_error(app, kind, make, error):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+
+    async def answer_async(message):
+        return make()
+
+    app.handler("q", result="1h", retry=0)(answer_async if kind == "async def" else lambda message: make())
+    app.queue("q").send("x")
+    assert work_off(app) == 1
+    assert [entry[1::2] for entry in seen] == [("before",), ("on_error", error)]
+    assert [letter.reason for letter in app.queue("q").dead.list()] == ["max_failures"]
+
+
+def test_a_coroutine_that_a_def_returns_is_an_error(app):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+    app.handler("q", retry=0)(lambda message: _never())
+    app.queue("q").send("x")
+    assert work_off(app) == 1
+    assert [entry[1::2] for entry in seen] == [("before",), ("on_error", "TypeError")]
+
+
 def test_a_message_that_was_handled_before_passes_no_middleware(app):
     seen: list[tuple[Any, ...]] = []
     app.middleware(runs=Recorder("one", seen))
@@ -362,6 +402,18 @@ def test_the_result_and_the_error_of_a_send_reach_the_hooks(url, middleware):
         ("outer", "before"), ("inner", "before"), ("inner", "after", [sent]), ("outer", "after", [sent]),
         ("outer", "before"), ("inner", "before"),
         ("inner", "on_error", "QueueFull"), ("outer", "on_error", "QueueFull"),
+    ]  # fmt: skip
+
+
+def test_a_prepared_message_and_one_that_reaches_no_queue_reach_the_hooks(app):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(sends=Recorder("one", seen))
+    prepared = app.queue("q").prepare("x")
+    app.publish("nowhere", "x")
+    with pytest.raises(reliq.Unroutable):
+        app.publish("nowhere", "x", mandatory=True)
+    assert [entry[1::2] for entry in seen] == [
+        ("before",), ("after", [prepared.id]), ("before",), ("after", {}), ("before",), ("on_error", "Unroutable")
     ]  # fmt: skip
 
 
