@@ -58,7 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         vault = None if settings.secret is None else Vault(settings.secret)
         state.guard = Guard(queues, background, vault, settings.no_auth, settings.region)
         state.readiness = Readiness(queues, background)
-        registry = Registry(queues, Names(settings.account, settings.region), settings.strict_timing)
+        registry = Registry(queues, Names(settings.account, settings.region), settings.strict_timing, background)
         moves = Moves(queues, registry, background)
         pressure = Pressure(queues, settings.memory_watermark, background)
         state.waits = waits = Waits()

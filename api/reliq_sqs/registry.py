@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from reliq import aio
 from reliq.model.keys import QueueKeys, is_name
-from reliq.ops import Steps, Transaction, Watch, announce, is_queue, one, server_time
+from reliq.ops import Steps, Transaction, Watch, announce, exists, is_queue, one, server_time
 from reliq.ops import sqs as ops
 from reliq.protocol.deletion import delete
 from reliq.runtime.pieces import pieces
+from reliq_api.background import Background
 from reliq_sqs import known
 from reliq_sqs.errors import SqsError, no_queue
 from reliq_sqs.ids import Ids
@@ -29,8 +31,9 @@ Edit = Callable[[Known], tuple[Mapping[str, str], Sequence[str]]]
 class Registry:
     """The queues that the endpoint serves."""
 
-    def __init__(self, app: aio.Reliq, names: Names, strict: bool) -> None:
+    def __init__(self, app: aio.Reliq, names: Names, strict: bool, background: Background) -> None:
         self.names = names
+        self._background = background
         self.ids = Ids()  #: of messages
         self._app = app
         self._strict = strict
@@ -105,6 +108,12 @@ class Registry:
             await self._app.store.run(one(ops.note_sqs_deletion(queue.queue, _DELETED_FOR)))
         await self._app.store.run(delete(queue.queue, force=True))
         self.forget(queue)
+        self._background.start("messages for a deleted queue", partial(self._list_anew, queue.queue))
+
+    async def _list_anew(self, name: str) -> None:
+        """Make a deleted queue known again if another endpoint, which remembered it, has accepted a message."""
+        await asyncio.sleep(2 * _REMEMBERED)
+        await self._app.store.run(_announced_if_used(name))
 
     async def places(self, region: str) -> list[Place]:
         """Return all queues of a region, by name."""
@@ -126,6 +135,11 @@ def _read(name: str) -> Steps[tuple[Record | None, int]]:
     now = yield server_time()
     record, there = yield [ops.sqs_record(QueueKeys(name)), is_queue(name)]
     return record if there or CREATED in record else None, now
+
+
+def _announced_if_used(name: str) -> Steps[None]:
+    if (yield exists(QueueKeys(name).producers)):
+        yield announce(name)
 
 
 def _create(name: str, fields: Mapping[str, str]) -> Steps[Record]:

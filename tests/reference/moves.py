@@ -9,7 +9,7 @@ Move = tuple[str, str]
 #: Which step may move a message from where to where; a step that is not here moves none.
 MOVES: Mapping[str, set[Move]] = {
     "push": {(GONE, READY)}, "push_keyed": {(GONE, READY)},
-    "enqueue": {(GONE, READY), (GONE, DELAYED), (READY, GONE), (DELAYED, GONE)},
+    "enqueue": {(GONE, READY), (GONE, DELAYED), (READY, GONE), (DELAYED, GONE), (DELAYED, READY)},
     "publish": {(GONE, READY), (GONE, DELAYED)}, "fire": {(GONE, READY)}, "prepare": {(GONE, PREPARED)},
     "decide": {(PREPARED, READY), (PREPARED, DELAYED), (PREPARED, GONE)},
     "ask": {(PREPARED, DEAD)},
@@ -41,7 +41,7 @@ MOVES: Mapping[str, set[Move]] = {
 
 #: Of these moves those that only `replace` allows: a newer message of the same dedup key has come.
 REPLACING: Mapping[str, set[Move]] = {
-    "enqueue": {(READY, GONE), (DELAYED, GONE)}, "promote": {(READY, GONE)},
+    "enqueue": {(READY, GONE), (DELAYED, GONE), (DELAYED, READY)}, "promote": {(READY, GONE)},
     "settle": {(READY, GONE)}, "newest": {(PROCESSING, GONE)}, "redrive": {(DEAD, GONE), (READY, GONE)},
 }  # fmt: skip
 

@@ -298,15 +298,6 @@ RECEIPT_MUTANTS: dict[str, Mutant] = {
     name: functools.partial(script, *change) for name, change in RECEIPT_SCRIPTS.items()
 }
 
-RECEIPT_PARTITION_MUTANTS: dict[str, Mutant] = {
-    "what was in flight waits for its new home, behind the others of its key": functools.partial(
-        script,
-        r"redis.call\('ZADD', q.waiting, 0, group .. turn .. element\)\n *track\(q, element, group .. turn\)",
-        "if is_away(q, group, element) then join_line(q, group, element, true) "
-        "else redis.call('ZADD', q.waiting, 0, group .. turn .. element) track(q, element, group .. turn) end",
-    )
-}
-
 #: Changes of scripts that queues with a rate run, and charges.
 COST_SCRIPTS = {
     "a cost counts as one": (r"return weighted and cost_of\(element\) or 1", "return 1"),
@@ -329,7 +320,6 @@ COST_MUTANTS: dict[str, Mutant] = {name: functools.partial(script, *change) for 
 OF_PLANS: tuple[tuple[dict[str, Mutant], Callable[[int], bool]], ...] = (
     (PARTITION_MUTANTS, has_partitions), (DURABLE_MUTANTS, has_durable), (FLOW_MUTANTS, has_flows),
     (COST_MUTANTS, has_costs), (RECEIPT_MUTANTS, has_receivers),
-    (RECEIPT_PARTITION_MUTANTS, lambda seed: has_partitions(seed) and has_receivers(seed)),
 )  # fmt: skip
 
 MUTANTS: dict[str, Mutant] = {

@@ -31,6 +31,7 @@ from reliq.protocol.producer import ProducerPool
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
 _CLAIMS = 1.0  #: seconds for which receives are claims, after one that had to be
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
+_UNKNOWN_LOOK = 0.1  #: seconds between two looks whether there is such a queue by now
 _AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another home
 
 
@@ -70,6 +71,10 @@ class HomeReceiver:
         """Receive by a claim, which knows limits, expired messages and whatever else may forbid a receive."""
         consumer = self._consumer()
         for _ in range(_TRIES):
+            # A consumer makes its queue known: a receive that waits must not bring back one that was deleted.
+            if not consumer.alive and not (yield ops.is_queue(self.keys.queue)):
+                yield ops.Sleep(min(timeout, _UNKNOWN_LOOK))
+                return []
             heads = self._heads(wanted)
             messages = yield from taken(consumer, heads, timeout)
             missing = wanted.limit - len(messages)

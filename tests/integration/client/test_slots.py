@@ -9,8 +9,9 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.contract import values
 from reliq.model.keys import QueueKeys
-from reliq.protocol import claimant, limits
+from reliq.protocol import claimant
 from tests.support.workers import eventually, process
 
 KEYS = QueueKeys("q")
@@ -26,7 +27,7 @@ def queue(url):
 @pytest.fixture(autouse=True)
 def asked(monkeypatch):
     """Consumers claim only when they are told to; how often each has claimed."""
-    monkeypatch.setattr(limits, "_SLOW_LOOK", NEVER)
+    monkeypatch.setattr(values, "SLOW_LOOK", NEVER)
     counts = Counter[str]()
     original = claimant.Claimant._limited_op
 

@@ -1,9 +1,14 @@
 """What an SDK sends, a Python worker handles, and the other way round."""
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from reliq.model.keys import QueueKeys
+from reliq_sqs import registry
+from tests.integration.sqs.serving import client as client_of
+from tests.integration.sqs.serving import serving
 from tests.integration.sqs.test_messages import received
 from tests.support.workers import eventually, working
 
@@ -70,6 +75,30 @@ def test_a_deleted_queue_is_gone_for_python_too(sqs, queue, app, name):
     assert name in app.queues()
     sqs.delete_queue(QueueUrl=url)
     assert name not in app.queues()
+
+
+def test_a_receive_that_waits_does_not_bring_back_a_deleted_queue(sqs, queue, app, name, client):
+    url = queue()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(received, sqs, url, WaitTimeSeconds=5)
+        eventually(lambda: client.exists(QueueKeys(name).consumers))
+        sqs.delete_queue(QueueUrl=url)
+        assert waiting.result() == []
+    assert name not in app.queues()
+    assert not client.keys(f"*{name}*")
+
+
+def test_what_another_endpoint_accepts_after_a_deletion_is_in_a_new_queue(sqs, queue, app, name, url, monkeypatch):
+    """It remembers the queue for a while."""
+    monkeypatch.setattr(registry, "_REMEMBERED", 2.0)
+    with serving(url) as port:
+        other, address = client_of(port), queue()
+        other.send_message(QueueUrl=address, MessageBody="before")
+        sqs.delete_queue(QueueUrl=address)
+        other.send_message(QueueUrl=address, MessageBody="late")
+        assert name not in app.queues()
+        eventually(lambda: name in app.queues())
+        assert app.queue(name).stats().ready == 1
 
 
 def test_groups_of_a_standard_queue_take_turns(sqs, queue, app, name):
