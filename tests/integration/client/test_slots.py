@@ -11,7 +11,7 @@ import reliq
 from reliq import ops
 from reliq.contract import values
 from reliq.model.keys import QueueKeys
-from reliq.protocol import claimant
+from reliq.protocol import claimant, limits
 from tests.support.workers import eventually, process
 
 KEYS = QueueKeys("q")
