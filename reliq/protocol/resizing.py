@@ -116,8 +116,13 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
             away[every[place]] = error
             continue
         if later:
-            yield from replace(queue, layout, msgspec.structs.replace(layout, version=later + 1))
+            latest = msgspec.structs.replace(layout, version=later + 1)
+            if (yield from replace(queue, layout, latest)):
+                yield from tell(queue, latest)
             return False, {}
+    if queue not in away and (stored := (yield ops.layout(QueueKeys(queue)))).version < layout.version:
+        yield from tell(queue, stored)  # a restart from an older state has undone the change meanwhile
+        return False, away
     return not away, away
 
 

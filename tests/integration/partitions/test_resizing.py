@@ -298,6 +298,31 @@ def test_a_change_that_a_restart_of_the_server_undid_in_part_takes_effect_again(
     assert ready(app, new) == 1
 
 
+def test_a_change_that_a_restart_undoes_while_it_is_told_is_undone_everywhere(app, client, monkeypatch):
+    """The server has an older state again, and whoever changes the number goes on."""
+    orders = app.queue("orders")
+    for count in (4, 2):
+        orders.configure(partitions=count)
+    older = {name: client.dump(QueueKeys(name).config) for name in NAMES[:4]}
+    tell = ops.take_in
+
+    def restarting(keys, *others):
+        if keys.queue == NAMES[3]:
+            while older:
+                name, state = older.popitem()
+                client.restore(QueueKeys(name).config, 0, state, replace=True)
+        return tell(keys, *others)
+
+    monkeypatch.setattr(ops, "take_in", restarting)
+    orders.configure(partitions=4)
+
+    layout = layout_of(app)
+    assert (layout.count, older) == (2, {})
+    known = {name: app.store.call(ops.known_version(QueueKeys(name))) for name in layout.every("orders")}
+    assert known == dict.fromkeys(NAMES[:4], layout.version)
+    assert set(client.hget(QueueKeys(NAMES[3]).config, "homes")[:1024]) == {ord("0")}
+
+
 def test_the_layout_of_a_first_partition_that_was_restarted_from_an_older_state_becomes_the_latest(app, url, monitor):
     orders = app.queue("orders")
     orders.configure(partitions=2)
