@@ -192,6 +192,7 @@ def test_a_receive_does_what_a_claim_does(world: World, seed: int):
     active, counters = world.redis.hgetall(KEYS.active), world.redis.hget(KEYS.counters, "claimed")
     if len(ready.elements) < limit or not runs:  # else the other one may take longer or shorter runs
         kept.restore()
+        world.run(ops.announce("q"))
         world.run(ops.register(KEYS, "w", MINUTE))
         receiver = HomeReceiver(KEYS, ProducerPool())
         received = world.store.run(receiver.claimed(Wanted(len(ready.elements) or 1, MINUTE, runs=runs), 0.0))
