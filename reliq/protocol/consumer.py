@@ -214,8 +214,11 @@ class ConsumerSteps(HeldSteps):
 
     @property
     def idle(self) -> bool:
-        """Whether a claim would bring nothing now: the queue was empty for a while, and BLMOVE tells of a message."""
-        if self.limits.apply or not self.rests or self.to_be_verified:
+        """Whether a claim would bring nothing now: the queue was empty for a while, and BLMOVE tells of a message.
+
+        In a cycle claims also begin the round that a slow visit holds.
+        """
+        if self.limits.apply or not self.rests or self.to_be_verified or self.arrivals.cyclic:
             return self.limits.idle
         now = time.monotonic()
         look = values.SLOW_LOOK if self.lease_may_age else self.lease / values.HEARTBEATS_PER_LEASE  # this renews it

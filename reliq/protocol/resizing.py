@@ -120,8 +120,12 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
             if (yield from replace(queue, layout, latest)):
                 yield from tell(queue, latest)
             return False, {}
-    if queue not in away and (stored := (yield ops.layout(QueueKeys(queue)))).version < layout.version:
-        yield from tell(queue, stored)  # a restart from an older state has undone the change meanwhile
+    try:
+        stored = yield ops.layout(QueueKeys(queue))
+    except ReliqError as error:
+        return False, {queue: error, **away}
+    if stored.version < layout.version:  # a restart from an older state has undone the change meanwhile
+        yield from tell(queue, stored)
         return False, away
     return not away, away
 

@@ -91,15 +91,16 @@ class Exchange:
         if not self.steps.alive:
             self._store.run(self.steps.be_registered(), self._connection, timeout=0)
 
-    def settle_and_claim(self, limit: int) -> list[Message]:
-        """Settle finished messages and claim up to `limit` new ones."""
-        self.begin(limit)
+    def settle_and_claim(self, limit: int, *, waits: bool = True) -> list[Message]:
+        """Settle finished messages and claim up to `limit` new ones. `waits`: if there is none, `wait` comes next."""
+        self.begin(limit, waits=waits)
         return self.complete()
 
-    def begin(self, limit: int) -> None:
+    def begin(self, limit: int, *, waits: bool = True) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
         acks, moves = self._take_outcomes()
-        limit = 0 if self.steps.idle and not (acks or moves) else limit
+        is_idle = self.steps.idle if waits else self.steps.limits.idle
+        limit = 0 if is_idle and not (acks or moves) else limit
         reports = self.reports.reports_on(acks, moves)
         with self._asking, self._kept(acks, moves):
             steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reports)

@@ -48,7 +48,8 @@ class PooledLoop:
             return False
         self._measure()
         room = self._room()
-        if (messages := self.exchange.settle_and_claim(max(0, room))) or self._trial_may_begin():
+        waits = self._in_trial is None
+        if (messages := self.exchange.settle_and_claim(max(0, room), waits=waits)) or self._trial_may_begin():
             self._start(messages)
         elif not (self.runner.running or self.exchange.unstarted or self._keeps_clear()):
             if self._in_trial is None and self._shared.rest(self):

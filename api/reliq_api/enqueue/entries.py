@@ -12,6 +12,7 @@ from msgspec import Meta, Raw
 
 from reliq.contract import kinds, values
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
+from reliq.model.dead_letter import DEAD_FROM
 from reliq_api.http.problems import Problem
 
 Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=values.DURATION)] | None
@@ -74,6 +75,12 @@ def check_names(headers: Mapping[str, str]) -> None:
                 f"; is it Reliq-{near[0].title()}?" if near else f"; a header of the message is {_HEADER.title()}NAME"
             )
             raise Problem("invalid_header", f"{name.title()[:100]} is no option of a message{hint}")
+
+
+def refuse_reserved(headers: Mapping[str, str] | None) -> None:
+    """Raise Problem for a header of a message that reliq alone sets."""
+    if DEAD_FROM in (headers or {}):
+        raise Problem("invalid_message", f"the header {DEAD_FROM} is set by reliq alone: a redrive believes it")
 
 
 def _value(option: Option, text: str) -> str | float:

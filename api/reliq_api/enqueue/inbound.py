@@ -8,12 +8,11 @@ import msgspec
 
 from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.outgoing import NewMessage, too_large
 from reliq.runtime.tracing import is_traceparent
 from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
-from reliq_api.enqueue.entries import Described, check_names, read_entry, read_headers
+from reliq_api.enqueue.entries import Described, check_names, read_entry, read_headers, refuse_reserved
 from reliq_api.http.docs import EVENT, body_of, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
@@ -148,8 +147,7 @@ def read_message(head: Head, text: bytes) -> NewMessage:
     body, options = _described(head, text)
     if len(body) > head.max_body:
         raise body_too_large(len(body), head.max_body)
-    if DEAD_FROM in options.get("headers", {}):
-        raise Problem("invalid_message", f"the header {DEAD_FROM} is set by reliq alone: a redrive believes it")
+    refuse_reserved(options.get("headers"))
     if head.trace:
         options["headers"] = {**head.trace, **options.get("headers", {})}
     return NewMessage(body, **options)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import ReliqError, TooManyInFlight
+from reliq.errors import RedisUnavailable, ReliqError, TooManyInFlight
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import DONE, FIRST_RECEIVED, LATEST_RECEIVED, Receipt, Received, Wanted
 from reliq.features.receipts.ops import Flight
@@ -72,7 +72,7 @@ class HomeReceiver:
         consumer = self._consumer()
         for _ in range(_TRIES):
             # A consumer makes its queue known: a receive that waits must not bring back one that was deleted.
-            if not consumer.alive and not (yield ops.is_queue(self.keys.queue)):
+            if not consumer.alive and not (yield from self._is_known()):
                 yield ops.Sleep(min(timeout, _UNKNOWN_LOOK))
                 return []
             heads = self._heads(wanted)
@@ -98,6 +98,15 @@ class HomeReceiver:
                     return received
         self._idle.append(consumer)
         return []
+
+    def _is_known(self) -> Steps[bool]:
+        """Whether there is such a queue; yes where the node with the names of all queues is away."""
+        if (yield ops.exists(self.keys.producers)):
+            return True
+        try:
+            return bool((yield ops.is_queue(self.keys.queue)))
+        except RedisUnavailable:
+            return True
 
     def _heads(self, wanted: Wanted) -> int:
         """Return how many messages to claim: with runs fewer, if each one brought others of its key lately."""

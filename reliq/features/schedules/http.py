@@ -12,7 +12,7 @@ from reliq.features.schedules import schemas
 from reliq.features.schedules.steps import Schedule
 from reliq.model.outgoing import encode_body
 from reliq_api.access.auth import Access
-from reliq_api.enqueue.entries import decode_base64, lost_kind
+from reliq_api.enqueue.entries import decode_base64, lost_kind, refuse_reserved
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.schemas.base import QueueName
@@ -136,6 +136,7 @@ async def _details(request: Request, schedule: Schedule) -> schemas.ScheduleDeta
 
 def _body(wanted: schemas.ScheduleRequest) -> tuple[bytes, dict[str, str] | None]:
     """Return the body and the headers of the messages, as of an enqueue with this JSON."""
+    refuse_reserved(wanted.headers)
     if wanted.body_base64 is not None:
         if "body" in wanted.model_fields_set:
             raise Problem("invalid_message", "give at most one of body and body_base64")

@@ -80,6 +80,7 @@ def test_bodies_are_those_of_an_enqueue(service, app, definition, body, content_
         ({"start": "2027-01-02", "end": "2027-01-01"}, "invalid_request", "before its start"),
         ({"start": "tomorrow"}, "invalid_request", "'tomorrow'"),
         ({"body": 1, "body_base64": "eA=="}, "invalid_message", "at most one"),
+        ({"headers": {"reliq-dead-from": "q"}}, "invalid_message", "set by reliq alone"),
         ({"unknown": 1}, "invalid_request", ""),
         ({"catch_up_limit": 0}, "invalid_request", ""),
     ],

@@ -9,6 +9,7 @@ import reliq
 from reliq import ops
 from reliq.contract import values
 from reliq.model.keys import QueueKeys, connection_name
+from reliq.model.message import Message
 from reliq.transport.notices import Notices
 from reliq.worker import exchange, idle
 from tests.support.handlers import settled
@@ -81,9 +82,9 @@ def asked(monkeypatch):
     for name in ("settle_and_claim", "wait"):
         original = getattr(exchange.Exchange, name)
 
-        def counted(self, *arguments, name=name, original=original):
+        def counted(self, *arguments, name=name, original=original, **options):
             asked.append(name)
-            return original(self, *arguments)
+            return original(self, *arguments, **options)
 
         monkeypatch.setattr(exchange.Exchange, name, counted)
     return asked
@@ -241,6 +242,43 @@ def test_a_worker_of_one_empty_queue_only_waits(url, kind, asked, monkeypatch):
         monkeypatch.setattr(values, "SLOW_LOOK", 0.0)
         eventually(lambda: loop.exchange.steps._looked_at > looked_at)
     app.close()
+
+
+@pytest.mark.parametrize("kind", ["threads"], indirect=True)
+def test_messages_start_beside_a_redelivered_one_that_runs_long(url, client, kind):
+    """The loop does not wait in BLMOVE meanwhile: it claims, however long the queue was empty."""
+    bodies: list[bytes] = []
+    go_on = threading.Event()
+    with reliq.Reliq(url) as app:
+
+        @app.handler("alone")
+        def handle(message):
+            bodies.append(message.body)
+            if message.redelivered:
+                go_on.wait(20)
+
+        app.queue("alone").send("long")
+        (element,) = client.lrange(QueueKeys("alone").messages, 0, -1)
+        client.lset(QueueKeys("alone").messages, 0, Message.decode("alone", element).again(redelivered=True))
+        with working(app, threads=4):
+            eventually(lambda: bodies == [b"long"])
+            time.sleep(0.5)  # five times EMPTY_FOR
+            app.queue("alone").send("next")
+            eventually(lambda: bodies == [b"long", b"next"])
+            go_on.set()
+
+
+def test_a_consumer_of_a_cycle_goes_on_claiming(url, monkeypatch):
+    """Claims begin the round that a slow visit holds, of which BLMOVE knows nothing."""
+    monkeypatch.setattr(values, "EMPTY_FOR", -1.0)
+    with reliq.Reliq(url) as app:
+        queue = app.queue("alone")
+        queue.cycle.add("ann")
+        with queue.consumer() as consumer:
+            assert len(consumer.claim()) == 1
+            (holding,) = consumer._holdings.values()
+            assert consumer.claim() == []
+            assert not holding.steps.idle
 
 
 @pytest.mark.parametrize("kind", ["inline"], indirect=True)
