@@ -35,7 +35,7 @@ class Sender:
 
     def covers(self, queue: str) -> bool:
         """Whether the rights, of whatever scope, are for this queue of reliq."""
-        return covered(self.queues, queue)
+        return _covered(self.queues, queue)
 
     def may(self, action: str, queue: str) -> bool:
         return self.allows(action) and self.covers(queue)
@@ -45,8 +45,7 @@ class Sender:
 
 
 @lru_cache(maxsize=10_000)
-def covered(patterns: tuple[str, ...], queue: str) -> bool:
-    """Whether one of the patterns of names is that of this queue."""
+def _covered(patterns: tuple[str, ...], queue: str) -> bool:
     return any(matches(one, queue) for one in patterns)
 
 

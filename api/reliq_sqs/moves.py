@@ -22,7 +22,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, one
 from reliq.ops import sqs as ops
 from reliq_api.background import Background
-from reliq_sqs.access import covered
+from reliq_sqs.access import Sender
 from reliq_sqs.known import Known
 from reliq_sqs.registry import Registry
 
@@ -204,7 +204,7 @@ class Moves:
         A target that was created at another time than noted is gone: a message on its way has made it anew.
         """
         name = task.destination or message.headers.get(DEAD_FROM, "")
-        if name and not covered(task.queues, name):
+        if name and not Sender(queues=task.queues).covers(name):
             raise Failed("AccessDenied")
         place = self._registry.names.of_queue(name)
         target = await self._registry.find(place) if place else None

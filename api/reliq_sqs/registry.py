@@ -7,9 +7,9 @@ from functools import partial
 
 from reliq import aio
 from reliq.model.keys import QueueKeys, is_name
-from reliq.ops import Steps, Transaction, Watch, announce, exists, is_queue, one, server_time
+from reliq.ops import Steps, Transaction, Watch, announce, is_queue, one, server_time
 from reliq.ops import sqs as ops
-from reliq.protocol.deletion import delete
+from reliq.protocol.deletion import announce_if_used, delete
 from reliq.runtime.pieces import pieces
 from reliq_api.background import Background
 from reliq_sqs import known
@@ -113,7 +113,7 @@ class Registry:
     async def _list_anew(self, name: str) -> None:
         """Make a deleted queue known again if another endpoint, which remembered it, has accepted a message."""
         await asyncio.sleep(2 * _REMEMBERED)
-        await self._app.store.run(_announced_if_used(name))
+        await self._app.store.run(announce_if_used(QueueKeys(name)))
 
     async def places(self, region: str) -> list[Place]:
         """Return all queues of a region, by name."""
@@ -135,11 +135,6 @@ def _read(name: str) -> Steps[tuple[Record | None, int]]:
     now = yield server_time()
     record, there = yield [ops.sqs_record(QueueKeys(name)), is_queue(name)]
     return record if there or CREATED in record else None, now
-
-
-def _announced_if_used(name: str) -> Steps[None]:
-    if (yield exists(QueueKeys(name).producers)):
-        yield announce(name)
 
 
 def _create(name: str, fields: Mapping[str, str]) -> Steps[Record]:

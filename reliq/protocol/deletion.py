@@ -117,10 +117,15 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
         if (yield from _dropped(keys, drop, noted)):
             yield from _forget(elsewhere)
             yield unlist
-            if (yield ops.exists(keys.producers)):  # a message came in between: its queue must stay known
-                yield ops.announce(keys.queue)
+            yield from announce_if_used(keys)
             return there
     raise _changing(keys.logical)
+
+
+def announce_if_used(keys: QueueKeys) -> Steps[None]:
+    """Make a deleted queue known again if a message has come meanwhile, or since."""
+    if (yield ops.exists(keys.producers)):
+        yield ops.announce(keys.queue)
 
 
 def _noted(keys: QueueKeys) -> Steps[dict[Counted, Any]]:

@@ -92,7 +92,7 @@ class Exchange:
             self._store.run(self.steps.be_registered(), self._connection, timeout=0)
 
     def settle_and_claim(self, limit: int, *, waits: bool = True) -> list[Message]:
-        """Settle finished messages and claim up to `limit` new ones. `waits`: if there is none, `wait` comes next."""
+        """Settle finished messages and claim up to `limit` new ones; `waits`: the caller waits if there are none."""
         self.begin(limit, waits=waits)
         return self.complete()
 

@@ -80,7 +80,7 @@ def check_names(headers: Mapping[str, str]) -> None:
 def refuse_reserved(headers: Mapping[str, str] | None) -> None:
     """Raise Problem for a header of a message that reliq alone sets."""
     if DEAD_FROM in (headers or {}):
-        raise Problem("invalid_message", f"the header {DEAD_FROM} is set by reliq alone: a redrive believes it")
+        raise Problem("invalid_message", f"the header {DEAD_FROM} is set by reliq alone: leave it out")
 
 
 def _value(option: Option, text: str) -> str | float:

@@ -299,7 +299,7 @@ def test_a_change_that_a_restart_of_the_server_undid_in_part_takes_effect_again(
 
 
 def test_a_change_that_a_restart_undoes_while_it_is_told_is_undone_everywhere(app, client, monkeypatch):
-    """The server has an older state again, and whoever changes the number goes on."""
+    """Redis restarts from an older state, while the process that changes the number still tells the partitions."""
     orders = app.queue("orders")
     for count in (4, 2):
         orders.configure(partitions=count)

@@ -21,7 +21,7 @@ NEVER = 1000.0
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
-    """Loops leave the waiting to the watch soon, which hears only of what the server tells."""
+    """Idle loops rest soon, and go on only when the server tells of a message: there are no slow looks."""
     monkeypatch.setattr(values, "EMPTY_FOR", 0.1)
     monkeypatch.setattr(values, "SLOW_LOOK", NEVER)
 
