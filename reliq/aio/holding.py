@@ -30,7 +30,7 @@ class Holding:
     def __init__(self, store: AioStore, keys: QueueKeys, lease: float, consumer: str, connections: Connections) -> None:
         self._store = store
         self.steps = ConsumerSteps(keys, consumer, lease)
-        self.steps.lease_may_age = True
+        self.steps.trust.may_age = True
         self.keys = keys
         self.steps.run_report = self._report
         self._connections = connections
@@ -71,19 +71,19 @@ class Holding:
     async def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
         async with self._connections.lock:
             self._connections.claiming = True
-            self.steps.accepted()
+            self.steps.arrivals.accepted()
             try:
                 messages = await self._store.run(taken(self.steps, limit, timeout), self._connections.main, patience)
                 return await self._begun(messages) if messages else messages
             except BaseException:  # what was claimed must not be forgotten: it comes with the next claim
-                self.steps.interrupted()
+                self.steps.arrivals.not_received()
                 raise
             finally:
                 self._connections.claiming = False
 
     async def _begun(self, messages: list[Message]) -> list[Message]:
         """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""
-        if self.steps.trusted_until.passed():  # suspended on the way: they may be others' by now
+        if self.steps.trust.until.passed():  # suspended on the way: they may be others' by now
             await self.heartbeat()
         held = [message for message in messages if not message.lost]
         for message in held:
@@ -99,7 +99,7 @@ class Holding:
         try:
             await self.settle(messages, released)
         except ReliqError:
-            self.steps.not_received(messages)
+            self.steps.arrivals.not_received(messages)
             return False
         return True
 
@@ -155,4 +155,4 @@ class Holding:
     def leases(self) -> list[Lease]:
         """Return its lease, if there is one to renew."""
         steps = self.steps
-        return [Lease(steps.keys, steps.consumer, steps.lease, steps.renewed, steps.tell)] if steps.alive else []
+        return [Lease(steps.keys, steps.consumer, steps.lease, steps.trust.renewed, steps.tell)] if steps.alive else []

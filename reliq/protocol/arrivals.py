@@ -1,4 +1,4 @@
-"""Messages that a consumer has taken and not handed out yet.
+"""Messages that a consumer has taken, until its caller has received them.
 
 They are sorted as they arrive. Then newer ones take the place of some, bodies that are apart are read, and those that
 are not to be handled are buried. All of it may be repeated after a lost answer.
@@ -37,6 +37,7 @@ class Arrivals:
         self._holder = holder
         self._held = held
         self._limits = limits
+        self._handed: list[Message] = []  #: those that the latest claim answered to the caller
         self._unread: list[Message] = []  #: their bodies, which are apart, are not read yet
         self._latest: list[Message] = []  #: newer ones of their dedup keys may wait behind them
         self._members = False  #: members of a cycle have just arrived: are they still in it?
@@ -44,6 +45,7 @@ class Arrivals:
     def clear(self) -> None:
         """Forget everything: the lease is lost."""
         self.messages.clear()
+        self._handed = []  # the list itself is the caller's
         self.dying.clear()
         self._unread.clear()
         self._latest.clear()
@@ -52,6 +54,21 @@ class Arrivals:
     def pass_over(self, settled: Collection[bytes]) -> None:
         """Forget what is settled now: a read-back has found it, because Redis has lost that it was elsewhere."""
         self.messages = [one for one in self.messages if one.element not in settled]
+
+    def hand_out(self) -> list[Message]:
+        """Return the messages for the caller, which tells later whether they were `accepted`."""
+        self._handed, self.messages = self.messages, []
+        return self._handed
+
+    def accepted(self) -> None:
+        """Note that the caller has received the messages of the latest claim."""
+        self._handed = []
+
+    def not_received(self, messages: Iterable[Message] | None = None) -> None:
+        """Note that the caller did not receive these, or all, of the latest claim: they come with the next one."""
+        lost = self._handed if messages is None else messages
+        self.messages[:0] = [message for message in lost if message.element in self._held.by_element]
+        self._handed = []
 
     def complete(self, consumer: str, settle: SettleMoves) -> Steps[None]:
         """Do all that is to be done before the messages are handed out. `settle` makes the op that moves messages."""

@@ -5,7 +5,7 @@ Shared by the worker, the HTTP leases and the consumers that claim by hand.
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reliq import forks, ops
@@ -21,6 +21,7 @@ from reliq.protocol.arrivals import Arrivals
 from reliq.protocol.claimant import AT_ONCE, Claimant, settlements
 from reliq.protocol.held import State, UnderWay
 from reliq.protocol.holder import HeldSteps
+from reliq.protocol.lease import Trust
 from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import released
 from reliq.protocol.oversized import takeable
@@ -29,8 +30,6 @@ from reliq.runtime.process import this_process
 
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
 _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
-_LEASE_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely this consumer's
-_LEASE_FRESH = 1 / 15  #: of a lease: for so long after a renewal a consumer's calls leave it: each renewal is a write
 
 
 class ConsumerSteps(HeldSteps):
@@ -40,10 +39,9 @@ class ConsumerSteps(HeldSteps):
         super().__init__(keys, Claimant(keys, owner, lease))
         self._mark = forks.mark()
         self.lease = lease
+        self.trust = Trust(lease)
         self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
-        #: Its calls renew the lease only after a while: a heartbeat renews it too, or nothing stays with this consumer.
-        self.lease_may_age = False
         self.keeps_marks = False  #: it says which redelivered message it tries
         self.limits = Limits(keys, lease)
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
@@ -56,9 +54,6 @@ class ConsumerSteps(HeldSteps):
         self._verified_at = 0.0  #: by time.monotonic(): when the processing list was last compared with `held`
         self.came_at = time.monotonic()  #: when a claim last brought something, or this consumer was told of something
         self._looked_at = 0.0  #: by time.monotonic(): when it last claimed
-        self._handed: list[Message] = []  #: what the latest claim answered to its caller
-        self.trusted_until = Moment.never()  #: until then the lease surely lasts, by both clocks
-        self._fresh_until = Moment.never()  #: until then calls do not renew the lease
 
     @property
     def is_parents(self) -> bool:
@@ -91,28 +86,10 @@ class ConsumerSteps(HeldSteps):
         if self._state is State.REGISTERED:
             self._state = State.UNCERTAIN
 
-    def renewed(self, sent_at: Moment) -> None:
-        """Note the confirmation of a lease renewal that was sent at `sent_at`. Thread-safe."""
-        self.trusted_until = sent_at.after(self.lease * _LEASE_TRUSTED)
-        self._fresh_until = sent_at.after(self.lease * _LEASE_FRESH)
-
     def _renewing_now(self) -> Moment | None:
         """Decide whether the next call renews the lease; return its moment if it does."""
-        self.claimant.renews = not self.lease_may_age or self._fresh_until.passed()
+        self.claimant.renews = self.trust.is_to_be_renewed()
         return Moment.now() if self.claimant.renews else None
-
-    def accepted(self) -> None:
-        """Note that the caller has received the messages of the latest claim."""
-        self._handed = []
-
-    def interrupted(self) -> None:
-        """Note that the caller did not receive the latest claim."""
-        self.not_received(self._handed)
-        self._handed = []
-
-    def not_received(self, messages: Iterable[Message]) -> None:
-        """Note that the caller did not receive messages of the latest claim: they come with the next claim."""
-        self.arrivals.messages[:0] = [message for message in messages if message.element in self.held]
 
     def claim(self, limit: int) -> Steps[list[Message]]:
         """Claim up to `limit` messages without waiting; oldest first."""
@@ -140,9 +117,9 @@ class ConsumerSteps(HeldSteps):
         elif limit_now and (room := self._held.room()):
             yield from self._claim(limit_now, room)
         else:
-            return "", self._hand_out() if limit else []
+            return "", self.arrivals.hand_out() if limit else []
         yield from self.arrivals.complete(self.consumer, self._settle_moves)
-        return codes, self._hand_out() if limit else []
+        return codes, self.arrivals.hand_out() if limit else []
 
     def moves_now(self, moves: Sequence[Move]) -> Steps[Sequence[Move]]:
         """Return the moves to be made: a message may have been cancelled, or be too large with its changes."""
@@ -221,7 +198,7 @@ class ConsumerSteps(HeldSteps):
         if self.limits.apply or not self.rests or self.to_be_verified or self.arrivals.cyclic:
             return self.limits.idle
         now = time.monotonic()
-        look = values.SLOW_LOOK if self.lease_may_age else self.lease / values.HEARTBEATS_PER_LEASE  # this renews it
+        look = values.SLOW_LOOK if self.trust.may_age else self.lease / values.HEARTBEATS_PER_LEASE  # this renews it
         return now - self.came_at > values.EMPTY_FOR and now - self._looked_at < look
 
     @property
@@ -271,7 +248,7 @@ class ConsumerSteps(HeldSteps):
             yield from self._give_back_arrived()
         if moved == BLANK and not self.arrivals.messages:  # more may follow, and BLMOVE passes over one at a time
             return (yield from self.claim(limit))
-        return self._hand_out()
+        return self.arrivals.hand_out()
 
     def leave(self) -> Steps[None]:
         """Give back the held messages, without charging a delivery, and unregister the consumer."""
@@ -306,7 +283,6 @@ class ConsumerSteps(HeldSteps):
         self._held.clear()
         self.lives.clear()
         self.arrivals.clear()
-        self._handed = []  # the list itself is the caller's
         self.claimant.id = next_life(self.consumer)
         self._state = State.ENDED
         self._paused = self._gone = False
@@ -324,7 +300,7 @@ class ConsumerSteps(HeldSteps):
             yield [self._register(), forget_former]
         before, self._state = self._state, State.REGISTERED
         self._verified_at = time.monotonic()
-        self.renewed(sent_at)
+        self.trust.renewed(sent_at)
         if before is State.ENDED:
             yield from self._count_lost_lease()
 
@@ -384,7 +360,7 @@ class ConsumerSteps(HeldSteps):
             if not alive or self._gone:
                 self.end_life()
                 return
-            self.renewed(sent_at)
+            self.trust.renewed(sent_at)
             dying = {move.element for move in self.arrivals.dying}
             # In this order: a watchdog that settles a message meanwhile adds it to `settled` before it leaves `held`.
             unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
@@ -404,7 +380,7 @@ class ConsumerSteps(HeldSteps):
             self.end_life()
             return
         if renewed_at is not None:
-            self.renewed(renewed_at)
+            self.trust.renewed(renewed_at)
         if claimed:
             self._paused = answer.status == "paused"
             self._looked_at = time.monotonic()
@@ -415,7 +391,3 @@ class ConsumerSteps(HeldSteps):
                 self._held.uncounted.add(moved)
             self.arrivals.sort([moved], answer.now)
         self.arrivals.sort(answer.elements, answer.now)
-
-    def _hand_out(self) -> list[Message]:
-        self._handed, self.arrivals.messages = self.arrivals.messages, []
-        return self._handed

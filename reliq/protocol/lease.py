@@ -1,10 +1,33 @@
-"""A lease, as its heartbeat knows it."""
+"""A lease, as its consumer and its heartbeat know it."""
 
 from collections.abc import Callable
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.runtime.moment import Moment
+
+_TRUSTED = 0.9  #: of a lease: for so long after a renewal its messages are surely its consumer's
+_FRESH = 1 / 15  #: of a lease: for so long after a renewal calls leave it: each renewal is a write
+
+
+class Trust:
+    """Until when a consumer surely has its lease, and whether its next call renews it. Thread-safe."""
+
+    def __init__(self, length: float) -> None:
+        self._length = length
+        #: Calls renew the lease only after a while: a heartbeat renews it too, or nothing stays with the consumer.
+        self.may_age = False
+        self.until = Moment.never()  #: by both clocks
+        self._fresh_until = Moment.never()
+
+    def renewed(self, sent_at: Moment) -> None:
+        """Note the confirmation of a renewal that was sent at `sent_at`."""
+        self.until = sent_at.after(self._length * _TRUSTED)
+        self._fresh_until = sent_at.after(self._length * _FRESH)
+
+    def is_to_be_renewed(self) -> bool:
+        """Return whether the next call renews the lease."""
+        return not self.may_age or self._fresh_until.passed()
 
 
 class Lease:

@@ -63,7 +63,7 @@ class Exchange:
     ) -> None:
         """`on_dead` is called for each message that this worker has made a dead letter."""
         self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
-        self.steps.lease_may_age = self.steps.keeps_marks = True
+        self.steps.trust.may_age = self.steps.keeps_marks = True
         self.steps.doing = Doing()
         self.steps.hold_at_most(values.HOLD_BYTES)
         self.reports = FlowReports(self.steps, breaker)

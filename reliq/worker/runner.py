@@ -65,12 +65,12 @@ class Runner:
         """Run the handler and note the outcome; return None, without running it, if the message is lost."""
         if message.was_started and not self._begin_again(message):
             return None
-        monotonic, wall = self._steps.trusted_until  # Moment.passed() inlined
+        monotonic, wall = self._steps.trust.until  # Moment.passed() inlined
         now = _monotonic()
         # Behind all other calls, and again after each renewal: the process may be suspended during any of them.
         while not message.lost and (now > monotonic or _wall() > wall):
             self._renew(message)
-            monotonic, wall = self._steps.trusted_until
+            monotonic, wall = self._steps.trust.until
             now = _monotonic()
         if message.lost:
             return None
@@ -92,7 +92,7 @@ class Runner:
         """Do the same for an async handler; `Run.cancel` cancels it."""
         if message.was_started and not await asyncio.to_thread(self._begin_again, message):
             return None
-        while not message.lost and self._steps.trusted_until.passed():
+        while not message.lost and self._steps.trust.until.passed():
             await asyncio.to_thread(self._renew, message)
         if message.lost:
             return None
@@ -169,7 +169,7 @@ class Runner:
             self._give_back(message, error)
             return
         if alive:
-            steps.renewed(sent_at)
+            steps.trust.renewed(sent_at)
         elif consumer == steps.consumer:
             self.lost()
 

@@ -280,7 +280,14 @@ class Worker:
     def _leases(self) -> list[Lease]:
         alive = [(loop, loop.exchange.steps) for loop in self._loops if loop.exchange.steps.alive]
         return [
-            Lease(one.keys, one.consumer, one.lease, one.renewed, functools.partial(self._told, loop), loop.runner.news)
+            Lease(
+                one.keys,
+                one.consumer,
+                one.lease,
+                one.trust.renewed,
+                functools.partial(self._told, loop),
+                loop.runner.news,
+            )
             for loop, one in alive
         ]
 

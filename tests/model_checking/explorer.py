@@ -462,7 +462,7 @@ def _stable(value: Any) -> Any:
 
 
 #: Of a consumer's steps: its place, and what only tells the time.
-_CLOCKED = ("keys", "clock_offset", "trusted_until", "_fresh_until", "_verified_at")
+_CLOCKED = ("keys", "clock_offset", "_verified_at")
 
 
 def _identity(request: Request) -> tuple[Any, ...]:

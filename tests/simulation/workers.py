@@ -97,7 +97,7 @@ class Worker:
                 answers = yield [ops.heartbeat(loop.consumer.keys, name, self._lease) for loop, name in beating]
                 for (loop, name), alive in zip(beating, answers, strict=True):
                     if alive:
-                        loop.consumer.renewed(sent_at)
+                        loop.consumer.trust.renewed(sent_at)
                     elif loop.consumer.consumer == name:
                         loop.lose()
                 told = yield [ops.told(loop.consumer.keys) for loop, _ in beating]
@@ -143,7 +143,7 @@ class Loop:
         self.partition = partition
         self.stopping = False  #: whether another process serves the partition from now on
         self.consumer = ConsumerSteps(QueueKeys(partition), worker.process.owner, lease)
-        self.consumer.lease_may_age = True
+        self.consumer.trust.may_age = True
         self.consumer.keeps_marks = True
         self.consumer.handles = self._handles
         self.consumer.run_over = self._run_over
@@ -206,7 +206,7 @@ class Loop:
     def _perform(self, message: Message) -> Steps[None]:
         if message.was_started and not (yield from self._begin_again(message)):
             return
-        while not message.lost and self.consumer.trusted_until.passed():
+        while not message.lost and self.consumer.trust.until.passed():
             yield from self._renew(message)
         if message.lost:
             return
@@ -286,7 +286,7 @@ class Loop:
             self._give_back(message)
             return
         if alive:
-            self.consumer.renewed(sent_at)
+            self.consumer.trust.renewed(sent_at)
         elif name == self.consumer.consumer:
             self.lose()
 

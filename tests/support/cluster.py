@@ -39,8 +39,8 @@ class Cluster:
                 if place < self._masters:
                     first, behind = (_SLOTS * number // self._masters for number in (place, place + 1))
                     client.execute_command("CLUSTER", "ADDSLOTS", *range(first, behind))
-        wait(lambda: all(len(self._nodes(one)) == self._size for one in self.servers), "all nodes of the cluster")
         ids = [self._id(server) for server in self.servers]
+        wait(lambda: all(self._known(one) == set(ids) for one in self.servers), "all nodes of the cluster")
         for place, server in enumerate(self.servers[self._masters :]):
             with _client(server) as client:
                 client.execute_command("CLUSTER", "REPLICATE", ids[place])
@@ -124,6 +124,10 @@ class Cluster:
         """Return the lines of CLUSTER NODES as lists of fields."""
         with _client(server) as client:
             return [line.split() for line in client.execute_command("CLUSTER", "NODES").decode().splitlines()]
+
+    def _known(self, server: EmbeddedRedis) -> set[str]:
+        """Return the ids of the nodes that a server knows; during their handshake they have others."""
+        return {node[0] for node in self._nodes(server)}
 
     def _id(self, server: EmbeddedRedis) -> str:
         with _client(server) as client:

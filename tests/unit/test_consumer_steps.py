@@ -110,7 +110,7 @@ def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
     """Each renewal is a write: a worker that handles many messages a second would renew as often."""
     prepare(store)
     consumer, later = ConsumerSteps(KEYS, "c1", 60.0), [0.0]
-    consumer.lease_may_age = True
+    consumer.trust.may_age = True
     real = time.monotonic, time.time
     monkeypatch.setattr(time, "monotonic", lambda: real[0]() + later[0])
     monkeypatch.setattr(time, "time", lambda: real[1]() + later[0])
@@ -126,7 +126,7 @@ def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
     renewed = lease_after(consumer.claim(1))
     assert renewed > registered
     assert lease_after(consumer.claim(1)) == renewed
-    assert not consumer.trusted_until.passed()
+    assert not consumer.trust.until.passed()
 
 
 @pytest.mark.usefixtures("empty")

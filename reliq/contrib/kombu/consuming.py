@@ -326,7 +326,7 @@ class Holder:
 
     def _leases(self) -> list[Lease]:
         living = [one.steps for one in list(self.exchanges.values()) if one.steps.alive]
-        return [Lease(steps.keys, steps.consumer, self._lease, steps.renewed) for steps in living]
+        return [Lease(steps.keys, steps.consumer, self._lease, steps.trust.renewed) for steps in living]
 
     def _lost(self, lease: Lease) -> None:
         for exchange in list(self.exchanges.values()):

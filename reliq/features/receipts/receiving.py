@@ -116,10 +116,10 @@ class HomeReceiver:
         """Return a consumer that holds nothing and is used by no other call."""
         while self._idle:
             one = self._idle.pop()
-            if not one.is_parents and one.alive and not one.trusted_until.passed():
+            if not one.is_parents and one.alive and not one.trust.until.passed():
                 return one
         consumer = ConsumerSteps(self.keys, new_owner(connected=False), _LEASE)
-        consumer.lease_may_age = True
+        consumer.trust.may_age = True
         return consumer
 
     def _check_room(self, wanted: Wanted) -> Steps[None]:

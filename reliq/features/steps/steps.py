@@ -97,11 +97,11 @@ class Hand:
 
     def check_lease(self) -> Doing[None]:
         """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""
-        if self.consumer.trusted_until.passed():
+        if self.consumer.trust.until.passed():
             sent_at, keys = Moment.now(), self.consumer.keys
             if not (yield ops.one(ops.heartbeat(keys, self.consumer.consumer, self.consumer.lease))):
                 raise not_held(self.message)
-            self.consumer.renewed(sent_at)
+            self.consumer.trust.renewed(sent_at)
         if self.message.lost:
             raise not_held(self.message)
 

@@ -15,6 +15,7 @@ from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys, process_of
 from reliq.ops.topology import slot_of
 from reliq.protocol import claiming
+from reliq.protocol.lease import Trust
 from reliq.protocol.stats import stats_of
 from tests.support.cluster import Cluster
 from tests.support.crash import crash
@@ -184,14 +185,12 @@ def test_messages_whose_claim_fails_after_they_were_taken_come_with_the_next_cla
         def away():
             raise RedisUnavailable("its node is away")
 
-        class Passed:
-            def passed(self):
-                return True
+        class Ended(Trust):
+            def renewed(self, sent_at):
+                pass
 
         monkeypatch.setattr(part, "heartbeat", away)
-        settings = {"renewed": lambda sent_at: None, "trusted_until": Passed()}
-        for name, value in settings.items():
-            monkeypatch.setattr(part.steps, name, value)
+        monkeypatch.setattr(part.steps, "trust", Ended(part.steps.lease))
         with pytest.raises(RedisUnavailable):
             consumer.claim(limit=2)
         monkeypatch.undo()

@@ -347,7 +347,7 @@ def test_a_robbed_run_that_was_suspended_calls_no_step(app, client):
     with queue.consumer(lease=30) as consumer:
         (message,) = consumer.claim()
         client.delete(*client.keys("*lease:*"))
-        message.holder.trusted_until = Moment.never()  # by the clocks, its lease may be over
+        message.holder.trust.until = Moment.never()  # by the clocks, its lease may be over
         with pytest.raises(reliq.LeaseLost):
             message.step("first", ran.append, "first")
     assert ran == []

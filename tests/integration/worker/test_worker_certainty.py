@@ -121,7 +121,7 @@ def test_after_a_suspension_a_message_of_others_is_not_started(app, store):
     consumer = exchange.steps.consumer
     store.call(command("SET", KEYS.lease(consumer), 1))
     Monitor(store).scan()
-    exchange.steps.trusted_until = Moment.never()
+    exchange.steps.trust.until = Moment.never()
     assert not message.lost
     assert runner.perform(message) is None
     assert message.lost
@@ -147,7 +147,7 @@ def test_after_a_suspension_during_its_calls_a_message_of_others_is_not_started(
     def sleep():
         store.call(command("SET", KEYS.lease(steps.consumer), 1))
         Monitor(store).scan()
-        steps.trusted_until = Moment.never()
+        steps.trust.until = Moment.never()
 
     if during == "begin":
         begin = steps.lives.begin
@@ -158,8 +158,8 @@ def test_after_a_suspension_during_its_calls_a_message_of_others_is_not_started(
 
         monkeypatch.setattr(steps.lives, "begin", begin_and_sleep)
     else:
-        monkeypatch.setattr(steps, "renewed", lambda sent_at: sleep())
-        steps.trusted_until = Moment.never()
+        monkeypatch.setattr(steps.trust, "renewed", lambda sent_at: sleep())
+        steps.trust.until = Moment.never()
     run = asyncio.run(runner.perform_async(message)) if asynchronous else runner.perform(message)
     assert run is None
     assert message.lost
@@ -169,17 +169,17 @@ def test_after_a_suspension_during_its_calls_a_message_of_others_is_not_started(
 def test_after_a_suspension_a_message_that_is_still_ours_is_started(app, store):
     started: list[reliq.Message] = []
     runner, exchange, message = runner_with_a_message(app, store, started.append)
-    exchange.steps.trusted_until = Moment.never()
+    exchange.steps.trust.until = Moment.never()
     assert runner.perform(message) is not None
     assert started == [message]
-    assert not exchange.steps.trusted_until.passed()
+    assert not exchange.steps.trust.until.passed()
 
 
 def test_a_message_whose_lease_cannot_be_confirmed_is_handed_back(app, store):
     started: list[reliq.Message] = []
     runner, exchange, message = runner_with_a_message(app, store, started.append)
     store.redirect("redis://127.0.0.1:1/0")
-    exchange.steps.trusted_until = Moment.never()
+    exchange.steps.trust.until = Moment.never()
     assert runner.perform(message) is None
     assert started == []
     assert [move.destination for move in exchange._moves] == ["tail"]
