@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from starlette.types import Scope
 
 from reliq import aio
+from reliq.protocol.producer import Clock
 from reliq_api.access.auth import PROXY_HEADERS, host_name, is_loopback
 from reliq_api.access.cached import Cached
 from reliq_api.background import Background
@@ -24,6 +25,7 @@ class Guard:
 
     def __init__(self, app: aio.Reliq, background: Background, vault: Vault | None, no_auth: bool, region: str) -> None:
         self._app = app
+        self._clock = Clock()
         self._vault = vault
         self._no_auth = no_auth
         self._region = region
@@ -32,7 +34,7 @@ class Guard:
     async def _read(self) -> Mapping[str, Opened]:
         if self._vault is None:
             return {}
-        return open_all(self._vault, await self._app.store.run(read_all()))
+        return open_all(self._vault, await self._app.store.run(read_all(self._clock)))
 
     async def admit(self, scope: Scope, headers: Mapping[str, str], body: bytes) -> tuple[Sender, str]:
         """Return the sender and the region of a request; raises SqsError."""
@@ -45,10 +47,12 @@ class Guard:
         if signature is None:
             raise SqsError("MissingAuthenticationTokenException", "Missing Authentication Token")
         key = (await self._keys.get()).get(signature.key)
-        if key is None or not key.valid:
+        now = self._clock.now()
+        if key is None or key.expired(now):
             raise SqsError("InvalidClientTokenIdException", _UNKNOWN)
         path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
-        signing.verify(signature, key.secret, signing.Signed(scope["method"], path, query, headers, body))
+        request = signing.Signed(scope["method"], path, query, headers, body)
+        signing.verify(signature, key.secret, request, now / 1000)
         return key.sender, self._known(signature.region)
 
     def _known(self, region: str) -> str:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import os
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from reliq.contract.values import Duration
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.ops import sqs as own
+from reliq.protocol.producer import Clock
 from reliq_api.access.keyring import checked_lifetime
 from reliq_sqs.access import SCOPES, Sender
 
@@ -37,9 +37,6 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int  #: ms since the epoch, the Redis server's clock
     expires_at: int = 0  #: as above; 0 = never
 
-    def expired(self, now: int) -> bool:
-        return 0 < self.expires_at <= now
-
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -49,9 +46,8 @@ class Opened:
     sender: Sender
     expires_at: int
 
-    @property
-    def valid(self) -> bool:
-        return not self.expires_at or time.time_ns() // 1_000_000 < self.expires_at
+    def expired(self, now: int) -> bool:
+        return 0 < self.expires_at <= now
 
 
 class Vault:
@@ -114,10 +110,10 @@ def revoke(identity: str) -> Steps[bool]:
     return existed
 
 
-def read_all() -> Steps[dict[str, AccessKey]]:
-    """Read all access keys by id, without those that cannot be read."""
+def read_all(clock: Clock | None = None) -> Steps[dict[str, AccessKey]]:
+    """Read all access keys by id, without those that cannot be read, and what time it is for them."""
     keys: dict[str, AccessKey] = {}
-    for identity, text in (yield own.sqs_keys()).items():
+    for identity, text in (yield from (clock or Clock()).ask_beside(own.sqs_keys())).items():
         try:
             keys[identity] = msgspec.json.decode(text, type=AccessKey)
         except msgspec.MsgspecError:

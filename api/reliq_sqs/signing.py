@@ -117,14 +117,17 @@ def _made(credential: str, at: str, headers: str, value: str, presigned_for: int
     return Signature(key, scope, at, tuple(headers.split(";")), value, presigned_for)
 
 
-def verify(signature: Signature, secret: str, request: Signed) -> None:
-    """Raise SqsError unless the signature is that of this request, made in time with this secret."""
+def verify(signature: Signature, secret: str, request: Signed, now: float) -> None:
+    """Raise SqsError unless the signature is that of this request, made in time with this secret.
+
+    `now`: seconds since the epoch.
+    """
     date, _, of, _ = signature.scope.split("/")
     if of != "sqs" or not signature.at.startswith(date):
         raise _wrong("Credential should be scoped to the service and the date of the request.")
     if "host" not in signature.headers:
         raise _wrong("'Host' must be a 'SignedHeader' in the AWS Authorization.")
-    _check_time(signature)
+    _check_time(signature, now)
     digest = hashlib.sha256(request.body).hexdigest()
     claimed = request.headers.get("x-amz-content-sha256", digest)
     if claimed not in (digest, _UNSIGNED):
@@ -140,12 +143,12 @@ def verify(signature: Signature, secret: str, request: Signed) -> None:
         )
 
 
-def _check_time(signature: Signature) -> None:
+def _check_time(signature: Signature, now: float) -> None:
     try:
         at = datetime.fromisoformat(signature.at).timestamp()  # twenty times as fast as `strptime`
     except ValueError:
         raise _incomplete("Date must be in ISO-8601 'basic format'.") from None
-    now, skew = time.time(), f"{SKEW // 60} min."
+    skew = f"{SKEW // 60} min."
     valid, shown = (SKEW, skew) if signature.presigned_for is None else (signature.presigned_for,) * 2
     if at > now + SKEW:
         later = f"is still later than {_basic(now + SKEW)} ({_basic(now)} + {skew})"

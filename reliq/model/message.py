@@ -8,7 +8,7 @@ import msgspec
 
 from reliq.contract import values
 from reliq.contract.values import cut, is_id
-from reliq.errors import InvalidMessage, ReliqError
+from reliq.errors import InvalidMessage, ReliqError, TimeLimitExceeded
 from reliq.features.charges.model import ChargeCalls
 from reliq.features.flows.model import FlowCalls
 from reliq.features.output.model import OutputCalls
@@ -40,7 +40,9 @@ _REFERENCE_HEAD = ELEMENT_TAIL["apart"]
 class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
     """A message as a handler or a consumer holds it."""
 
-    __slots__ = ("_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "queue", "reference")
+    __slots__ = (
+        "_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "overran", "queue", "reference",
+    )  # fmt: skip
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
         self.queue = queue
@@ -56,6 +58,7 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
         self.holder: Holder | None = None  #: the consumer that claimed it
         self.doubtful = False  #: it was found in the processing list: perhaps an earlier run of it was undone
         self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
+        self.overran: TimeLimitExceeded  #: the failure of a run beyond its time limit; not set before
 
     @classmethod
     def decode(cls, queue: str, element: bytes) -> Self:

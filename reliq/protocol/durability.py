@@ -15,8 +15,9 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
 
+_ENQUEUED = "enqueued"
 #: How an OutcomeUnknown begins if the message is enqueued, but not as durably as requested.
-UNCONFIRMED = "enqueued, but "
+UNCONFIRMED = f"{_ENQUEUED}, but "
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,11 @@ def check_possible(wanted: Durability) -> Steps[None]:
         ) from None
 
 
-def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -> Steps[None]:
-    """Wait until an answered call has the wanted durability; raises OutcomeUnknown if that is not certain."""
+def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int, done: str = _ENQUEUED) -> Steps[None]:
+    """Wait until an answered call has the wanted durability; raises OutcomeUnknown if that is not certain.
+
+    `done`: what the call did with the message.
+    """
     question: list[Op[Any]] = [
         ops.last_sequence(keys, producer),
         ops.count(keys, Counter.CONFIRMS),
@@ -93,10 +97,8 @@ def confirm(keys: QueueKeys, wanted: Durability, producer: str, sequence: int) -
     try:
         known, _, answer = yield question
     except ReliqError as error:
-        raise OutcomeUnknown(f"{UNCONFIRMED}durability {wanted.name} could not be confirmed: {error}") from None
+        raise OutcomeUnknown(f"{done}, but durability {wanted.name} could not be confirmed: {error}") from None
     if known is None or known < sequence:
-        raise OutcomeUnknown(f"{UNCONFIRMED}the server that answers now does not know it; {wanted.name} is not reached")
+        raise OutcomeUnknown(f"{done}, but the server that answers now does not know it; {wanted.name} is not reached")
     if not wanted.reached(answer):
-        raise OutcomeUnknown(
-            f"{UNCONFIRMED}durability {wanted.name} was not reached within {values.DURABLE_WITHIN:g} s"
-        )
+        raise OutcomeUnknown(f"{done}, but durability {wanted.name} was not reached within {values.DURABLE_WITHIN:g} s")

@@ -106,6 +106,13 @@ class Clock:
         called_at = boot_ms()
         self.note((yield ops.server_time()), called_at)
 
+    def ask_beside(self, op: ops.Op[T]) -> Steps[T]:
+        """Do an op, and ask the server for its time in the same round trip."""
+        called_at = boot_ms()
+        answer, now = yield [op, ops.server_time()]
+        self.note(now, called_at)
+        return answer  # type: ignore[no-any-return]
+
 
 class ProducerPool:
     """The sessions of one application: as many as calls were ever under way at once; each is reused by later calls."""

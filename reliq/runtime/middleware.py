@@ -1,5 +1,6 @@
 """The order in which the hooks of middleware are called, for runs and for sends."""
 
+import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -106,11 +107,26 @@ def around_runs(function: HandlerFunction, chain: Sequence[Middleware[Message]],
 
 def _run(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
     yield from ()
-    return function(message)
+    try:
+        return function(message)
+    finally:
+        _check_time(message)
 
 
 def _run_async(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
-    return (yield function(message))
+    try:
+        answer = yield function(message)
+    except (Exception, asyncio.CancelledError):
+        _check_time(message)
+        raise
+    _check_time(message)
+    return answer
+
+
+def _check_time(message: Message) -> None:
+    """Raise the failure of a run beyond its time limit: its message has failed, whatever the handler did then."""
+    if error := getattr(message, "overran", None):
+        raise error
 
 
 def _call(hook: Callable[..., Any], *arguments: Any) -> Any:

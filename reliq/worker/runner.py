@@ -209,12 +209,13 @@ class Runner:
             return
         now = _monotonic()
         for run in list(self.running.values()):
-            overdue = now - began(run.message, run.started) > limit
-            if overdue and self._take_out(run.message) is not None:
-                self._expire(run, limit)
+            if now - began(run.message, run.started) > limit:
+                error = TimeLimitExceeded(f"the handler ran longer than its time limit of {limit:g} s")
+                run.message.overran = error  # first: what the run says from now on is that
+                if self._take_out(run.message) is not None:
+                    self._expire(run, limit, error)
 
-    def _expire(self, run: Run, limit: float) -> None:
-        error = TimeLimitExceeded(f"the handler ran longer than its time limit of {limit:g} s")
+    def _expire(self, run: Run, limit: float, error: TimeLimitExceeded) -> None:
         text = "time_limit queue=%s id=%s seconds=%g" + ("" if run.cancel else ": its thread is busy until it returns")
         kind = ("time_limit", self.handler.queue, type(error).__qualname__)
         failures.write(logging.WARNING, kind, text, self.handler.queue, run.message.id, limit)

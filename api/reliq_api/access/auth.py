@@ -8,7 +8,6 @@ import binascii
 import contextlib
 import ipaddress
 import logging
-import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +19,7 @@ from reliq import aio, ops
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import check_name
 from reliq.ops import Steps
+from reliq.protocol.producer import Clock
 from reliq_api.access.cached import Cached
 from reliq_api.access.keyring import ApiKey, judged, read_all
 from reliq_api.access.rate_limit import Allowance
@@ -113,13 +113,14 @@ class Guard:
             background,
             kept=lambda keys: _KEYS_KEPT if keys and not self._open else 0.0,
         )
+        self._clock = Clock()
         self._store = reliq.store
         self._allowances: dict[str, Allowance] = {}
         self._open = no_auth
 
     def _read(self) -> Steps[dict[str, ApiKey]]:
         """Read the keys. Once there is or was one, this process never serves without a key again."""
-        keys = yield from read_all()
+        keys = yield from read_all(self._clock)
         if self._open and (keys or (yield ops.key_existed())):
             self._open = False
             log.warning("--no-auth has no effect: this Redis has, or had, an API key, so requests need one")
@@ -177,7 +178,7 @@ class Guard:
                 raise Problem("unauthorized", "there is an API key now, so a request needs one")
             return
         key = (await self._keys.get()).get(access.id)
-        if key is None or key.sha256 != access.key.sha256 or key.expired(time.time_ns() // 1_000_000):
+        if key is None or key.sha256 != access.key.sha256 or key.expired(self._clock.now()):
             raise Problem("unauthorized", f"the key {access.id} is no longer valid")
         if not key.covers(queue) or not key.allows(scope):
             raise Problem("forbidden", f"the key {access.id} no longer allows this")
@@ -192,7 +193,7 @@ class Guard:
         if self._open and text is None:
             _check_loopback(request)
             return Access()
-        found = judged(keys, text) if text is not None else None
+        found = judged(keys, text, self._clock.now()) if text is not None else None
         if found is None:
             raise _unauthorized(request, bool(keys))
         identity, key = found

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import time
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ from reliq import ops
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
+from reliq.protocol.producer import Clock
 
 SCOPES = ("enqueue", "consume", "operate", "topics", "metrics")
 _PATTERN_LENGTH = 128
@@ -118,9 +118,9 @@ def revoke(identity: str) -> Steps[bool]:
     return existed
 
 
-def read_all() -> Steps[dict[str, ApiKey]]:
-    """Read all keys by id. An unreadable one allows nothing."""
-    texts = yield ops.api_keys()
+def read_all(clock: Clock | None = None) -> Steps[dict[str, ApiKey]]:
+    """Read all keys by id, and what time it is for them. An unreadable one allows nothing."""
+    texts = yield from (clock or Clock()).ask_beside(ops.api_keys())
     nothing = ApiKey(name="unreadable", sha256="", scopes=(), queues=(), created_at=0, expires_at=1)
     keys: dict[str, ApiKey] = {}
     for identity, text in texts.items():
@@ -131,12 +131,12 @@ def read_all() -> Steps[dict[str, ApiKey]]:
     return keys
 
 
-def judged(keys: Mapping[str, ApiKey], text: str) -> tuple[str, ApiKey] | None:
-    """Return the valid key with this id and secret, or None. A wrong id takes as much work as a right one."""
+def judged(keys: Mapping[str, ApiKey], text: str, now: int) -> tuple[str, ApiKey] | None:
+    """Return the key with this id and secret, valid now, or None. A wrong id takes as much work as a right one."""
     identity, _, secret = text.partition(".")
     key = keys.get(identity)
     known = _NOBODY if key is None else key.sha256
     same = hmac.compare_digest(known, hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest())
-    if key is None or not same or key.expired(time.time_ns() // 1_000_000):
+    if key is None or not same or key.expired(now):
         return None
     return identity, key

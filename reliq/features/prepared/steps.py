@@ -64,7 +64,7 @@ class PreparedSteps:
                 raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
             if answer.status == "id_in_use":
                 raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
-            yield from self._confirmed(terms, known, session)
+            yield from self._confirmed(terms, known, session, "prepared")
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
@@ -79,7 +79,7 @@ class PreparedSteps:
                     identity, "committed", terms, session.producer, session.sequence, answer.id, elsewhere
                 )
             _check(self._keys.logical, identity, "committed", answer.decision)
-            yield from self._confirmed(terms, known, session)
+            yield from self._confirmed(terms, known, session, "committed")
             first: str = answer.id
             return first
 
@@ -101,10 +101,10 @@ class PreparedSteps:
         decide = own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup, elsewhere)
         return at_most(decide, terms.retries)
 
-    def _confirmed(self, terms: Terms, known: ops.Introduction, session: ProducerSession) -> Steps[None]:
+    def _confirmed(self, terms: Terms, known: ops.Introduction, session: ProducerSession, done: str) -> Steps[None]:
         sure = terms.wanted or durability(known.durability or MEMORY.name)
         if sure.waits:
-            yield from confirm(self._keys, sure, session.producer, session.sequence)
+            yield from confirm(self._keys, sure, session.producer, session.sequence, done)
 
     def purge(self) -> Steps[int]:
         """Remove all prepared messages; return how many."""

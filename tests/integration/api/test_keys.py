@@ -14,6 +14,7 @@ from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.keys import API_KEY_EXISTED, API_KEYS
 from reliq.ops import command
+from reliq.protocol.producer import this_machines_ms
 from reliq_api.access import keyring
 from reliq_api.access.keyring import ApiKey, judged
 from tests.integration.api.serving import own_process, problem, serving, terminated
@@ -146,9 +147,26 @@ def test_a_key_expires():
 def test_an_expired_key_is_nobodys(app, make):
     text = make("enqueue", expires=60)
     keys = app.store.run(keyring.read_all())
-    assert judged(keys, text) is not None
+    now = this_machines_ms()
+    assert judged(keys, text, now) is not None
     over = {identity: msgspec.structs.replace(key, expires_at=key.created_at) for identity, key in keys.items()}
-    assert judged(over, text) is None
+    assert judged(over, text, now) is None
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_key_expires_by_the_clock_of_redis(url, app, make, monkeypatch, hours):
+    """The clock of the machine with the service is hours behind, or ahead."""
+    valid, over = make("metrics", expires=3600), make("metrics")
+    identity = over.partition(".")[0]
+    record = app.store.run(keyring.read_all())[identity]
+    ended = msgspec.structs.replace(record, expires_at=record.created_at)
+    app.store.call(command("HSET", API_KEYS, identity, msgspec.json.encode(ended)))
+    right, right_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: right() + hours * 3600)
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + hours * 3600 * 10**9)
+    with serving(url) as service:
+        answers = [service.get("/v1/queues", headers=bearer(key)).status_code for key in (valid, over)]
+    assert answers == [200, 401]
 
 
 @pytest.mark.parametrize(
@@ -412,7 +430,7 @@ def test_keys_are_made_listed_and_revoked(url, app):
         url, "keys", "create", "shop", "--scope", "enqueue", "--queue", "orders*", "--expires", "90d", "--json"
     )
     created = json.loads(made.stdout)
-    assert judged(app.store.run(keyring.read_all()), created["key"])
+    assert judged(app.store.run(keyring.read_all()), created["key"], this_machines_ms())
     (listed,) = json.loads(reliq(url, "keys", "list", "--json").stdout)
     assert (listed["id"], listed["name"], listed["scopes"], listed["queues"]) == (
         created["id"], "shop", ["enqueue"], ["orders*"],

@@ -230,12 +230,12 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(queue, app, opti
 
 def test_more_replicas_than_there_are_is_unknown_and_may_be_repeated(queue, app, monkeypatch):
     monkeypatch.setattr("reliq.contract.values.DURABLE_WITHIN", 0.1)
-    with pytest.raises(OutcomeUnknown, match="replicas=1 was not reached") as error:
+    with pytest.raises(OutcomeUnknown, match=r"^prepared, but durability replicas=1 was not reached") as error:
         queue.prepare("x", id="mine", durability="replicas=1")
     assert (error.value.ids, here(app)) == (("mine",), (1, 0, 0, 0))
     app.queue("q").configure(durability="replicas=1")
     for _ in range(2):
-        with pytest.raises(OutcomeUnknown, match="replicas=1 was not reached"):
+        with pytest.raises(OutcomeUnknown, match=r"^committed, but durability replicas=1 was not reached"):
             queue.prepared("mine").commit()
     assert here(app) == (0, 1, 0, 0)
 

@@ -3,10 +3,12 @@
 import datetime as dt
 import json
 import re
+import time
 from functools import partial
 from urllib.parse import urlencode
 
 import httpx
+import msgspec
 import pytest
 import redis
 from botocore.auth import SigV4Auth, SigV4QueryAuth
@@ -14,8 +16,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 import reliq
+from reliq.ops.sqs import put_sqs_key
 from reliq_sqs.access import SCOPES
-from reliq_sqs.keys import Vault, create, revoke
+from reliq_sqs.keys import Vault, create, read_all, revoke
 from tests.integration.sqs.serving import client, serving
 from tests.integration.sqs.test_messages import code_of, received
 from tests.support.workers import eventually
@@ -117,6 +120,22 @@ def test_clocks_may_differ_by_five_minutes(make_key, signed, monkeypatch, minute
     answer = httpx.request(made.method, made.url, headers=dict(made.headers))
     assert answer.status_code == status, answer.text
     assert re.search(says, answer.text)
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_the_clock_of_redis_counts_and_not_that_of_the_endpoint(app, make_key, signed, monkeypatch, hours):
+    valid, over = make_key(expires=3600), make_key()
+    record = app.store.run(read_all())[over[0]]
+    ended = msgspec.structs.replace(record, expires_at=record.created_at)
+    app.store.call(put_sqs_key(over[0], msgspec.json.encode(ended)))
+    right, right_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: right() + hours * 3600)
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + hours * 3600 * 10**9)
+    statuses = []
+    for identity, secret in (valid, over):
+        made = _request(signed, identity, secret, SigV4Auth, method="GET", Action="ListQueues")
+        statuses.append(httpx.request(made.method, made.url, headers=dict(made.headers)).status_code)
+    assert statuses == [200, 403]
 
 
 def test_a_presigned_address_ends_when_it_says(make_key, signed, monkeypatch):

@@ -195,18 +195,47 @@ def test_a_body_that_does_not_fit_is_an_error_and_a_typed_handler_runs_inside(ap
     assert seen[-1][-1] == "InvalidBody"
 
 
-def test_a_handler_that_exceeds_its_time_limit_is_an_error(app):
+@pytest.mark.parametrize("then", ["is cancelled", "swallows the cancellation", "raises another error"])
+def test_an_async_handler_that_exceeds_its_time_limit_is_that_error(app, then):
     seen: list[tuple[Any, ...]] = []
     app.middleware(runs=AsyncRecorder("one", seen))
 
     @app.handler("q", time_limit=0.05, retry=reliq.fixed("1h"))
     async def handle(message):
-        await asyncio.sleep(60)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if then == "raises another error":
+                raise ValueError("late") from None
+            if then == "is cancelled":
+                raise
 
     app.queue("q").send("x")
     with working_as("async", app):
         eventually(lambda: len(seen) == 2)
-    assert seen[1][-1] == "CancelledError"
+    assert seen[1][1:] == ("on_error", "none>one", "TimeLimitExceeded")
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads"])
+@pytest.mark.parametrize("then", ["returns", "raises"])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_handler_that_ends_beyond_its_time_limit_is_that_error(app, kind, then, size):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+    release = threading.Event()
+
+    @app.handler("q", time_limit=0.05, retry=reliq.fixed("1h"))
+    def handle(message):
+        release.wait(20)
+        if then == "raises":
+            raise ValueError("late")
+
+    app.queue("q").send("x" * size)
+    with working_as(kind, app):
+        eventually(lambda: app.queue("q").stats().delayed == 1)
+        release.set()
+        eventually(lambda: len(seen) == 2)
+    assert seen[1][1:] == ("on_error", "none>one", "TimeLimitExceeded")
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])

@@ -1,5 +1,6 @@
 """Signatures are those of botocore, for whatever is signed."""
 
+import time
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -30,7 +31,7 @@ def signed(signer, method="POST", path="/", params=None, body=b"", headers=None)
 def verify(request, secret="secret"):
     signature = signing.read(request.headers, request.query)
     assert signature is not None
-    signing.verify(signature, secret, request)
+    signing.verify(signature, secret, request, time.time())
     return signature
 
 
