@@ -87,21 +87,19 @@ async def get_queue_url(call: Call) -> Result:
 async def list_queues(call: Call) -> Result:
     """List the queues whose names begin with a prefix, a page at a time."""
     prefix = call.given.get("QueueNamePrefix", "")
-    places = [
-        one
-        for one in await call.registry.places(call.region)
-        if one.name.startswith(prefix) and call.sender.may(call.action, call.registry.names.queue(one))
-    ]
+    places = [one for one in await call.registry.places(call.region) if one.name.startswith(prefix)]
     return _page(call, "QueueUrls", places)
 
 
 async def list_dead_letter_source_queues(call: Call) -> Result:
-    """List the queues whose dead letters go to this one, a page at a time."""
+    """List the queues of the sender whose dead letters go to this one, a page at a time."""
     queue = await call.queue()
     return {"queueUrls": [], **_page(call, "queueUrls", await call.registry.sources(queue))}
 
 
 def _page(call: Call, name: str, places: list[Place]) -> Result:
+    """Return the URLs of a page of these queues, without those that the sender has no right to list."""
+    places = [one for one in places if call.sender.may(call.action, call.registry.names.queue(one))]
     most, token = call.given.get("MaxResults"), call.given.get("NextToken")
     if most is not None and not 1 <= most <= _PAGE:
         raise invalid_value(most, "MaxResults", f"MaxResults must be an integer between 1 and {_PAGE}.")

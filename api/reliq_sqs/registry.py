@@ -121,7 +121,7 @@ class Registry:
         return sorted((one for one in found if one and one.region == region), key=lambda one: one.name)
 
     async def sources(self, target: Known) -> list[Place]:
-        """Return the queues whose dead letters go to this one, by name."""
+        """Return the queues of the region whose dead letters go to this one, by name."""
         places = await self.places(target.place.region)
         found: list[Place] = []
         for part in pieces(places, _AT_ONCE):

@@ -127,6 +127,8 @@ def verify(signature: Signature, secret: str, request: Signed, now: float) -> No
         raise _wrong("Credential should be scoped to the service and the date of the request.")
     if "host" not in signature.headers:
         raise _wrong("'Host' must be a 'SignedHeader' in the AWS Authorization.")
+    if "x-amz-target" in request.headers and "x-amz-target" not in signature.headers:
+        raise _wrong("'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
     _check_time(signature, now)
     digest = hashlib.sha256(request.body).hexdigest()
     claimed = request.headers.get("x-amz-content-sha256", digest)

@@ -67,27 +67,29 @@ class Remembered:
     """A cache of the leases given by this process, so that a settle need not read them back. Losing it is harmless."""
 
     def __init__(self, largest: int = 64 * 1024 * 1024) -> None:
-        self._leases: OrderedDict[str, Elements] = OrderedDict()
+        self._leases: OrderedDict[tuple[str, str], Elements] = (
+            OrderedDict()
+        )  #: by queue and lease
         self._largest = largest
         self._size = 0
 
-    def add(self, lease: str, messages: Sequence[Message]) -> None:
+    def add(self, queue: str, lease: str, messages: Sequence[Message]) -> None:
         elements = Elements((message.id, message.element) for message in messages)
-        self._leases[lease] = elements
+        self._leases[queue, lease] = elements
         self._size += elements.size
         while self._size > self._largest:
             self._size -= self._leases.popitem(last=False)[1].size
 
-    def pop(self, lease: str) -> Elements | None:
+    def pop(self, queue: str, lease: str) -> Elements | None:
         """Take the elements out of the cache: a second settle at the same time reads them back."""
-        elements = self._leases.pop(lease, None)
+        elements = self._leases.pop((queue, lease), None)
         if elements is not None:
             self._size -= elements.size
         return elements
 
-    def put_back(self, lease: str, elements: Elements) -> None:
+    def put_back(self, queue: str, lease: str, elements: Elements) -> None:
         if not elements.empty:
-            self._leases[lease] = elements
+            self._leases[queue, lease] = elements
             self._size += elements.size
 
 

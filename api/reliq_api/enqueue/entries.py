@@ -12,6 +12,7 @@ from msgspec import Meta, Raw
 
 from reliq.contract import kinds, values
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
+from reliq.errors import InvalidMessage
 from reliq.model.dead_letter import DEAD_FROM
 from reliq_api.http.problems import Problem
 
@@ -77,10 +78,10 @@ def check_names(headers: Mapping[str, str]) -> None:
             raise Problem("invalid_header", f"{name.title()[:100]} is no option of a message{hint}")
 
 
-def refuse_reserved(headers: Mapping[str, str] | None) -> None:
-    """Raise Problem for a header of a message that reliq alone sets."""
-    if DEAD_FROM in (headers or {}):
-        raise Problem("invalid_message", f"the header {DEAD_FROM} is set by reliq alone: leave it out")
+def refuse_reserved(headers: Mapping[str, str] | None, before: Mapping[str, str] | None = None) -> None:
+    """Raise InvalidMessage for a header of a message that reliq alone sets; `before`: those that a message has."""
+    if (headers or {}).get(DEAD_FROM) != (before or {}).get(DEAD_FROM):
+        raise InvalidMessage(f"the header {DEAD_FROM} is set by reliq alone: leave it as it is, or out")
 
 
 def _value(option: Option, text: str) -> str | float:

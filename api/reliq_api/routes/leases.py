@@ -46,7 +46,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
         await state.reliq.store.run(poll.steps.settle((), [released(message) for message in reversed(surplus)]))
     identity = poll.lease if messages else None
     if identity is not None:
-        state.remembered.add(identity, messages)
+        state.remembered.add(queue, identity, messages)
     states = await state.reliq.store.run(leases.states(poll.steps.keys, messages))
     answer = {
         "lease": identity,
@@ -86,10 +86,10 @@ async def settle(
     state = request.app.state
     keys, consumer = holder(queue, lease)
     outcomes = _outcomes(wanted)
-    elements = state.remembered.pop(lease)
+    elements = state.remembered.pop(queue, lease)
     codes = await state.reliq.store.run(leases.settle(keys, consumer, outcomes, elements))
     if elements is not None:
-        state.remembered.put_back(lease, elements)
+        state.remembered.put_back(queue, lease, elements)
     results = [{"id": one.id, "code": code} for one, code in zip(outcomes, codes, strict=True)]
     return Response(encode({"results": results}), media_type="application/json")
 

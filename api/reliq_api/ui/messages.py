@@ -12,6 +12,7 @@ from reliq.contract.options import BY_NAME, FORM, options_of
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
 from reliq.protocol.edited import redrive_edited, why_not_editable
+from reliq_api.enqueue.entries import refuse_reserved
 from reliq_api.ui.access import Sendable, homes_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter
 from reliq_api.ui.guard import Form, Page
@@ -44,7 +45,9 @@ async def send(request: Request, queue: Sendable, fields: Form) -> Response:
     given = {name: value for name, value in fields if value.strip()}
     options: Any = {one.name: one.kind.typed(given[one.name].strip()) for one in OPTIONS if one.name in given}
     try:
-        sent = await queue.send(_text(given.get("body", "")), headers=_headers(given.get("headers", "")), **options)
+        headers = _headers(given.get("headers", ""))
+        refuse_reserved(headers)
+        sent = await queue.send(_text(given.get("body", "")), headers=headers, **options)
     except (InvalidMessage, InvalidSetting) as error:
         return _send_page(request, queue, given, {_field_of(str(error)): str(error)})
     request.state.form = [*fields, ("sent", sent)]
@@ -123,6 +126,7 @@ async def edit(request: Request, queue: Sendable, fields: Form) -> Response:
         return _edit_page(request, queue, letter, "", "", {"body": reason}, reason)
     edited = (body if b"\r\n" in letter.body else _text(body)).encode()
     try:
+        refuse_reserved(_headers(headers), letter.headers)
         homes, most = homes_of(request, queue.name), reliq_of(request).max_body
         steps = homes.each(lambda keys: redrive_edited(keys, letter, edited, _headers(headers), most))
         moved = any(await reliq_of(request).store.run(steps))

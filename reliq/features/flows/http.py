@@ -24,7 +24,7 @@ from reliq_api.http.docs import body_of
 from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
-from reliq_api.http.strict_json import check_json_text
+from reliq_api.http.strict_json import read_json
 
 LARGEST = 8 * 1024 * 1024  #: bytes of a flow
 
@@ -82,8 +82,8 @@ async def send_flow(request: BoundedRequest) -> Response:
     state = request.app.state
     request.allow(LARGEST)
     text = await request.body()
-    check_json_text(text)
     try:
+        read_json(text)
         wanted = _decode(text)
         members = wanted.messages
     except msgspec.ValidationError as error:

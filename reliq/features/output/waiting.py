@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from reliq.errors import ReliqError
@@ -15,7 +16,8 @@ from reliq_api.http.problems import Problem
 
 MOST_STREAMS = 1000  #: that one process serves at once
 _SOON = 0.05  #: seconds between two reads while chunks come; up to LOOK_EVERY while none does
-_ALIVE = 15.0  #: seconds after which a stream without chunks says that it lives, and its key is looked at again
+_ALIVE = 15.0  #: seconds after which a stream without chunks says that it lives
+_CONFIRMED = 1.0  #: seconds after which the key of a stream is looked at again
 
 Confirm = Callable[[], Awaitable[None]]  #: raises Problem if the key of the request is no longer valid
 
@@ -49,8 +51,11 @@ class Streams:
             self._open -= 1
 
     async def _events(self, reading: Reading, confirm: Confirm) -> AsyncIterator[str]:
-        pause, silent = _SOON, 0.0
+        pause, silent, confirmed_at = _SOON, 0.0, time.monotonic()
         while not self._draining.is_set():
+            if time.monotonic() - confirmed_at > _CONFIRMED:
+                await confirm()
+                confirmed_at = time.monotonic()
             chunks = await self._store.run(reading.some(0.0))
             for one in chunks:
                 yield _event(one)
@@ -60,7 +65,6 @@ class Streams:
             pause, silent = (_SOON, 0.0) if chunks else (min(2 * pause, LOOK_EVERY), silent + pause)
             if silent > _ALIVE:
                 silent = 0.0
-                await confirm()
                 yield ": still running\n\n"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._draining.wait(), pause)

@@ -68,7 +68,10 @@ def test_what_is_no_flow_is_refused_and_sends_nothing(service, orders, messages,
     if answer[1] in ("invalid_name", "invalid_message") or "dedup_key" in str(messages):
         assert (refused.json()["index"], refused.json()["detail"][:22]) == (1, "message 1 of the flow:")
     assert orders.stats().ready == 0
-    assert problem(service.post("/v1/flows", content=b"{")) == (400, "invalid_json")
+    twice = b'{"messages": [{"queue": "other", "queue": "%s", "message": {"body": 1}}]}' % orders.name.encode()
+    for no_json in (b"{", twice):
+        assert problem(service.post("/v1/flows", content=no_json)) == (400, "invalid_json")
+    assert orders.stats().ready == 0
 
 
 def test_a_full_queue_takes_no_flow(service, orders):

@@ -212,6 +212,15 @@ def test_a_repeated_settle_is_told_already_even_after_the_last_message(post, ord
     assert orders.stats().counters["acked"] == 1
 
 
+def test_a_settle_at_another_queue_changes_nothing(post, service, orders):
+    orders.send_many(["a", "b"])
+    lease, (first, second) = leased(post)
+    wrong = service.post(f"/v1/queues/other/leases/{lease}/settle", json={"ack": [first]})
+    assert codes(wrong) == {first: "lost"}
+    assert codes(post(f"leases/{lease}/settle", {"ack": [first, second]})) == {first: "done", second: "done"}
+    assert orders.stats().counters["acked"] == 2
+
+
 def test_two_messages_with_one_id_are_settled_one_by_one(post, orders):
     for body in "ab":
         orders.send(body, id="same")

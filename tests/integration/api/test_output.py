@@ -9,6 +9,7 @@ import pytest
 import reliq
 from reliq.features.output.waiting import Streams
 from reliq.model.keys import QueueKeys
+from reliq_api.access import keyring
 from tests.integration.api.serving import problem, serving
 from tests.integration.api.test_leases import leased
 from tests.support.workers import eventually
@@ -107,6 +108,25 @@ def test_streams_are_so_many_and_end_with_the_service(app, client, url, monkeypa
         assert service.app.state.listeners[Streams]._open == 1
     stream.thread.join(30)
     assert [one.get("event") for one in stream.events] == [None]  # it may go on, with another process
+
+
+def test_a_stream_ends_soon_after_its_key_is_revoked_though_chunks_come(app, client, url):
+    queue = app.queue("streams")
+    one = queue.send("x")
+    key = app.store.run(keyring.create("test", ("operate",), ("*",), None, 0.0))
+    with queue.consumer() as consumer, serving(url) as service:
+        (message,) = consumer.claim()
+        message.emit(0)
+        stream = Stream(service, address(queue, one), authorization=f"Bearer {key}")
+        eventually(lambda: stream.values == [0])
+        app.store.run(keyring.revoke(key.partition(".")[0]))
+        for number in range(1, 200):
+            message.emit(number)
+            stream.thread.join(0.1)
+            if not stream.thread.is_alive():
+                break
+    assert not stream.thread.is_alive()
+    assert stream.events[-1].get("event") is None
 
 
 @pytest.mark.parametrize("text", ["<b>bold</b>", "plain"])

@@ -122,6 +122,24 @@ def test_clocks_may_differ_by_five_minutes(make_key, signed, monkeypatch, minute
     assert re.search(says, answer.text)
 
 
+@pytest.mark.parametrize("signer", [SigV4Auth, SigV4QueryAuth])
+@pytest.mark.parametrize("target", ["ReceiveMessage", "PurgeQueue", "DeleteQueue"])
+def test_a_signature_for_one_action_is_none_for_another(make_key, signed, name, signer, target):
+    """An address that was signed for one action, sent with the header that names another one."""
+    identity, secret = make_key()
+    sqs = client(signed, key=identity, secret=secret)
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="m")
+    request = AWSRequest("GET", url, params={"Action": "GetQueueAttributes"})
+    signer(Credentials(identity, secret), "sqs", "us-east-1").add_auth(request)
+    made = request.prepare()
+    headers = {**made.headers, "x-amz-target": f"AmazonSQS.{target}"}
+    assert httpx.get(made.url, headers=dict(made.headers)).status_code == 200
+    answer = httpx.get(made.url, headers=headers)
+    assert (answer.status_code, answer.json()["__type"]) == (403, "com.amazon.coral.service#SignatureDoesNotMatchException")
+    assert len(received(sqs, url)) == 1
+
+
 @pytest.mark.parametrize("hours", [-5, 5])
 def test_the_clock_of_redis_counts_and_not_that_of_the_endpoint(app, make_key, signed, monkeypatch, hours):
     valid, over = make_key(expires=3600), make_key()
@@ -184,6 +202,12 @@ def test_a_key_makes_only_its_queues_a_dead_letter_queue(make_key, signed, name)
 
     assert code_of(bury_in("other"), QueueUrl=arns["mine"][0])[:2] == ("InvalidParameterValue", 400)
     bury_in("mine-dead")(QueueUrl=arns["mine"][0])
+    manager.set_queue_attributes(
+        QueueUrl=arns["other"][0],
+        Attributes={"RedrivePolicy": json.dumps({"deadLetterTargetArn": arns["mine-dead"][1], "maxReceiveCount": 1})},
+    )
+    sources = [sqs.list_dead_letter_source_queues(QueueUrl=arns["mine-dead"][0]) for sqs in (mine, manager)]
+    assert [sorted(one["queueUrls"]) for one in sources] == [[arns["mine"][0]], [arns["mine"][0], arns["other"][0]]]
 
 
 def test_a_key_moves_dead_letters_only_to_its_queues(make_key, signed, name):

@@ -92,6 +92,19 @@ def test_a_fault_of_a_form_stands_beside_its_field_and_nothing_is_sent(client, o
     assert orders.stats().ready == 1
 
 
+def test_a_form_sets_no_header_that_is_reliqs_alone(client, orders, app):
+    forged = {"body": "x", "headers": "reliq-dead-from: victim"}
+    (one,) = bury(app, "orders", ["x"], headers={"reliq-dead-from": "source"})
+    answer = client.post("/queues/orders/send", data=forged)
+    assert (answer.status_code, 'id="headers-fault"' in answer.text) == (422, True)
+    form = {**fields_of(client.get(f"/queues/orders/dead/edit?id={one}").text), "body": "y"}
+    answer = client.post("/queues/orders/dead/edit", data={**form, **forged})
+    assert (answer.status_code, 'id="headers-fault"' in answer.text) == (422, True)
+    assert (orders.stats().ready, orders.stats().dead) == (0, 1)
+    client.post("/queues/orders/dead/edit", data={**form, "headers": "reliq-dead-from: source"})
+    assert orders.stats().ready == 1
+
+
 def test_an_edited_letter_goes_back_under_its_id_and_the_log_says_who(client, orders, app, audit):
     (one,) = bury(app, "orders", ['{"order": "seven"}'], headers={"tenant": "acme"}, key="k")
     page = client.get(f"/queues/orders/dead/edit?id={one}").text
