@@ -6,6 +6,7 @@ late acks, redelivery of tasks whose process was killed, and dead letters with t
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -22,6 +23,9 @@ except ImportError as error:
 
 import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
 from reliq.contrib import celery_ends
+from reliq.contrib.kombu.channel import REJECTED, Channel
+
+log = logging.getLogger("reliq.celery")
 
 _PLAIN = "celery.worker.request:Request"
 _OURS = "reliq.contrib.celery:Request"
@@ -47,6 +51,7 @@ def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True,
     app.conf.update(settings)
     app.conf.broker_transport_options = {**(app.conf.broker_transport_options or {}), **transport_options}
     signals.worker_init.connect(_prepare_worker, dispatch_uid="reliq.prepare_worker", weak=False)
+    signals.worker_ready.connect(_keep_unreadable, dispatch_uid="reliq.keep_unreadable", weak=False)
     signals.worker_ready.connect(_store_ends, dispatch_uid="reliq.store_ends", weak=False)
 
 
@@ -77,6 +82,20 @@ def _prepare_worker(sender: Any, **_: Any) -> None:
         if task.Request == _PLAIN:
             type(task).Request = _OURS
     signals.worker_process_init.connect(_end_with(os.getpid()), dispatch_uid="reliq.end_with_parent", weak=False)
+
+
+def _keep_unreadable(sender: Any, **_: Any) -> None:
+    """Have a worker make dead letters of messages that it cannot decode: Celery acks them, and they would be lost."""
+
+    def on_decode_error(message: Any, error: Exception) -> None:
+        text = "unreadable queue=%s id=%s task=%s: it is a dead letter now"
+        names = message.delivery_info.get("routing_key"), message.headers.get("id"), message.headers.get("task")
+        log.critical(text, *names, exc_info=error)
+        message.failure = type(error).__name__, f"{REJECTED}: {error}"
+        message.reject()
+
+    if isinstance(getattr(sender.task_consumer, "channel", None), Channel):
+        sender.on_decode_error = on_decode_error
 
 
 def _store_ends(sender: Any, **_: Any) -> None:

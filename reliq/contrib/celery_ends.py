@@ -183,5 +183,5 @@ def _is_unknown(letter: DeadLetter) -> bool:
     if TASK_ID not in letter.headers:
         return False
     last = letter.last_error
-    refused = letter.reason == "rejected" and last is not None and last.text == REJECTED
+    refused = letter.reason == "rejected" and last is not None and last.text.startswith(REJECTED)
     return refused or letter.reason in ("expired", "max_deliveries")

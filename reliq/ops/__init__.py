@@ -97,6 +97,7 @@ from reliq.ops.flow import (
     hold,
     hold_key,
     lead,
+    refund,
     some_consumers,
     switch_breaker,
     tally,

@@ -240,6 +240,14 @@ def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: 
     return (element, id, member, again)
 
 
+def refund(keys: NamedKeys, *, messages: Records) -> Call:
+    return "refund", (keys.config, keys.flow, keys.buckets), (*flat(messages),)
+
+
+def refund_message(*, group: Argument, cost: Argument) -> Record:
+    return (group, cost)
+
+
 def register(
     keys: NamedKeys, *, lease: str, consumer: Argument, lease_ms: Argument, marks: bool, about: Argument | None = None,
 ) -> Call:

@@ -41,6 +41,7 @@ class Arrivals:
         self._unread: list[Message] = []  #: their bodies, which are apart, are not read yet
         self._latest: list[Message] = []  #: newer ones of their dedup keys may wait behind them
         self._members = False  #: members of a cycle have just arrived: are they still in it?
+        self._unstarted: list[tuple[str, int]] = []  #: of those that expired: the group of the key, and the cost
 
     def clear(self) -> None:
         """Forget everything: the lease is lost."""
@@ -50,6 +51,7 @@ class Arrivals:
         self._unread.clear()
         self._latest.clear()
         self._members = False
+        self._unstarted.clear()
 
     def pass_over(self, settled: Collection[bytes]) -> None:
         """Forget what is settled now: a read-back has found it, because Redis has lost that it was elsewhere."""
@@ -96,6 +98,7 @@ class Arrivals:
             if (extra := message.extra) is not None:
                 if 0 < extra.expires_at <= now:
                     self.dying.append(expired(message))
+                    self._unstarted.append((extra.group, message.cost))
                     continue
                 if extra.group and message.is_latest:
                     self._latest.append(message)
@@ -151,6 +154,14 @@ class Arrivals:
             self.buried += [move for move in done if move.destination is Destination.DEAD]
             self._held.uncounted.difference_update(move.element for move in dying)
             self.dying.clear()
+            yield from self._refund()
+
+    def _refund(self) -> Steps[None]:
+        """Give back to the rates of the queue what messages that expired have taken: they do not start."""
+        unstarted, self._unstarted = self._unstarted, []
+        if unstarted and self._limits.apply:
+            yield ops.refund(self._keys, unstarted)
+            self._limits.ask_again()
 
     def drop_removed(self, settle: SettleMoves) -> Steps[None]:
         """Remove arrived messages of members that have left the cycle meanwhile."""

@@ -1,11 +1,12 @@
 """Send dead letters on to another queue, by the setting `dead_to`."""
 
+import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from reliq import ops
 from reliq.contract.values import MAX_ID
-from reliq.errors import InvalidSetting, QueueFull
+from reliq.errors import InvalidMessage, InvalidSetting, QueueFull
 from reliq.model.dead_letter import DEAD_FROM, DeadLetter
 from reliq.model.keys import QueueKeys, check_name, dedup_digest
 from reliq.model.outgoing import NewMessage
@@ -21,6 +22,7 @@ from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import walk
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.reports import forget_reports
+from reliq.runtime.failures import failures
 
 #: Another one: how often they were received, or their handlers failed, before they came to this queue.
 RECEIVED_ELSEWHERE: Final = "reliq-receives"
@@ -42,43 +44,101 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
     """Send dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
-    Raises QueueFull if the other queue has no room for any.
+    Letters for which the other queue has no room stay, and so do those that cannot be sent. Raises QueueFull if it has
+    no room for any.
     """
-    target, moved = QueueHomes(to, pool), 0
-
-    def act(letters: list[DeadLetter]) -> Steps[bool]:
-        nonlocal moved
-        yield from read_bodies(keys, letters)
-        left = [one for one in letters if one.body_is_read]
-        yield ops.announce(to)
-        at_once = len(left)
-        while left:
-            some = left[:at_once]
-            try:
-                yield from _send(keys, target, some)
-            except QueueFull:  # as many as fit: half of them, and so on
-                if at_once > 1:
-                    at_once //= 2
-                    continue
-                if not moved:
-                    raise
-                return False
-            gone: int = yield ops.discard(keys, discarded(some), Counter.FORWARDED)
-            moved += gone
-            if gone == len(some):
-                yield from forget_reports(keys, last_seen(some))
-            left = left[at_once:]
-        return moved < at_most
-
+    forwarding = Forwarding(keys, to, pool, at_most)
     now = yield ops.server_time()
-    yield from walk(DeadLetter, keys, keys.dead, ("-inf", f"({now + 1}"), _goes_on, act, removing=True)
-    return moved
+    scores = "-inf", f"({now + 1}"
+    yield from walk(DeadLetter, keys, keys.dead, scores, _goes_on, forwarding.send_on, removing=True)
+    if forwarding.refusal is not None and not forwarding.moved:
+        raise forwarding.refusal
+    return forwarding.moved
 
 
-def _send(keys: QueueKeys, target: QueueHomes, letters: Sequence[DeadLetter]) -> Steps[None]:
+class Forwarding:
+    """One turn with the dead letters of a home."""
+
+    def __init__(self, keys: QueueKeys, to: str, pool: ProducerPool, at_most: int) -> None:
+        self.moved = 0
+        self.refusal: QueueFull | None = None  #: the error of letters for which there is no room
+        self._keys = keys
+        self._target = QueueHomes(to, pool)
+        self._left = at_most  #: letters that are still to be looked at
+        self._full = set[str]()  #: partitions of the other queue without room
+
+    def send_on(self, letters: list[DeadLetter]) -> Steps[bool]:
+        """Send some letters on, as many as there is room for, and delete them here; return whether to go on."""
+        self._left -= len(letters)
+        yield from read_bodies(self._keys, letters)
+        left = [one for letter in letters if letter.body_is_read and (one := Passage.of(self._keys.logical, letter))]
+        yield ops.announce(self._target.queue)
+        at_once = len(left)
+        while left := (yield from self._with_room(left)):
+            some = left[:at_once]
+            sent, refusal = yield from self._sent(some)
+            if sent:
+                yield from self._delete([one.letter for one in sent])
+            gone = {one.letter.element for one in sent}
+            left = [one for one in left if one.letter.element not in gone]
+            if refusal is None:
+                continue
+            if len(some) == 1:
+                self.refusal = refusal
+                self._full.add((yield from self._target.home_of(some[0].message)).queue)
+                at_once = len(left)
+            else:  # as many as fit: half of them, and so on
+                at_once = max(1, len(some) // 2)
+        return self._left > 0
+
+    def _with_room(self, left: Sequence["Passage"]) -> Steps[list["Passage"]]:
+        """Return those whose home in the other queue is not full, as far as that is known."""
+        if not self._full:
+            return list(left)
+        found = []
+        for one in left:
+            home = yield from self._target.home_of(one.message)
+            if home.queue not in self._full:
+                found.append(one)
+        return found
+
+    def _sent(self, some: Sequence["Passage"]) -> Steps[tuple[Sequence["Passage"], QueueFull | None]]:
+        """Send letters; return those that were enqueued, and why others were not."""
+        try:
+            yield from _send(self._keys, self._target, some)
+        except QueueFull as refusal:
+            return [some[place] for place in refusal.enqueued], refusal
+        return some, None
+
+    def _delete(self, letters: Sequence[DeadLetter]) -> Steps[None]:
+        gone: int = yield ops.discard(self._keys, discarded(letters), Counter.FORWARDED)
+        self.moved += gone
+        if gone == len(letters):
+            yield from forget_reports(self._keys, last_seen(letters))
+
+
+class Passage(NamedTuple):
+    """A dead letter, and the message that it is in the other queue."""
+
+    letter: DeadLetter
+    message: NewMessage
+
+    @classmethod
+    def of(cls, queue: str, letter: DeadLetter) -> Self | None:
+        """Return it; None for a letter that no send takes, as another program may have written it."""
+        try:
+            return cls(letter, _message(queue, letter))
+        except InvalidMessage as error:
+            text = "not_forwarded queue=%s id=%s error=%s: it stays a dead letter"
+            kind = ("not_forwarded", queue, type(error).__qualname__)
+            failures.write(logging.WARNING, kind, text, queue, letter.id, error)
+            return None
+
+
+def _send(keys: QueueKeys, target: QueueHomes, passages: Sequence[Passage]) -> Steps[None]:
     """Send letters to the target; what features keep for them is copied first to each home that is offered them."""
-    messages = [_message(keys.logical, one) for one in letters]
-    former = {message.id: letter.id for message, letter in zip(messages, letters, strict=True)}
+    messages = [one.message for one in passages]
+    former = {message.id: letter.id for letter, message in passages}
     copied: list[tuple[Along, QueueKeys, list[Coming]]] = []
     known = set[tuple[str, str]]()
 
@@ -89,13 +149,19 @@ def _send(keys: QueueKeys, target: QueueHomes, letters: Sequence[DeadLetter]) ->
             some = yield from along.send_on(keys, home, [_coming(home, one, former[one.id]) for one in new])
             copied.extend([(along, home, some)] if some else [])
 
-    yield from spread.send(target, messages, before=copy)
+    refusal: QueueFull | None = None
+    try:
+        yield from spread.send(target, messages, before=copy)
+    except QueueFull as error:  # of some of them
+        refusal = error
     for along, home, some in copied:
         entered: list[bool] = yield [ops.exists(one.mark) for one in some]
         for is_there, tell in ((True, along.have_come), (False, along.have_gone)):
             told = [one for one, came in zip(some, entered, strict=True) if bool(came) is is_there]
             if told and (calls := tell(home, told)):
                 yield calls
+    if refusal is not None:
+        raise refusal
 
 
 def _coming(home: QueueKeys, message: NewMessage, former_id: str) -> Coming:
@@ -110,7 +176,7 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
     message = NewMessage(
         letter.body,
         id=_id_elsewhere(queue, letter),
-        headers={**letter.headers, DEAD_FROM: queue, RECEIVED_ELSEWHERE: str(_receives(letter))},
+        headers=letter.headers,
         key=letter.key or None,
         limit_key=None if letter.key else letter.limit_key or None,
         priority=letter.priority,
@@ -118,6 +184,8 @@ def _message(queue: str, letter: DeadLetter) -> NewMessage:
         dedup_key=f"{DEAD_FROM} {queue} {letter.tag}",
         window=_WINDOW,
     )
+    # Behind the checks: with them the headers may have a few bytes more than a send may give.
+    message.headers = {**message.headers, DEAD_FROM: queue, RECEIVED_ELSEWHERE: str(_receives(letter))}
     message.enqueued_at = letter.enqueued_at
     message.offered = True  # a full queue refuses it again and again
     return message

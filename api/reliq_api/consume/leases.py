@@ -67,9 +67,7 @@ class Remembered:
     """A cache of the leases given by this process, so that a settle need not read them back. Losing it is harmless."""
 
     def __init__(self, largest: int = 64 * 1024 * 1024) -> None:
-        self._leases: OrderedDict[tuple[str, str], Elements] = (
-            OrderedDict()
-        )  #: by queue and lease
+        self._leases: OrderedDict[tuple[str, str], Elements] = OrderedDict()  #: by queue and lease
         self._largest = largest
         self._size = 0
 

@@ -5,6 +5,7 @@ left to an ordinary claim, with all that a claim knows of limits, expired messag
 moves what was claimed from the processing list into flight.
 """
 
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -147,7 +148,8 @@ class HomeReceiver:
         ]
         yield from consumer.settle((), moves)
         if to := (yield ops.dead_to(self.keys)):
-            yield from forward(self.keys, to, self._pool)
+            with contextlib.suppress(ReliqError):  # they are dead letters, which a monitor sends on
+                yield from forward(self.keys, to, self._pool)
         return [one for one in messages if _receives(one) <= most]
 
     def _put_in_flight(

@@ -127,6 +127,26 @@ def test_a_task_that_the_worker_cannot_read_has_a_failure(app: reliq.Reliq, brok
     assert (letter.reason, letter.errors[-1].error_class) == ("rejected", "Reject")
 
 
+def test_what_a_worker_cannot_decode_is_a_dead_letter(app: reliq.Reliq, broker: str, client: Any) -> None:
+    """Celery logs such a message and acks it."""
+    headers = {"task": f"{APP}.add", "id": "of-protocol-2", "lang": "py"}
+    with client.producer_pool.acquire() as producer:
+        for given in ({}, headers):
+            producer.publish(
+                b"{broken", routing_key="celery", content_type="application/json", content_encoding="utf-8",
+                headers=given,
+            )  # fmt: skip
+    foreign = [app.queue("celery").send(body) for body in ("no json", b"\xff")]
+    with working(broker, "-c", "1"):
+        letters = eventually(lambda: len(found := list(app.queue("celery").dead.list())) == 4 and found)
+        with pytest.raises(InvalidTaskError, match="could not read"):
+            client.AsyncResult("of-protocol-2").get(timeout=20)
+    assert {(one.reason, one.errors[-1].error_class) for one in letters} <= {
+        ("rejected", "DecodeError"), ("rejected", "ContentDisallowed"), ("rejected", "Reject"),
+    }  # fmt: skip
+    assert set(foreign) <= {one.id for one in letters}
+
+
 # --- the reading of dead letters ---
 
 

@@ -1,7 +1,10 @@
 """The limits of a queue as settings: what is accepted, what is refused and why, and what the statistics say."""
 
+import time
+
 import pytest
 
+from reliq import NewMessage
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.keys import QueueKeys
 
@@ -168,3 +171,24 @@ def test_the_keys_of_a_prepared_a_published_and_a_delayed_message_count(face, cl
         assert [message.limit_key for message in held] == ["t", "u"]
         consumer.ack(*held)
         assert [message.json() for message in consumer.claim(10)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("limits", "options"),
+    [
+        ({"rate": "1/h", "burst": 2}, {}),
+        ({"rate": "5/h", "burst": 5}, {"cost": 3}),
+        ({"key_rate": "1/h"}, {"key": "k"}),
+    ],
+)
+def test_expired_messages_take_nothing_of_a_rate(queue, limits, options):
+    queue.configure(**limits)
+    queue.send_many([NewMessage("late", ttl=0.001, **options) for _ in range(7)])
+    time.sleep(0.01)
+    started = queue.send("in time", **options)
+    with queue.consumer() as consumer:
+        claimed = []
+        for _ in range(20):
+            claimed += consumer.claim(limit=5)
+        assert [message.id for message in claimed] == [started]
+    assert queue.stats().counters["dead:expired"] == 7

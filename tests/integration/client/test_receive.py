@@ -13,6 +13,7 @@ from reliq import InvalidName, InvalidSetting, NewMessage, TooManyInFlight
 from reliq.aio import Reliq as AioReliq
 from reliq.features.receipts.model import Receipt
 from reliq.model.keys import QueueKeys
+from reliq.model.partitions import bucket_of
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
@@ -199,6 +200,58 @@ def test_a_monitor_sends_as_many_dead_letters_on_as_the_other_queue_has_room_for
     assert sorted([*there, *texts(gone.receive(limit=10))]) == list("0123456")
     gone.configure(max_length=100)
     assert Monitor(store).forward() == 4
+
+
+def bury_all(queue):
+    with queue.consumer() as consumer:
+        for message in consumer.claim(limit=20):
+            consumer.dead(message, "no")
+
+
+def test_a_partition_without_room_stops_only_the_dead_letters_of_its_keys(app, queue, store):
+    gone = app.queue("gone")
+    gone.configure(partitions=2, max_length=20)
+    layout = app.store.call(reliq.ops.layout(QueueKeys("gone")))
+    homes = {layout.homes("gone", bucket_of(NewMessage(0, key=key)) or 0)[0]: key for key in "abcdefgh"}
+    full, free = homes.values()
+    gone.send_many([NewMessage("filler", key=full) for _ in range(10)])
+    queue.configure(dead_to="gone")
+    keys = [full, free, full, free, free]
+    queue.send_many([NewMessage(f"{key}{number}", key=key) for number, key in enumerate(keys)])
+    while queue.stats().ready:
+        bury_all(queue)
+    assert [Monitor(store).forward(), Monitor(store).forward()] == [3, 0]
+    assert {letter.key for letter in queue.dead.list()} == {full}
+    assert queue.stats().counters["forwarded"] == 3
+    with gone.consumer() as consumer:
+        while claimed := consumer.claim(limit=20):
+            consumer.ack(*claimed)
+    assert [Monitor(store).forward(), queue.stats().dead] == [2, 0]
+
+
+def test_a_dead_letter_that_no_send_takes_stays_and_stops_no_others(app, queue, store, caplog):
+    queue.configure(dead_to="gone")
+    wrong, long = NewMessage("wrong"), NewMessage("long", headers={"trace": "x" * (16 * 1024 - 5)})
+    wrong.headers[""] = "as another program wrote it"
+    queue.send_many([wrong, long, *"abc"])
+    bury_all(queue)
+    assert [Monitor(store).forward(), Monitor(store).forward()] == [4, 0]
+    assert [letter.body for letter in queue.dead.list()] == [b"wrong"]
+    assert sorted(texts(app.queue("gone").receive(limit=10))) == ["a", "b", "c", "long"]
+    assert f"not_forwarded queue=q id={wrong.id}" in caplog.text
+
+
+def test_a_full_queue_of_dead_letters_does_not_disturb_a_receive(app, queue, store):
+    queue.configure(dead_to="gone")
+    gone = app.queue("gone")
+    gone.configure(max_length=1)
+    gone.send("filler")
+    queue.send("poison")
+    let_time_pass(store, queue.receive(most_receives=1))
+    Monitor(store).return_due()
+    queue.send_many(["x", "y"])
+    assert sorted(texts(queue.receive(limit=10, most_receives=1))) == ["x", "y"]
+    assert [letter.body for letter in queue.dead.list()] == [b"poison"]
 
 
 def test_one_that_was_received_too_often_dies_and_goes_to_the_queue_of_dead_letters(app, queue, store):

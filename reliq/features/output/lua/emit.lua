@@ -14,12 +14,13 @@ local id, name, position, nonce, token, chunk = ARGV[1], ARGV[2], ARGV[3], ARGV[
 local most, most_bytes = tonumber(ARGV[7]), tonumber(ARGV[8])
 -- end of the names
 local MOST, LONGEST = 100, 1000 -- lower numbers, and characters of these: the lowest ones are given up
+local DIGITS = 15 -- of a number that counts exactly; a token with more is a client's own
 
 -- Returns what to remember after a call with this token; nil if it has come before. Of a handler that is the highest number, and behind
 -- it the lower ones that have not come: `#handler.7,3,5,`.
 local function unseen(latest, token)
   local handler, number = string.match(token, '^(#%x+)%.(%d+)$')
-  if not handler then return token ~= latest and token or nil end
+  if not handler or #number > DIGITS then return token ~= latest and token or nil end
   local former, highest, missing = string.match(latest, '^(#%x+)%.(%d+)(,.*)$')
   if former ~= handler then highest, missing = 0, ',' end
   number, highest = tonumber(number), tonumber(highest)
