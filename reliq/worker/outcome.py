@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reliq.contract import values
 from reliq.contract.values import cut
-from reliq.errors import InvalidBody, TimeLimitExceeded
+from reliq.errors import InvalidBody, QueueFull, TimeLimitExceeded
 from reliq.model.backoff import exponential
 from reliq.model.handlers import Handler
 from reliq.model.message import Message
@@ -19,6 +19,7 @@ from reliq.runtime.failures import failures
 from reliq.worker.once import Finished, MarkUnknown, Repeated, looks_up
 
 _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could not be read
+_WHEN_REDIS_IS_FULL = 5.0  #: seconds until the next try after Redis had no memory for what the handler asked of it
 
 
 def after_return(message: Message, result: object) -> Move | None:
@@ -58,6 +59,11 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
     """
     if isinstance(error, MarkUnknown) or (isinstance(error, TimeLimitExceeded) and looks_up(message)):
         return released(message, _WHEN_MARK_IS_UNKNOWN)
+    if isinstance(error, QueueFull) and error.of_redis:
+        text = "redis_full queue=%s id=%s error=%s: tried again in %g s, not as a failure"
+        kind = ("redis_full", message.queue, type(error).__qualname__)
+        failures.write(logging.WARNING, kind, text, message.queue, message.id, error, _WHEN_REDIS_IS_FULL)
+        return released(message, _WHEN_REDIS_IS_FULL)
     failure = failure_now(worker, _class_name(error), _text(error))
     if isinstance(error, InvalidBody):
         return buried(message, failure, "invalid")

@@ -189,12 +189,21 @@ def test_the_index_is_deleted_beside_the_counts_of_an_open_batch(tracked):
 
 
 @pytest.mark.parametrize(
-    ("flag", "field"), [("batched", " b"), ("recorded", "\na"), ("emitted", "\ta"), ("flowing", "\va")]
+    ("flag", "field"),
+    [
+        ("batched", " b"),
+        ("recorded", "\na"),
+        ("emitted", "\ta"),
+        ("flowing", "\va"),
+        (None, "\t\t1"),
+        (None, "\v\v\v1"),  # what monitors have not read yet
+    ],
 )
 def test_what_other_features_have_noted_stays_when_the_index_goes(tracked, flag, field):
     tracked.run(ops.enqueue(KEYS, elements("x")))
     tracked.redis.hset(KEYS.followed, field, "noted")
-    tracked.redis.hset(KEYS.config, flag, 1)
+    if flag is not None:
+        tracked.redis.hset(KEYS.config, flag, 1)
     tracked.redis.hdel(KEYS.config, "track")
     assert tracked.run(track_ops.forget_tracked(KEYS)) == 0
     assert tracked.redis.hkeys(KEYS.followed) == [field.encode()]

@@ -299,6 +299,20 @@ def test_what_dies_while_it_gives_a_flow_up_is_followed_by_a_monitor_once(app, h
     assert app.flow_progress(flow).state == ("abandoned" if how == "producer" else "cancelled")
 
 
+@pytest.mark.parametrize("calls", [1, 2, 5, 99])
+def test_a_monitor_cancels_also_those_that_wait_for_nobody_if_the_operator_dies(app, calls):
+    with app.flow() as flow:
+        first = [flow.send("q", number) for number in range(3)]
+        flow.send("q", "last", after=first)
+    steps = cancelled_queues(flow.id)
+    with contextlib.suppress(Died):
+        app.store.run(up_to(lambda _, before: before == calls, steps))
+    Monitor(app.store).tell_flows()
+    stats = app.queue("q").stats()
+    assert (stats.ready, stats.waiting, stats.counters["cancelled"]) == (0, 0, 4)
+    assert app.flow_progress(flow.id).state == "cancelled"
+
+
 def test_what_a_paused_producer_sends_of_a_flow_that_was_given_up_does_not_wait_for_a_day(app, client):
     plan, monitor = Plan(), Monitor(app.store)
     plan.add("q", reliq.NewMessage(b"later"), [plan.add("q", reliq.NewMessage(b"first"), (), "fail")], "fail")

@@ -17,6 +17,7 @@ redis.call('HLEN', flow) -- wrong types are refused here, before the first write
 redis.call('ZCARD', buckets)
 local limits = redis.call('HMGET', config, 'rate', 'burst', 'key_rate')
 local more = actual - (redis.call('GET', charged) or reserved)
+redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
 redis.call('SET', charged, actual, 'PX', kept_ms)
 
 local function moved(bucket, full_at)

@@ -21,5 +21,6 @@ local field = record_of(id)
 local former = number <= count and redis.call('HGET', followed, field .. '\n' .. number)
 if former and string.find(former, '^[sfz]') then return former == entry and 'ok' or 'other' end
 if not head then redis.call('HLEN', config) end -- a wrong type is refused here, before the first write
+redis.call('PERSIST', followed) -- no effect, but after this write the next ones pass when memory is full
 write_entry(followed, config, field, number, entry, sent, nonce, count, names, head)
 return 'ok'

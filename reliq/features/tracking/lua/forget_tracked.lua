@@ -11,11 +11,6 @@ local cursor, limit = ARGV[1], ARGV[2]
 -- end of the names
 redis.call('HLEN', followed) -- a wrong type is refused here, before the first write
 if redis.call('HEXISTS', config, 'track') == 1 then return 0 end
-local noted = redis.call('HMGET', config, 'batched', 'recorded', 'emitted', 'flowing')
-if not (noted[1] or noted[2] or noted[3] or noted[4]) then
-  redis.call('UNLINK', followed)
-  return 0
-end
 local following, fields = unpack(redis.call('HSCAN', followed, cursor, 'COUNT', limit))
 for at = 1, #fields, 2 do
   if not string.find(fields[at], '^[ \n\t\v]') then redis.call('HDEL', followed, fields[at]) end

@@ -129,6 +129,7 @@ local function pass_end()
 end
 
 if removals > 0 and #found > 0 then
+  redis.call('PERSIST', q.config) -- no effect, but after this write the next ones pass when memory is full
   for _, one in ipairs(found) do -- all of them first: what leaves may make others ready, which moves the places
     if key == q.waiting then
       redis.call('ZREM', key, one[2])

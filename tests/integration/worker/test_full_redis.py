@@ -1,0 +1,86 @@
+"""A full Redis takes no message; workers empty its queues, and operators can do what frees memory."""
+
+import pytest
+
+import reliq
+from tests.support.workers import eventually, working
+
+
+@pytest.fixture
+def fill(client):
+    """Have Redis refuse what needs memory, until the end of the test."""
+    yield lambda: client.config_set("maxmemory", 1)
+    client.config_set("maxmemory", 0)
+
+
+CALLS = {
+    "step": lambda message: message.step("s", lambda: 1) and None,
+    "link": lambda message: message.link("s") and None,
+    "checkpoint": lambda message: message.checkpoint(1),
+    "progress": lambda message: message.progress(0.5),
+    "charge": lambda message: message.charge(3),
+    "sleep": lambda message: message.sleep("s", seconds=0.01),
+    "wait": lambda message: message.wait("s", timeout=0.01, default=1) and None,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_handler_tells_of_its_run_is_stored(app, client, fill, call):
+    app.handler("q", retry=reliq.fixed(0, limit=1))(CALLS[call])
+    app.queue("q").send("x")
+    fill()
+    with working(app, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+    assert app.queue("q").stats().dead == 0
+
+
+@pytest.mark.parametrize("what", ["emits", "sends"])
+def test_a_handler_that_redis_has_no_memory_for_runs_again_and_has_not_failed(app, client, fill, what, monkeypatch):
+    monkeypatch.setattr("reliq.worker.outcome._WHEN_REDIS_IS_FULL", 0.05)
+    runs = []
+
+    @app.handler("q", retry=reliq.fixed(0, limit=1))
+    def handle(message):
+        runs.append(message.failures)
+        if what == "emits":
+            message.emit("chunk")
+        else:
+            app.queue("other").send("y")
+
+    app.queue("q").send("x")
+    fill()
+    with working(app, monitor=True):
+        eventually(lambda: len(runs) > 2)
+        client.config_set("maxmemory", 0)
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+    assert set(runs) == {0}
+    assert app.queue("q").stats().dead == 0
+
+
+def test_messages_are_cancelled_wherever_they_are(app, fill):
+    queue = app.queue("q")
+    ready, delayed, (_, behind) = queue.send("x"), queue.send("x", delay=60), queue.send_many(["x"] * 2, key="k")
+    fill()
+    for one in (ready, delayed, behind):
+        assert queue.cancel(one) is reliq.Cancellation.CANCELLED
+    assert queue.cancel_many(key="k").cancelled == 1
+    stats = queue.stats()
+    assert (stats.ready, stats.delayed, stats.waiting) == (0, 0, 0)
+
+
+def test_a_flow_across_queues_goes_on_and_another_one_is_cancelled(app, fill):
+    ran = []
+    for name in ("one", "two"):
+        app.handler(name)(lambda message: ran.append(message.body.decode()))
+    with app.flow() as flow:
+        first = flow.send("one", "first")
+        flow.send("two", "then", after=[first])
+    with app.flow() as other:
+        never = other.send("three", "never")
+        other.send("three", "neither", after=[never])
+    fill()
+    app.cancel_flow(other.id)
+    assert (app.queue("three").stats().ready, app.queue("three").stats().waiting) == (0, 0)
+    with working(app, monitor=True):
+        eventually(lambda: ran == ["first", "then"])
+    assert app.queue("three").stats().counters["cancelled"] == 2
