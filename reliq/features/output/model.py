@@ -12,7 +12,7 @@ from reliq.model.result import read_result, stored
 
 MAX_CHUNKS = 10_000  #: of a message
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024  #: of all chunks of a message
-_CHUNK_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+_CHUNK_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")  # a stream's numbers have 64 bits
 
 
 @dataclass(frozen=True, slots=True)
