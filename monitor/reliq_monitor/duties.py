@@ -15,6 +15,7 @@ from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
 from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import Promotion
+from reliq_monitor.reappearance import Reappearance
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns
 
@@ -30,6 +31,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     DeadLetterTrimming,
     SilentProducers,
     SilentStreams,
+    Reappearance,
     Visibility,
     SignalTimeouts,
     OutputCleanup,

@@ -25,7 +25,7 @@ import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
 from reliq.contrib import celery_ends
 from reliq.contrib.kombu.channel import REJECTED, Channel
 
-log = logging.getLogger("reliq.celery")
+_log = logging.getLogger("reliq.celery")
 
 _PLAIN = "celery.worker.request:Request"
 _OURS = "reliq.contrib.celery:Request"
@@ -90,7 +90,7 @@ def _keep_unreadable(sender: Any, **_: Any) -> None:
     def on_decode_error(message: Any, error: Exception) -> None:
         text = "unreadable queue=%s id=%s task=%s: it is a dead letter now"
         names = message.delivery_info.get("routing_key"), message.headers.get("id"), message.headers.get("task")
-        log.critical(text, *names, exc_info=error)
+        _log.critical(text, *names, exc_info=error)
         message.failure = type(error).__name__, f"{REJECTED}: {error}"
         message.reject()
 

@@ -14,6 +14,7 @@ from reliq.errors import InvalidName
 
 QUEUES = "reliq:queues"  #: set: the names of all queues
 API_KEYS = "reliq:api:keys"  #: hash: id of an API key -> its permissions and a hash of its secret
+DELETED = "reliq:deleted"  #: hash: names of queues that were deleted lately, each with the ms
 API_KEY_EXISTED = "reliq:api:key-existed"  #: string: set with the first API key, and never removed
 SQS_KEYS = "reliq:sqs:keys"  #: hash: id of an access key of the SQS endpoint -> its permissions and encrypted secret
 SQS_DELETED = "reliq:sqs:deleted:"  #: prefix of a queue; string: exists after the endpoint has deleted it

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from reliq.model.keys import QUEUES, QueueKeys, is_name
+from reliq.model.keys import DELETED, QUEUES, QueueKeys, is_name
 from reliq.ops.request import Argument, Op, Steps, T, milliseconds
 
 
@@ -93,6 +93,21 @@ def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]
     """Delete a queue with all its messages and those held by these consumers."""
     theirs = [key for one in consumers for key in (keys.processing(one), keys.lease(one))]
     return [Op(("UNLINK", *keys.everything, *theirs)), Op(("SREM", QUEUES, keys.queue))]
+
+
+def note_deleted(queue: str, now: int) -> Op[int]:
+    """Note that a queue is deleted now, ms of the server's clock."""
+    return Op(("HSET", DELETED, queue, now))
+
+
+def deleted_queues() -> Op[dict[str, str]]:
+    """Read which queues were deleted lately, each with the ms."""
+    return read_hash(DELETED)
+
+
+def forget_deleted(queues: Sequence[str]) -> Op[int]:
+    """Forget that queues were deleted."""
+    return Op(("HDEL", DELETED, *queues))
 
 
 def scan_lasting(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[bytes]]]:

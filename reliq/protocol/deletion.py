@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.protocol.acts import done_everywhere
@@ -113,6 +114,8 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
         if not force:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
         yield from _forget_lasting(keys)
+        with suppress(QueueFull):
+            yield ops.note_deleted(keys.queue, (yield ops.server_time()))
         drop, unlist = ops.drop_queue(keys, consumers)
         if (yield from _dropped(keys, drop, noted)):
             yield from _forget(elsewhere)
@@ -123,7 +126,10 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
 
 
 def announce_if_used(keys: QueueKeys) -> Steps[None]:
-    """Make a deleted queue known again if a message has come meanwhile, or since."""
+    """Make a deleted queue known again if a message has come meanwhile, or since.
+
+    A producer that has announced it shortly before does not do so again; monitors look later, too.
+    """
     if (yield ops.exists(keys.producers)):
         yield ops.announce(keys.queue)
 

@@ -1,6 +1,5 @@
 """The order in which the hooks of middleware are called, for runs and for sends."""
 
-import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -116,7 +115,9 @@ def _run(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any
 def _run_async(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
     try:
         answer = yield function(message)
-    except (Exception, asyncio.CancelledError):
+    except GeneratorExit:
+        raise
+    except BaseException:  # a cancellation too
         _check_time(message)
         raise
     _check_time(message)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliq.model.element import BLANK
-from reliq.model.keys import FLOWS, QueueKeys, logical_name
+from reliq.model.keys import DELETED, FLOWS, QueueKeys, logical_name
 from reliq.model.message import Message
 from tests.reference import model
 
@@ -122,7 +122,10 @@ def let_pass(client: Any, seconds: float) -> None:
     ms = seconds * 1000
     for name in list(client.scan_iter(count=1000)):
         short = name.decode().partition("}:")[2]
-        if short == "delayed":
+        if name == DELETED.encode():
+            for queue in client.hkeys(name):
+                client.hincrby(name, queue, -int(ms))
+        elif short == "delayed":
             for element, score in client.zrange(name, 0, -1, withscores=True):
                 client.zadd(name, {element: score - ms})
                 client.hset(name.replace(b":delayed", b":index"), Message.decode("q", element).id, repr(score - ms))

@@ -12,6 +12,7 @@ from reliq_monitor.duty import Duty
 from reliq_monitor.forwarding import Forwarding
 from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import Promotion
+from reliq_monitor.reappearance import Reappearance
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from reliq_monitor.returns import Returns, Scan
 
@@ -93,10 +94,11 @@ class Monitor(reliq_monitor.Monitor):
         return self.perform(_duty("schedules"))
 
     def tidy(self) -> bool:
-        """Trim dead letters and forget silent producers; return whether more is left to trim."""
+        """Trim dead letters, forget silent producers and deleted queues; return whether more is left to trim."""
         self.perform(DeadLetterTrimming)
         self.perform(SilentProducers)
         self.perform(SilentStreams)
+        self.perform(Reappearance)
         return self._whole._rota.the(DeadLetterTrimming).pause == 0.0
 
 

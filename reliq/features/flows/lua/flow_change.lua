@@ -13,7 +13,7 @@ local id, before, state, kept, dropped = ARGV[1], ARGV[2], ARGV[3], tonumber(ARG
 -- end of the names
 redis.call('HLEN', graph) -- wrong types are refused here, before the first write
 redis.call('ZCARD', every)
-redis.call('PERSIST', every) -- no effect, but after this write the next ones pass when memory is full
+redis.call('HDEL', graph, '') -- no effect, but after this write the next ones pass when memory is full
 local present = redis.call('HGET', graph, 'state')
 if not present then return '' end
 if dropped and present == state then

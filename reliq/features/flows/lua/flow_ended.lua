@@ -16,7 +16,7 @@ local STAYS = {dead = true, revived = true} -- in the queue
 redis.call('HLEN', graph) -- wrong types are refused here, before the first write
 redis.call('ZCARD', every)
 if redis.call('HEXISTS', graph, 'state') == 0 then return {} end
-redis.call('PERSIST', every) -- no effect, but after this write the next ones pass when memory is full
+redis.call('HDEL', graph, '') -- no effect, but after this write the next ones pass when memory is full
 if joined then redis.call('HSET', graph, 'joined', '1') end
 
 -- Count a last member, one that no other waits for, among those that it belongs to now.

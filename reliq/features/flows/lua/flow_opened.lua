@@ -19,7 +19,7 @@ local head, behind = string.match(record or '', '^([^\n]*)(\n.*)$')
 if not head or not string.find(head, ' ' .. opened, 1, true) then return 0 end
 local before = outcome_of(record)
 record = string.gsub(head, ' ' .. opened .. '[!-]?', MARKS[outcome] and ' ' .. opened .. MARKS[outcome] or '', 1) .. behind
-redis.call('PERSIST', q.followed) -- no effect, but after this write the next ones pass when memory is full
+redis.call('HDEL', q.followed, '') -- no effect, but after this write the next ones pass when memory is full
 redis.call('HSET', q.followed, field, record)
 if not string.find(head .. ' ', ' h ', 1, true) then return 1 end
 local after = outcome_of(record)

@@ -15,7 +15,7 @@ local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 redis.call('HLEN', q.followed)
-redis.call('PERSIST', q.followed) -- no effect, but after this write the next ones pass when memory is full
+redis.call('HDEL', q.followed, '') -- no effect, but after this write the next ones pass when memory is full
 q.skips = 'skipped'
 local answer, ready, ids = {}, {}, {}
 
