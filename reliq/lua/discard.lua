@@ -1,17 +1,20 @@
 -- discard: delete dead letters, each only if it still exists.
 --
--- KEYS  dead, counters, index, bodies, followed, config, history
+-- KEYS  dead, counters, index, bodies, followed, config, history, call?
+--       call: has the answer of a call that is repeated
 -- ARGV  counter, letters... [element, id, reference]
 --       counter: purged_dead | trimmed | forwarded
 --       reference: of its body; '' = it is not apart
 -- Returns the number deleted
--- uses: now, element, follow
+-- uses: now, element, follow, calls
 -- names of the keys and arguments (tools/generate_scripts.py)
 local dead, counters, index, bodies, followed, config = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local history = KEYS[7]
+local history, call = KEYS[7], KEYS[8]
 local counter = ARGV[1]
 local LETTERS, LETTERS_STEP, ELEMENT, ID, REFERENCE = 2, 3, 0, 1, 2
 -- end of the names
+local before = answer_before(call)
+if before then return tonumber(before) end
 for _, hash in ipairs({counters, index, bodies, followed}) do redis.call('HLEN', hash) end -- wrong types are refused here
 redis.call('XLEN', history)
 local q = {followed = followed, config = config, history = history}
@@ -26,5 +29,8 @@ for at = LETTERS, #ARGV, LETTERS_STEP do
   end
 end
 are_discarded(q, removed)
-if #removed > 0 then redis.call('HINCRBY', counters, counter, #removed) end
+if #removed > 0 then
+  redis.call('HINCRBY', counters, counter, #removed)
+  answer_with(call, #removed)
+end
 return #removed

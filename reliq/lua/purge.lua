@@ -1,17 +1,20 @@
 -- purge: delete ready and delayed messages, a bounded number per call.
 --
--- KEYS  places, delayed, index
+-- KEYS  places, delayed, index, call?
+--       call: has the number of a call that is repeated
 -- ARGV  limit: number
 --       limit: messages to delete at most
 -- Returns {the number deleted, 1 if there may be more, else 0, member of `waiting` ...}: messages that a monitor takes to
 --         another partition, which are not deleted
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, calls
 -- names of the keys and arguments (tools/generate_scripts.py)
-local delayed, index = KEYS[14], KEYS[15]
+local delayed, index, call = KEYS[14], KEYS[15], KEYS[16]
 local limit = tonumber(ARGV[1])
 local PLACES = 1
 -- end of the names
 local q = places(PLACES)
+local before = answer_before(call)
+if before then return {tonumber(before), 1} end
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 local left, removed, strays = limit, 0, {}
@@ -58,5 +61,8 @@ end
 
 for _, element in ipairs(held) do leave_queue(q, element) end
 have_left(q, held, 'purged')
-if removed > 0 then redis.call('HINCRBY', q.counters, 'purged', removed) end
+if removed > 0 then
+  redis.call('HINCRBY', q.counters, 'purged', removed)
+  answer_with(call, removed)
+end
 return {removed, (removed > 0 or blanks > 0 or #strays > 0) and 1 or 0, unpack(strays)}

@@ -1,17 +1,24 @@
 -- redrive: move dead letters back into the queue, each only if it still exists.
 --
--- KEYS  places, dead, index
+-- KEYS  places, dead, index, call?
+--       call: has the answer of a call that is repeated, one digit a letter
 -- ARGV  letters... [element, id, member, again]
 --       member: of the cycle; '' = none
 --       again: the new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, its member is in the cycle with another message, or a
 --         newer message of its dedup key is there and replaces it
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, calls
 -- names of the keys and arguments (tools/generate_scripts.py)
-local dead, index = KEYS[14], KEYS[15]
+local dead, index, call = KEYS[14], KEYS[15], KEYS[16]
 local PLACES, LETTERS, LETTERS_STEP, ELEMENT, ID, MEMBER, AGAIN = 1, 1, 4, 0, 1, 2, 3
 -- end of the names
 local q = places(PLACES)
+local before = answer_before(call)
+if before then
+  local said = {}
+  for digit in string.gmatch(before, '%d') do said[#said + 1] = tonumber(digit) end
+  return said
+end
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
 
@@ -59,4 +66,5 @@ for at = LETTERS, #ARGV, LETTERS_STEP do
 end
 if redriven > 0 then redis.call('HINCRBY', q.counters, 'redriven', redriven) end
 if replaced > 0 then redis.call('HINCRBY', q.counters, 'purged_dead', replaced) end
+if redriven + replaced > 0 then answer_with(call, table.concat(answer)) end
 return answer

@@ -20,8 +20,9 @@ class Revival:
     member: str = ""  #: the member of the cycle that the message visits again
 
 
-def redrive(keys: QueueKeys, revivals: Sequence[Revival]) -> Op[list[int]]:
-    return scripted(signatures.redrive(keys, letters=map(_revived, revivals)))
+def redrive(keys: QueueKeys, revivals: Sequence[Revival], call: str | None = None) -> Op[list[int]]:
+    """Move dead letters back into the queue; answers 1 for each that was. `call`: as of `cancel`."""
+    return scripted(signatures.redrive(keys, letters=map(_revived, revivals), call=call))
 
 
 def _revived(one: Revival) -> Record:
@@ -32,17 +33,22 @@ def discard(
     keys: QueueKeys,
     letters: Sequence[tuple[bytes, str, bytes]],
     counter: Literal["purged_dead", "trimmed", "forwarded"],
+    call: str | None = None,
 ) -> Op[int]:
-    """Remove dead letters, given as element, id and the reference to a body that is apart, empty without one."""
-    call = signatures.discard(
+    """Remove dead letters, given as element, id and the reference to a body that is apart, empty without one.
+
+    `call`: as of `cancel`.
+    """
+    discarding = signatures.discard(
         keys,
+        call=call,
         counter=counter,
         letters=[
             signatures.discard_letter(element=element, id=identity, reference=reference)
             for element, identity, reference in letters
         ],
     )
-    return scripted(call)
+    return scripted(discarding)
 
 
 def cancel(keys: QueueKeys, identity: str, call: str | None = None) -> Op[bool]:
@@ -56,10 +62,10 @@ class Purged(NamedTuple):
     strays: list[Stray]  #: of those that it came across; it does not remove them
 
 
-def purge(keys: QueueKeys, limit: int) -> Op[Purged]:
-    """Delete ready and delayed messages, at most so many."""
-    call = signatures.purge(keys, limit=limit)
-    return scripted(call, lambda reply: Purged(reply[0], reply[1] == 1, [Stray(one) for one in reply[2:]]))
+def purge(keys: QueueKeys, limit: int, call: str | None = None) -> Op[Purged]:
+    """Delete ready and delayed messages, at most so many. `call`: as of `cancel`."""
+    purging = signatures.purge(keys, limit=limit, call=call)
+    return scripted(purging, lambda reply: Purged(reply[0], reply[1] == 1, [Stray(one) for one in reply[2:]]))
 
 
 def hasten(keys: QueueKeys, ids: Collection[str]) -> Op[int]:

@@ -73,10 +73,11 @@ def claim_limited(
     )
 
 
-def discard(keys: NamedKeys, *, counter: Argument, letters: Records) -> Call:
+def discard(keys: NamedKeys, *, counter: Argument, letters: Records, call: str | None = None) -> Call:
     return (
         "discard",
-        (keys.dead, keys.counters, keys.index, keys.bodies, keys.followed, keys.config, keys.history),
+        (keys.dead, keys.counters, keys.index, keys.bodies, keys.followed, keys.config, keys.history,
+        *(() if call is None else (call,))),
         (counter, *flat(letters)),
     )
 
@@ -181,8 +182,8 @@ def promote(keys: NamedKeys, *, limit: Argument) -> Call:
     return "promote", (*keys.places, keys.delayed, keys.index), (limit,)
 
 
-def purge(keys: NamedKeys, *, limit: float) -> Call:
-    return "purge", (*keys.places, keys.delayed, keys.index), (limit,)
+def purge(keys: NamedKeys, *, limit: float, call: str | None = None) -> Call:
+    return "purge", (*keys.places, keys.delayed, keys.index, *(() if call is None else (call,))), (limit,)
 
 
 def push(
@@ -232,8 +233,8 @@ def reclaim_when_full_message(
     return (element, destination, counter, id, again)
 
 
-def redrive(keys: NamedKeys, *, letters: Records) -> Call:
-    return "redrive", (*keys.places, keys.dead, keys.index), (*flat(letters),)
+def redrive(keys: NamedKeys, *, letters: Records, call: str | None = None) -> Call:
+    return "redrive", (*keys.places, keys.dead, keys.index, *(() if call is None else (call,))), (*flat(letters),)
 
 
 def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: Argument) -> Record:

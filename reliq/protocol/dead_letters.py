@@ -184,7 +184,7 @@ class DeadLetterSteps:
                 result.matched += len(batch)
                 if not options.dry_run:
                     revivals = yield from revivable([self._revival(one, options.keep_failures) for one in batch])
-                    result.redriven += sum((yield ops.redrive(self.keys, revivals)))
+                    result.redriven += sum((yield ops.redrive(self.keys, revivals, self.keys.new_call())))
                     result.stopped = yield from relapses.verdict(batch)
                     if rate is not None:
                         yield ops.Sleep(max(0.0, started + (result.redriven - before) / rate - time.monotonic()))
@@ -207,7 +207,7 @@ class DeadLetterSteps:
             nonlocal removed
             gone = 0
             for some in pieces(letters, _DISCARDED):
-                gone += yield ops.discard(self.keys, discarded(some), counter)
+                gone += yield ops.discard(self.keys, discarded(some), counter, self.keys.new_call())
             removed += gone
             if gone == len(letters):  # else one was redriven meanwhile, and goes on from its checkpoint
                 yield from forget_reports(self.keys, last_seen(letters))

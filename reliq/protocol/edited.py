@@ -38,7 +38,6 @@ def redrive_edited(
     if reason := why_not_editable(letter):
         raise InvalidMessage(reason)
     again = letter.revived(keep_failures=False, body=body, headers=check_headers(headers))
-    (moved,) = yield ops.redrive(
-        keys, [Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")]
-    )
+    revival = Revival(letter.element, letter.id, again, letter.key if letter.in_cycle else "")
+    (moved,) = yield ops.redrive(keys, [revival], keys.new_call())
     return bool(moved)

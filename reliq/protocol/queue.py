@@ -148,7 +148,7 @@ def _purge(keys: QueueKeys, come: list[str]) -> Steps[int]:
     removed, more = 0, True
     with counted(_PURGE, keys, lambda: removed):
         while more:
-            step = yield ops.purge(keys, _PURGE_STEP)
+            step = yield ops.purge(keys, _PURGE_STEP, keys.new_call())
             removed, more = removed + step.removed, step.more
             if step.strays:
                 withdrawn = yield from withdraw(keys, step.strays, Counter.PURGED)

@@ -72,3 +72,29 @@ def test_discard_removes_letters_and_counts_them(world):
     letters = [(element("a"), "a", b"")]
     assert [world.run(ops.discard(KEYS, letters, "trimmed")) for _ in range(2)] == [1, 0]
     assert world.state() == {"dead": "b", "index": {"b"}, "counters": {"trimmed": 1}}
+
+
+def test_a_repeated_redrive_has_the_answer_of_the_first(world):
+    world.given(dead={"a": -1, "b": -1})
+    revivals = [Revival(element(one), one, element(f"{one}2")) for one in "axb"]
+    call = KEYS.new_call()
+    assert [world.run(ops.redrive(KEYS, revivals, call)) for _ in range(2)] == [[1, 0, 1]] * 2
+    assert world.state()["counters"] == {"redriven": 2}
+    assert world.run(ops.redrive(KEYS, revivals, KEYS.new_call())) == [0, 0, 0]
+
+
+def test_a_repeated_discard_has_the_answer_of_the_first(world):
+    world.given(dead={"a": -1, "b": -1})
+    letters = [(element(one), one, b"") for one in "axb"]
+    call = KEYS.new_call()
+    assert [world.run(ops.discard(KEYS, letters, "purged_dead", call)) for _ in range(2)] == [2, 2]
+    assert world.state()["counters"] == {"purged_dead": 2}
+
+
+def test_a_repeated_purge_has_the_answer_of_the_first_and_deletes_nothing_sent_since(world):
+    world.given(messages="c b a", delayed={"d": 60_000})
+    call = KEYS.new_call()
+    assert world.run(ops.purge(KEYS, 10, call))[:2] == (4, True)
+    assert world.run(ops.enqueue(KEYS, [element("e")])).status == "ok"
+    assert world.run(ops.purge(KEYS, 10, call))[:2] == (4, True)
+    assert world.state()["messages"] == "e"
