@@ -9,13 +9,13 @@ own answer comes first.
 import asyncio
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote
 
 import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reliq_api.http.cycle import ANSWER, Cycle
+from reliq_api.http.paths import decoded
 from reliq_api.http.problems import MEDIA_TYPE, Problem
 from reliq_api.http.requests import WHOLE, break_off
 
@@ -147,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.scope |= {
             "http_version": version,
             "method": self.parser.get_method().decode("ascii"),
-            "path": self.root_path + (unquote(path) if "%" in path else path),
+            "path": self.root_path + decoded(path),
             "raw_path": self.root_path.encode() + url.path,
             "query_string": url.query or b"",
             "extensions": _EXTENSIONS,

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from starlette.routing import Match
 
 from reliq.errors import ReliqError
 from reliq.runtime.looking import looking
 from reliq_api.access.auth import Scope
 from reliq_api.http.docs import failures
+from reliq_api.http.paths import restored
 from reliq_api.http.problems import of_request, status_of
 from reliq_api.http.requests import BoundedRequest
 
@@ -23,6 +25,12 @@ _OPERATORS: tuple[Scope, ...] = ("metrics", "operate")
 
 class Call(APIRoute):
     """A route with its scope in `openapi_extra`; it cannot be declared without one."""
+
+    def matches(self, scope: Any) -> tuple[Match, Any]:
+        match, child = super().matches(scope)
+        if "path_params" in child:
+            child["path_params"] = restored(child["path_params"])
+        return match, child
 
     def get_route_handler(self) -> Handler:
         handle = self.reader()

@@ -1,5 +1,7 @@
 """Find, cancel and progress over HTTP."""
 
+from urllib.parse import quote
+
 import pytest
 
 from reliq.features.tracking.model import Cancellation
@@ -152,3 +154,15 @@ def test_messages_are_searched_for_a_text_and_the_answer_says_how_far(service, o
     assert problem(service.request("GET", "/v1/queues/none/search", params={"text": "x"}))[0] == 404
     for wrong in ({}, {"text": ""}, {"text": "x", "place": "processing"}, {"text": "x", "most": 2_000_000}):
         assert problem(service.request("GET", path, params=wrong)) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("identity", ["order/7", "/", "a%2Fb", "..", "100%/x?y#z"])
+def test_any_id_can_be_a_part_of_a_path(one, service, orders, identity):
+    orders.send("x", id=identity, delay="1h")
+    sent = quote(identity, safe="") if identity != ".." else "%2E%2E"
+    assert one("GET", sent).json()["id"] == identity
+    assert problem(one("GET", f"{sent}/result")) == (404, "no_result")
+    assert one("GET", f"{sent}/output").json() == {"chunks": [], "more": False}
+    assert problem(service.get(f"/v1/queues/{orders.name}/dead/{sent}")) == (404, "dead_letter_not_found")
+    assert one("DELETE", sent).status_code == 200
+    assert orders.stats().delayed == 0
