@@ -14,6 +14,7 @@ from reliq.ops import Destination, Move, Revival
 from reliq.ops.coming import Coming
 from reliq.ops.held import Hold
 from tests.support.state import KEYS, World, element
+from tests.support.workers import eventually
 
 OTHER = QueueKeys("other")
 DAY = 86_400_000
@@ -144,8 +145,9 @@ def test_a_dead_letter_keeps_its_output_until_it_is_deleted(held: World):
         ops.settle(KEYS, "w", 15.0, [], [Move(element("a3"), Destination.DEAD, "dead:rejected", "a", element("a4"))])
     )
     held.run(ops.discard(KEYS, [(element("a4"), "a", b"")], "purged_dead"))
-    assert notes(held) == {b"\t": b"1", b"\t\t": b"0", b"\t\t1": b"a"}
-    assert held.run(own.gone_outputs(KEYS, 10)) == (1, ["a"])
+    up_to, (gone,) = held.run(own.gone_outputs(KEYS, 10))
+    assert (up_to, gone.id) == (1, "a")
+    assert notes(held) == {b"\t": b"1", b"\t\t": b"0", b"\t\t1": f"a {gone.left_at}".encode()}
 
 
 def purged(world: World, *names: str) -> None:
@@ -167,7 +169,7 @@ def test_the_output_of_purged_messages_is_found_and_deleted_by_parts(world: Worl
     assert len(found[1]) == 2
     assert [world.run(own.drop_outputs(KEYS, *found)) for _ in range(2)] == [2, 0]
     rest = world.run(own.gone_outputs(KEYS, 2))
-    assert (rest[0], {*found[1], *rest[1]}) == (3, {"a", "b", "c"})
+    assert (rest[0], {one.id for one in (*found[1], *rest[1])}) == (3, {"a", "b", "c"})
     assert world.run(own.drop_outputs(KEYS, *rest)) == 1
     assert notes(world) == {}
     assert world.redis.keys("*:output:*") == []
@@ -180,6 +182,17 @@ def test_the_output_of_another_message_with_the_same_id_is_not_deleted(world: Wo
     emit(world, "a", "2", b"j2")
     assert world.run(own.drop_outputs(KEYS, *found)) == 0
     assert read(world, "a") == ("open", [2])
+
+
+def test_the_output_of_another_message_with_the_same_id_stays_also_once_that_is_handled(world: World):
+    purged(world, "a")
+    found = world.run(own.gone_outputs(KEYS, 2))
+    eventually(lambda: world.run(ops.server_time()) > int(found[1][0].left_at))
+    world.given(processing={"w": "a"}, leases={"w": 30_000})
+    emit(world, "a", "2", b"j2")
+    world.run(ops.settle(KEYS, "w", 15.0, [element("a")]))
+    assert world.run(own.drop_outputs(KEYS, *found)) == 0
+    assert read(world, "a") == ("", [2])
 
 
 def test_no_call_of_a_handler_appends_twice_however_late_or_early_it_comes(held: World):
@@ -227,6 +240,6 @@ def test_a_slow_monitor_forgets_only_what_it_has_found(world: World):
     purged(world, "b")
     assert world.run(own.drop_outputs(KEYS, *slow)) == 0
     rest = world.run(own.gone_outputs(KEYS, 2))
-    assert rest[1] == ["b"]
+    assert [one.id for one in rest[1]] == ["b"]
     assert world.run(own.drop_outputs(KEYS, *rest)) == 1
     assert notes(world) == {}

@@ -26,5 +26,5 @@ class OutputCleanup(Duty[int]):
 
 
 def _clean(keys: QueueKeys) -> Steps[int]:
-    up_to, ids = yield own.gone_outputs(keys, _AT_ONCE)
-    return (yield own.drop_outputs(keys, up_to, ids)) if ids else 0
+    up_to, gone = yield own.gone_outputs(keys, _AT_ONCE)
+    return (yield own.drop_outputs(keys, up_to, gone)) if gone else 0

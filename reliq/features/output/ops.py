@@ -85,16 +85,24 @@ def put_output(keys: QueueKeys, one: Coming, first: str, emitted: Emitted) -> Op
     return scripted(call)
 
 
-def gone_outputs(keys: QueueKeys, limit: int) -> Op[tuple[int, list[str]]]:
-    """Find outputs that are to be deleted; answers up to which number, and the ids of their messages."""
+class Gone(NamedTuple):
+    """A message with output that has left its queue unhandled."""
 
-    def read(reply: list[bytes]) -> tuple[int, list[str]]:
-        return int(reply[0]), [one.decode() for one in reply[1:]]
+    id: str
+    left_at: str  #: ms, by the server's clock; empty: an earlier version has noted it
+
+
+def gone_outputs(keys: QueueKeys, limit: int) -> Op[tuple[int, list[Gone]]]:
+    """Find outputs that are to be deleted; answers up to which number, and their messages."""
+
+    def read(reply: list[bytes]) -> tuple[int, list[Gone]]:
+        return int(reply[0]), [Gone(*one.decode().partition(" ")[::2]) for one in reply[1:]]
 
     return scripted(signatures.gone_outputs(keys, limit=limit), read)
 
 
-def drop_outputs(keys: QueueKeys, up_to: int, ids: Sequence[str]) -> Op[int]:
+def drop_outputs(keys: QueueKeys, up_to: int, gone: Sequence[Gone]) -> Op[int]:
     """Delete the outputs that were found."""
-    streams = [keys.output(one) for one in ids]
-    return scripted(signatures.drop_outputs(keys, streams=streams, up_to=up_to, ids=ids))
+    streams = [keys.output(one.id) for one in gone]
+    records = [signatures.drop_outputs_message(id=one.id, left_at=one.left_at) for one in gone]
+    return scripted(signatures.drop_outputs(keys, streams=streams, up_to=up_to, messages=records))

@@ -6,8 +6,12 @@ from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
-def drop_outputs(keys: NamedKeys, *, streams: Iterable[str], up_to: float, ids: Iterable[Argument]) -> Call:
-    return "output/drop_outputs", (keys.followed, *streams), (up_to, *ids)
+def drop_outputs(keys: NamedKeys, *, streams: Iterable[str], up_to: float, messages: Records) -> Call:
+    return "output/drop_outputs", (keys.followed, *streams), (up_to, *flat(messages))
+
+
+def drop_outputs_message(*, id: Argument, left_at: Argument) -> Record:
+    return (id, left_at)
 
 
 def emit(

@@ -15,7 +15,7 @@ CALLS = {
     "emitted": lambda: own.emitted(KEYS, "y", "", 10),
     "put_output": lambda: own.put_output(KEYS, Coming("z", KEYS.dedup("brought")), "9000000000000-0", BROUGHT),
     "gone_outputs": lambda: own.gone_outputs(KEYS, 10),
-    "drop_outputs": lambda: own.drop_outputs(KEYS, 1, ["gone"]),
+    "drop_outputs": lambda: own.drop_outputs(KEYS, 1, [own.Gone("gone", "1")]),
 }
 
 

@@ -2,7 +2,7 @@
 --
 -- KEYS  followed, outputs
 -- ARGV  limit: number
--- Returns {up to which number, id ...}
+-- Returns {up to which number, id and ms ...}: with a blank between; the ms at which the message left
 -- uses: ring
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, outputs = KEYS[1], KEYS[2]

@@ -1,6 +1,6 @@
 -- The head of a stream of output (lua/shared/heads.lua of the slice) goes when its message leaves the queue. The stream of a message that
 -- was handled stays until it expires; that of another one is to be deleted: `followed` has a ring (`ring`)
--- of tabs has its id. Requires `follow` and `element`.
+-- of tabs with its id and the ms at which it left. Requires `follow`, `now` and `element`.
 makers[#makers + 1] = function()
   local function forget(q, ids, keeps)
     local gone = 0
@@ -10,7 +10,7 @@ makers[#makers + 1] = function()
       for at, head in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
         if head and redis.call('HDEL', q.followed, fields[at]) == 1 then
           gone = gone + 1
-          if not keeps then add_note(q.followed, q.config, '\t', 'dropped', ids[from + at - 1]) end
+          if not keeps then add_note(q.followed, q.config, '\t', 'dropped', ids[from + at - 1] .. ' ' .. string.format('%.0f', now_ms())) end
         end
       end
     end
