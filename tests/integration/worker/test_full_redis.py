@@ -84,3 +84,14 @@ def test_a_flow_across_queues_goes_on_and_another_one_is_cancelled(app, fill):
     with working(app, monitor=True):
         eventually(lambda: ran == ["first", "then"])
     assert app.queue("three").stats().counters["cancelled"] == 2
+
+
+def test_a_batch_is_closed_and_ends(app, client, fill):
+    app.handler("q")(lambda message: None)
+    with app.batch(on_done=("done", "all")) as batch:
+        batch.send("q", "x")
+        fill()
+    with working(app, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+        client.config_set("maxmemory", 0)  # what follows is a message, which needs memory
+        eventually(lambda: app.queue("done").stats().ready == 1)

