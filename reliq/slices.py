@@ -19,7 +19,6 @@ from reliq.features.steps.moving import copy_early
 from reliq.features.steps.parked import WAITING
 from reliq.features.steps.steps import DURABLE, recorded_tag
 from reliq.features.topics.deletion import ALTERNATE, BINDINGS
-from reliq.features.tracking.cancelling import cancel_all
 from reliq.features.tracking.deletion import forget
 from reliq.protocol import features as core
 
@@ -27,7 +26,6 @@ core.HIDDEN += (UNDECIDED, IN_FLIGHT, WAITING)
 core.COUNTED += (COUNTS,)
 core.NOTES += (BINDINGS, SCHEDULES, ALTERNATE)
 core.HANDLED += (has_result,)
-core.CANCELS += (cancel_all,)
 core.FORGETS += (forget,)
 core.JOB_ENDS += (JOB_END,)
 core.ACTS += (DURABLE, EMITS, OF_FLOWS, CHARGES)

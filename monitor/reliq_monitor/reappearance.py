@@ -1,5 +1,7 @@
 """Reappearance: announce deleted queues again that a producer has sent to since, without announcing them itself."""
 
+import itertools
+
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
@@ -8,6 +10,7 @@ from reliq.protocol.home import ANNOUNCE_EVERY
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
+_AT_ONCE = 100  #: deleted queues that one turn looks at
 _LOOKED_AT_FOR = 2 * ANNOUNCE_EVERY  #: seconds after a deletion: later each producer announces what it sends to
 
 
@@ -28,7 +31,7 @@ class Reappearance(Duty[int]):
             return 0
         now = yield from attempts.of_all(name, ops.one(ops.server_time()), 0)
         over = []
-        for queue, at in deleted.items():
+        for queue, at in itertools.islice(deleted.items(), _AT_ONCE):
             looked = yield from attempts.of_all(name, _look(queue), otherwise=False, item=queue, elsewhere=True)
             if looked and now - int(at) > _LOOKED_AT_FOR * 1000:
                 over.append(queue)

@@ -214,7 +214,10 @@ QUEUE_KEYS: Final = (
 
 SERVER_KEYS: Final = (
     Key("reliq:queues", "set", "the names of all queues"),
-    Key("reliq:deleted", "hash", "name of a queue that was deleted in the last minutes -> when, ms"),
+    Key(
+        "reliq:deleted", "hash", "name of a queue that was deleted in the last minutes -> when, ms",
+        expires="after an hour",
+    ),
     Key("reliq:api:keys", "hash", "id of an API key -> its permissions and a hash of its secret"),
     Key("reliq:api:key-existed", "string", "set with the first API key, and never removed"),
     Key(

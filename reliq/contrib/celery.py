@@ -95,7 +95,8 @@ def _keep_unreadable(sender: Any, **_: Any) -> None:
         message.reject()
 
     if isinstance(getattr(sender.task_consumer, "channel", None), Channel):
-        sender.on_decode_error = on_decode_error
+        # kombu calls that of the tasks' consumer where it cannot decompress a body.
+        sender.on_decode_error = sender.task_consumer.on_decode_error = on_decode_error
 
 
 def _store_ends(sender: Any, **_: Any) -> None:

@@ -24,7 +24,8 @@ local every = 0
 for at = MESSAGES, #ARGV, MESSAGES_STEP do
   local group, cost = ARGV[at + GROUP], tonumber(ARGV[at + COST])
   local full_at = key_bucket and group ~= '' and tonumber(redis.call('ZSCORE', buckets, group) or nil)
-  if full_at then redis.call('ZADD', buckets, with_more(key_bucket, full_at, cost), group) end
+  local is_held = full_at and full_at - now > key_bucket.most * key_bucket.each + 1 -- for longer than its tokens need
+  if full_at and not is_held then redis.call('ZADD', buckets, with_more(key_bucket, full_at, cost), group) end
   every = every + cost
 end
 local full_at = bucket and tonumber(redis.call('HGET', flow, 'full_at') or nil)

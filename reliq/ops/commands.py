@@ -95,9 +95,9 @@ def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]
     return [Op(("UNLINK", *keys.everything, *theirs)), Op(("SREM", QUEUES, keys.queue))]
 
 
-def note_deleted(queue: str, now: int) -> Op[int]:
-    """Note that a queue is deleted now, ms of the server's clock."""
-    return Op(("HSET", DELETED, queue, now))
+def note_deleted(queue: str, now: int) -> list[Op[int]]:
+    """Note for an hour that a queue was deleted now, ms of the server's clock."""
+    return [Op(("HSET", DELETED, queue, now)), Op(("PEXPIRE", DELETED, milliseconds(3600)))]
 
 
 def deleted_queues() -> Op[dict[str, str]]:

@@ -114,15 +114,20 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
         if not force:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
         yield from _forget_lasting(keys)
-        with suppress(QueueFull):
-            yield ops.note_deleted(keys.queue, (yield ops.server_time()))
         drop, unlist = ops.drop_queue(keys, consumers)
         if (yield from _dropped(keys, drop, noted)):
             yield from _forget(elsewhere)
             yield unlist
-            yield from announce_if_used(keys)
+            yield from _have_looked_at(keys)
             return there
     raise _changing(keys.logical)
+
+
+def _have_looked_at(keys: QueueKeys) -> Steps[None]:
+    """Make it known again if a message has come meanwhile; have monitors look for some minutes, if they can be told."""
+    with suppress(QueueFull, RedisUnavailable, OutcomeUnknown):
+        yield ops.note_deleted(keys.queue, (yield ops.server_time()))
+    yield from announce_if_used(keys)
 
 
 def announce_if_used(keys: QueueKeys) -> Steps[None]:

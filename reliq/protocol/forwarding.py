@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Self
 
 from reliq import ops
 from reliq.contract.values import MAX_ID
-from reliq.errors import InvalidMessage, InvalidSetting, QueueFull
+from reliq.errors import InvalidMessage, InvalidSetting, QueueFull, ReliqError
 from reliq.model.dead_letter import DEAD_FROM, DeadLetter
 from reliq.model.keys import QueueKeys, check_name, dedup_digest
 from reliq.model.outgoing import NewMessage
@@ -44,13 +44,13 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -
     """Send dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
-    Letters for which the other queue has no room stay, and so do those that cannot be sent. Raises QueueFull if it has
-    no room for any.
+    Letters for which the other queue has no room stay, and so do those that cannot be sent: of all letters the oldest
+    `at_most` are looked at. Raises QueueFull if it has no room for any.
     """
     forwarding = Forwarding(keys, to, pool, at_most)
     now = yield ops.server_time()
     scores = "-inf", f"({now + 1}"
-    yield from walk(DeadLetter, keys, keys.dead, scores, _goes_on, forwarding.send_on, removing=True)
+    yield from walk(DeadLetter, keys, keys.dead, scores, _goes_on, forwarding.send_on, forwarding.gone)
     if forwarding.refusal is not None and not forwarding.moved:
         raise forwarding.refusal
     return forwarding.moved
@@ -61,6 +61,7 @@ class Forwarding:
 
     def __init__(self, keys: QueueKeys, to: str, pool: ProducerPool, at_most: int) -> None:
         self.moved = 0
+        self.gone = set[bytes]()  #: elements of letters that are deleted here
         self.refusal: QueueFull | None = None  #: the error of letters for which there is no room
         self._keys = keys
         self._target = QueueHomes(to, pool)
@@ -73,14 +74,14 @@ class Forwarding:
         yield from read_bodies(self._keys, letters)
         left = [one for letter in letters if letter.body_is_read and (one := Passage.of(self._keys.logical, letter))]
         yield ops.announce(self._target.queue)
+        moved = self.moved
         at_once = len(left)
         while left := (yield from self._with_room(left)):
             some = left[:at_once]
             sent, refusal = yield from self._sent(some)
             if sent:
                 yield from self._delete([one.letter for one in sent])
-            gone = {one.letter.element for one in sent}
-            left = [one for one in left if one.letter.element not in gone]
+            left = [one for one in left if one.letter.element not in self.gone]
             if refusal is None:
                 continue
             if len(some) == 1:
@@ -89,7 +90,7 @@ class Forwarding:
                 at_once = len(left)
             else:  # as many as fit: half of them, and so on
                 at_once = max(1, len(some) // 2)
-        return self._left > 0
+        return self._left > 0 and (self.moved > moved or self.refusal is None)
 
     def _with_room(self, left: Sequence["Passage"]) -> Steps[list["Passage"]]:
         """Return those whose home in the other queue is not full, as far as that is known."""
@@ -103,15 +104,21 @@ class Forwarding:
         return found
 
     def _sent(self, some: Sequence["Passage"]) -> Steps[tuple[Sequence["Passage"], QueueFull | None]]:
-        """Send letters; return those that were enqueued, and why others were not."""
+        """Send letters; return those that were enqueued, and why others were not. Raises any other error."""
         try:
             yield from _send(self._keys, self._target, some)
-        except QueueFull as refusal:
-            return [some[place] for place in refusal.enqueued], refusal
+        except ReliqError as error:
+            sent = [some[place] for place in error.enqueued]
+            if isinstance(error, QueueFull):
+                return sent, error
+            if sent:  # the others are sent again, and recognized where they were enqueued
+                yield from self._delete([one.letter for one in sent])
+            raise
         return some, None
 
     def _delete(self, letters: Sequence[DeadLetter]) -> Steps[None]:
         gone: int = yield ops.discard(self._keys, discarded(letters), Counter.FORWARDED)
+        self.gone.update(one.element for one in letters)
         self.moved += gone
         if gone == len(letters):
             yield from forget_reports(self._keys, last_seen(letters))
@@ -149,10 +156,10 @@ def _send(keys: QueueKeys, target: QueueHomes, passages: Sequence[Passage]) -> S
             some = yield from along.send_on(keys, home, [_coming(home, one, former[one.id]) for one in new])
             copied.extend([(along, home, some)] if some else [])
 
-    refusal: QueueFull | None = None
+    refusal: ReliqError | None = None
     try:
         yield from spread.send(target, messages, before=copy)
-    except QueueFull as error:  # of some of them
+    except ReliqError as error:  # of some of them
         refusal = error
     for along, home, some in copied:
         entered: list[bool] = yield [ops.exists(one.mark) for one in some]

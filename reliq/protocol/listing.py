@@ -1,7 +1,7 @@
 """The steps that read a page of a sorted set of messages, in calls that keep Redis busy for a short time only."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, Protocol, TypeVar
 
 from reliq import ops
@@ -165,12 +165,13 @@ def walk(
     scores: tuple[str, str],
     wanted: Callable[[M], bool],
     act: Callable[[list[M]], Steps[bool]],
-    removing: bool,
+    removing: bool | Collection[bytes],
     shown: int | None = None,
 ) -> Steps[None]:
     """Pass the wanted messages between two scores to `act`, part by part, lowest score first, until it returns False.
 
-    `removing`: `act` takes what it is given out of these scores. `shown`: bytes of the bodies that it needs.
+    `removing`: `act` takes what it is given out of these scores; or the elements that it has taken out so far. `shown`:
+    bytes of the bodies that it needs.
     """
     edge, latest = scores
     passed = 0  # messages with the score `edge` that were looked at and are still there
@@ -182,7 +183,9 @@ def walk(
             return
         if not browsed.more:
             return
-        gone = {message.element for message in matching} if removing else set()
+        gone = removing
+        if isinstance(gone, bool):
+            gone = {message.element for message in matching} if removing else ()
         last = found[-1].score
         staying = sum(message.score == last and message.element not in gone for message in found)
         edge, passed = last, staying + (passed if last == edge else 0)

@@ -34,12 +34,13 @@ def around(
         result = yield from inner
         returned = result.value if isinstance(result, Answer) else result
         while begun:
+            _check_time(subject)
             yield from _waited(call(_call_hook, begun.pop(), "after", subject, returned))
         return result
     except GeneratorExit:  # abandoned: nothing can be awaited any more
         raise
     except BaseException as error:
-        about: tuple[BaseException, ...] = (error,)
+        about: tuple[BaseException, ...] = (_overran(subject) or error,)
         hook, stays = "on_error", "first error"
         if isinstance(error, RunOver):
             hook, stays, about = "on_suspend", "suspension", ()
@@ -106,28 +107,21 @@ def around_runs(function: HandlerFunction, chain: Sequence[Middleware[Message]],
 
 def _run(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
     yield from ()
-    try:
-        return function(message)
-    finally:
-        _check_time(message)
+    return function(message)
 
 
 def _run_async(function: HandlerFunction, message: Message) -> Generator[Any, Any, Any]:
-    try:
-        answer = yield function(message)
-    except GeneratorExit:
-        raise
-    except BaseException:  # a cancellation too
-        _check_time(message)
-        raise
-    _check_time(message)
-    return answer
+    return (yield function(message))
 
 
-def _check_time(message: Message) -> None:
-    """Raise the failure of a run beyond its time limit: its message has failed, whatever the handler did then."""
-    if error := getattr(message, "overran", None):
-        raise error
+def _check_time(subject: object) -> None:
+    if late := _overran(subject):
+        raise late
+
+
+def _overran(subject: object) -> BaseException | None:
+    """Return the failure of a run beyond its time limit: its message has failed, whatever the handler did then."""
+    return getattr(subject, "overran", None)
 
 
 def _call(hook: Callable[..., Any], *arguments: Any) -> Any:

@@ -12,7 +12,7 @@ from reliq.contract.values import check_id
 from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan, options_of
 from reliq.features.flows.opened import Parent
 from reliq.features.flows.sending import Sending, find
-from reliq.features.flows.steps import cancelled_queues, given_up, open_flows, progress
+from reliq.features.flows.steps import cancelled_queues, open_flows, progress
 from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
@@ -97,5 +97,4 @@ class FlowCalls(Application):
         queues = self.store.run(cancelled_queues(check_id(id)))
         for flow, name in queues:
             self.queue(name).cancel_many(headers={FLOW: flow})
-        self.store.run(given_up(flow for flow, _ in queues))
         return bool(queues)

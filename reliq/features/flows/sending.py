@@ -10,7 +10,7 @@ from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan, decode_node
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
-from reliq.features.flows.steps import AT_ONCE, drop, give_up, given_up
+from reliq.features.flows.steps import AT_ONCE, drop, give_up
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
@@ -45,7 +45,6 @@ def find(plan: Plan, parent: Parent) -> Steps[None]:
             return
         yield from join(plan.id)
         yield from give_up(plan.id, "abandoned")
-        yield from given_up([plan.id], "abandoned")
         attempt += 1
 
 

@@ -68,8 +68,7 @@ def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False, step: Calla
 def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
     """Cancel a flow, and those that its handlers have opened: the members that wait.
 
-    Return the queues of the others, each with its flow; none: the flow is not open. Until `given_up` is noted, a
-    monitor does it too.
+    Return the queues of the others, each with its flow; none: the flow is not open.
     """
     state = yield own.flow_change(flow, ALIVE, "cancelled")
     head = yield own.flow_head(flow)
@@ -79,7 +78,7 @@ def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
 
 
 def give_up(flow: str, state: str) -> Steps[list[tuple[str, str]]]:
-    """Give up the members of a flow in this state, cancelled or abandoned, that wait; return as `cancelled_queues`.
+    """Give up the members of a flow in this state, cancelled or abandoned; return as `cancelled_queues`.
 
     May be repeated, and by several at the same time: each member is given up once.
     """
@@ -90,13 +89,8 @@ def give_up(flow: str, state: str) -> Steps[list[tuple[str, str]]]:
     for opened in own.opened_in(fields).values():
         for one in opened:
             queues += yield from cancelled_queues(one)
+    yield own.flow_change(flow, state, state, dropped=True)
     return queues
-
-
-def given_up(flows: Iterable[str], state: str = "cancelled") -> Steps[None]:
-    """Note that all members of flows in this state are given up."""
-    for flow in dict.fromkeys(flows):
-        yield own.flow_change(flow, state, state, dropped=True)
 
 
 def nodes_of(flow: str) -> Steps[list[Node]]:

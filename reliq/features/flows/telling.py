@@ -5,16 +5,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import DEAD, FLOW, REVIVED, Node, decode_node
+from reliq.features.flows.model import DEAD, REVIVED, Node, decode_node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
 from reliq.features.flows.ops import Happened, Noted
-from reliq.features.flows.steps import AT_ONCE, drop, give_up, given_up, homes_of, nodes_of
+from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.features import CANCELS
 from reliq.runtime.pieces import pieces
 
 _TEXTS = 100  #: that one call reads
@@ -96,25 +95,13 @@ def tend(flow: str, now: int) -> Steps[bool]:
     if "dropped" not in head:  # who began to give it up may have died
         if state == "abandoned":
             yield from join(flow)
-        others = yield from give_up(flow, state)
-        for cancelled, queue in others:
-            if state == "cancelled" or cancelled != flow:
-                yield from _cancel_rest(cancelled, queue)
-        yield from given_up(cancelled for cancelled, _ in others if cancelled != flow)
-        yield from given_up([flow], state)
+        yield from give_up(flow, state)
         return True
     if age <= _DROPPED_FOR_MS:
         return False
     yield from drop(flow, (yield from nodes_of(flow)), forever=True)
     yield own.flow_forget(flow)
     return True
-
-
-def _cancel_rest(flow: str, queue: str) -> Steps[None]:
-    """Cancel the members in a queue that do not wait for others."""
-    for keys in (yield from homes_of(queue)):
-        for cancel in CANCELS:
-            yield from cancel(keys, {FLOW: flow})
 
 
 @dataclass(slots=True)

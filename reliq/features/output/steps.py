@@ -21,14 +21,11 @@ from reliq.ops.held import Hold
 from reliq.protocol.act import Act
 from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.features import HANDLED
 from reliq.protocol.holding import not_held, of_handler, of_lease
 from reliq.protocol.homes import QueueHomes, checked
-from reliq.protocol.listing import read_letter
 
 PAGE = 100  #: chunks that one call reads
 LOOK_EVERY = 0.5  #: seconds between two looks whether the message has ended, while no chunk comes
-_ASK_EVERY = 1.0  #: seconds between two looks whether a message without output has ended
 _BLIND = 0.2  #: seconds between two looks at all homes for a message that has emitted nothing
 
 
@@ -82,7 +79,6 @@ class Reading:
         self._follow = follow
         self._wait = seconds(wait, "wait")
         self._until: float | None = None
-        self._ask_at = float("-inf")  #: by time.monotonic()
         self._read: deque[Chunk] = deque()
         self.ended = False
 
@@ -95,9 +91,6 @@ class Reading:
     def some(self, within: float = LOOK_EVERY) -> Steps[list[Chunk]]:
         """Return the next chunks; none: none came within that time, or that was all (`ended`)."""
         keys, emitted = yield from self._look()
-        if not emitted.head and not emitted.exists and (yield from self._has_ended()):
-            self._until = float("-inf")
-            keys, emitted = yield from self._look()  # it may have emitted something between the two
         if emitted.entries:
             return self._noted(emitted.chunks)
         self.ended = not self._goes_on(emitted)
@@ -129,19 +122,6 @@ class Reading:
         if not there:
             checked(answers)
         return there[0] if there else (None, Emitted("", exists=False, entries=()))
-
-    def _has_ended(self) -> Steps[bool]:
-        """Whether a message without output is a dead letter, or was handled as far as a feature knows; asked rarely."""
-        if not self._follow or time.monotonic() < self._ask_at:
-            return False
-        self._ask_at = time.monotonic() + _ASK_EVERY
-        for home in (yield from self._homes.every()):
-            if (yield from read_letter(home.keys, self._id)) is not None:
-                return True
-            for was_handled in HANDLED:
-                if (yield from was_handled(home.keys, self._id)):
-                    return True
-        return False
 
     def _goes_on(self, emitted: Emitted) -> bool:
         """Whether more may come."""

@@ -149,7 +149,7 @@ class HomeReceiver:
         yield from consumer.settle((), moves)
         if to := (yield ops.dead_to(self.keys)):
             with contextlib.suppress(ReliqError):  # they are dead letters, which a monitor sends on
-                yield from forward(self.keys, to, self._pool)
+                yield from forward(self.keys, to, self._pool, len(moves))
         return [one for one in messages if _receives(one) <= most]
 
     def _put_in_flight(

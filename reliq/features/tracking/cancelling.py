@@ -187,8 +187,3 @@ def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Wanted:
     if not wanted:
         raise InvalidSetting("headers is empty: every message has them all; to remove all messages, use purge")
     return Wanted.with_headers(wanted)
-
-
-def cancel_all(keys: QueueKeys, headers: Mapping[str, str]) -> Steps[None]:
-    """Cancel the messages of a home with these headers."""
-    yield from Canceller(keys).cancel_many(None, headers, dry_run=False)

@@ -136,13 +136,17 @@ def test_what_a_worker_cannot_decode_is_a_dead_letter(app: reliq.Reliq, broker: 
                 b"{broken", routing_key="celery", content_type="application/json", content_encoding="utf-8",
                 headers=given,
             )  # fmt: skip
+        producer.publish(
+            b"no gzip", routing_key="celery", content_type="application/json", content_encoding="utf-8",
+            headers={"compression": "application/x-gzip"},
+        )  # fmt: skip
     foreign = [app.queue("celery").send(body) for body in ("no json", b"\xff")]
     with working(broker, "-c", "1"):
-        letters = eventually(lambda: len(found := list(app.queue("celery").dead.list())) == 4 and found)
+        letters = eventually(lambda: len(found := list(app.queue("celery").dead.list())) == 5 and found)
         with pytest.raises(InvalidTaskError, match="could not read"):
             client.AsyncResult("of-protocol-2").get(timeout=20)
     assert {(one.reason, one.errors[-1].error_class) for one in letters} <= {
-        ("rejected", "DecodeError"), ("rejected", "ContentDisallowed"), ("rejected", "Reject"),
+        ("rejected", "DecodeError"), ("rejected", "ContentDisallowed"), ("rejected", "Reject"), ("rejected", "error"),
     }  # fmt: skip
     assert set(foreign) <= {one.id for one in letters}
 

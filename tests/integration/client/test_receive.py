@@ -9,11 +9,12 @@ from collections import defaultdict
 import pytest
 
 import reliq
-from reliq import InvalidName, InvalidSetting, NewMessage, TooManyInFlight
+from reliq import InvalidName, InvalidSetting, NewMessage, RedisUnavailable, TooManyInFlight
 from reliq.aio import Reliq as AioReliq
 from reliq.features.receipts.model import Receipt
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
+from reliq.protocol import spread
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
@@ -227,6 +228,27 @@ def test_a_partition_without_room_stops_only_the_dead_letters_of_its_keys(app, q
         while claimed := consumer.claim(limit=20):
             consumer.ack(*claimed)
     assert [Monitor(store).forward(), queue.stats().dead] == [2, 0]
+
+
+def test_a_part_of_the_other_queue_that_is_away_has_none_of_its_letters_sent_twice(app, queue, store, monkeypatch):
+    """What the partitions that answered have is deleted here, although the turn fails."""
+    queue.configure(dead_to="gone")
+    queue.send_many(["a", "b", "c"])
+    bury_all(queue)
+
+    def half_away(target, messages, before=None):
+        ids = yield from send(target, messages[:2], before=before)
+        error = RedisUnavailable("a node is away")
+        error.enqueued = dict(enumerate(ids))
+        raise error
+
+    send = spread.send
+    monkeypatch.setattr(spread, "send", half_away)
+    with pytest.raises(RedisUnavailable):
+        Monitor(store).forward()
+    monkeypatch.undo()
+    assert (queue.stats().dead, app.queue("gone").stats().ready) == (1, 2)
+    assert Monitor(store).forward() == 1
 
 
 def test_a_dead_letter_that_no_send_takes_stays_and_stops_no_others(app, queue, store, caplog):

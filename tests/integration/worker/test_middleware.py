@@ -216,6 +216,25 @@ def test_an_async_handler_that_exceeds_its_time_limit_is_that_error(app, then):
     assert seen[1][1:] == ("on_error", "none>one", "TimeLimitExceeded")
 
 
+def test_a_hook_that_ends_beyond_the_time_limit_is_that_error_to_those_around_it(app):
+    seen: list[tuple[Any, ...]] = []
+    release = threading.Event()
+
+    class Slow(reliq.Middleware[reliq.Message]):
+        def after(self, message, result):
+            release.wait(20)
+
+    app.middleware(runs=Recorder("outer", seen))
+    app.middleware(runs=Slow())
+    app.handler("q", time_limit=0.05, retry=reliq.fixed("1h"))(lambda message: None)
+    app.queue("q").send("x")
+    with working_as("inline", app):
+        eventually(lambda: app.queue("q").stats().delayed == 1)
+        release.set()
+        eventually(lambda: len(seen) == 2)
+    assert seen[1][1:] == ("on_error", "none>outer", "TimeLimitExceeded")
+
+
 @pytest.mark.parametrize("kind", ["inline", "threads"])
 @pytest.mark.parametrize("then", ["returns", "raises"])
 @pytest.mark.parametrize("size", [1, 100_000])

@@ -13,7 +13,7 @@ from reliq.model.keys import QueueKeys
 from reliq.protocol.deletion import delete
 from tests.support.handlers import settled, working_as
 from tests.support.turns import Monitor
-from tests.support.workers import eventually, working
+from tests.support.workers import eventually
 
 KEYS = QueueKeys("q")
 LARGEST = 1024 * 1024
@@ -208,21 +208,3 @@ def test_what_is_no_chunk_is_refused(app):
 def test_a_chunk_id_of_more_than_64_bits_is_refused(app):
     with pytest.raises(InvalidSetting, match="give the id of a chunk"):
         list(app.queue("q").output("x", after="99999999999999999999-0"))
-
-
-@pytest.mark.parametrize("end", ["dead", "result"])
-@pytest.mark.parametrize("partitions", [1, 2])
-def test_a_reader_of_a_message_that_has_ended_without_output_does_not_wait(app, end, partitions):
-    queue = app.queue("q")
-    queue.configure(partitions=partitions)
-
-    @app.handler("q", result="1h")
-    def handle(message):
-        if end == "dead":
-            raise reliq.Dead("no")
-        return 1
-
-    one = queue.send("x")
-    with working(app):
-        eventually(lambda: queue.stats().dead + queue.stats().counters.get("acked", 0) == 1)
-    assert list(queue.output(one, wait=3600)) == []
