@@ -38,7 +38,7 @@ def row(setting: Setting) -> Row:
         for one, elements in held.items():
             app.store.call([ops.settle(keys, one, 600.0, elements), ops.forget(keys, one, leaving=True)])
         left = client.llen(keys.messages) + sum(client.llen(keys.processing(one)) for one in consumers)
-        lasting = {os.fsdecode(key) for key in client.keys("*") if client.ttl(key) < 0}  # the answer of the purge is not
+        lasting = {os.fsdecode(key) for key in client.keys("*") if client.ttl(key) < 0}  # not the answer of the purge
         keys_left = lasting - set(keys.everything) - {"reliq:queues"}
         remaining = used() - empty
         app.close()
