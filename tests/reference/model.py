@@ -396,6 +396,7 @@ class Queue:
         how = OUTCOMES["cancelled" if message.told and OUTCOMES[outcome].to in (READY, DELAYED) else outcome]
         if outcome == "expired" and not message.is_late(self._system.now):
             raise Impossible(f"{identity} of {self.name} has expired, and its time is not over")
+        self.charge(identity, 0 if outcome == "expired" else message.taken)  # it has not started
         message.failures = 0 if how.forgives else message.failures + how.fails
         message.deliveries = 0 if how.forgives else message.deliveries
         if result is not None:
@@ -404,13 +405,11 @@ class Queue:
             self._leave(message, how.counter)
         elif how.to == DEAD:
             self._die(message, outcome)
-        elif how.to == PARKED:  # its key stays held
-            self.counters[how.counter] += 1
-            self._return(message, 0.0)
-            message.place = PARKED
         else:
             self.counters[how.counter] += 1
-            self._return(message, delay if how.to == DELAYED else None, next_one=outcome in ("release", "return"))
+            after = {DELAYED: delay, PARKED: 0.0}.get(how.to)
+            self._return(message, after, next_one=outcome in ("release", "return"))
+            message.place = PARKED if how.to == PARKED else message.place  # its key stays held
 
     def _die(self, message: Message, reason: str) -> None:
         message.place, message.reason, message.consumer, message.due = DEAD, reason, "", self._system.now

@@ -25,12 +25,15 @@ class Budgets:
         self._buckets: dict[tuple[str, str], Bucket] = {}  #: by queue and group of a key; "": of the queue itself
         self._claimed: dict[tuple[str, str], list[int]] = defaultdict(list)  #: costs, of the latest step
         self._charging: list[Op[Any]] = []  #: those that it asks for
+        self._refunding: list[Op[Any]] = []  #: likewise
         self._charged: dict[str, int] = {}  #: by the key in Redis: what a run was charged last
 
     def asked(self, request: Any) -> None:
         """A request is carried out next."""
         self._claimed.clear()
-        self._charging = [one for one in ops_of(request) if one.script and one.script.name == "charge"]
+        scripts = [one for one in ops_of(request) if one.script]
+        self._charging = [one for one in scripts if one.script and one.script.name == "charge"]
+        self._refunding = [one for one in scripts if one.script and one.script.name == "refund"]
 
     def claimed(self, message: Message, story: Story) -> None:
         """A message was claimed within the limits."""
@@ -61,6 +64,25 @@ class Budgets:
         for op in self._charging:
             for queue, group in sorted(self._charge(op)):
                 self._compare(queue, group)
+        for op in self._refunding:
+            self._refund(op)
+        self._refunding = []
+
+    def _refund(self, op: Op[Any]) -> None:
+        """Messages that expired give back what they have taken, unless the call was refused, or their key is held."""
+        config, _, _, *messages = map(_text, op.command[3:])
+        queue, returned = queue_of(config), defaultdict[str, int](int)
+        for group, cost in zip(messages[::2], map(int, messages[1::2]), strict=True):
+            for one in {"", group}:
+                returned[one] += cost
+        for group, cost in sorted(returned.items()):
+            if (bucket := self._bucket(queue, group)) is None:
+                continue
+            before = bucket.full_at
+            bucket.spend(-cost, self._now)
+            if abs(self._there(queue, group) - max(self._now, bucket.full_at)) > _EXACT:
+                bucket.full_at = before
+            self._compare(queue, group)
 
     def _charge(self, op: Op[Any]) -> set[tuple[str, str]]:
         config, _, _, charged, reserved, actual, group = map(str, op.command[3:10])
@@ -88,9 +110,7 @@ class Budgets:
         return self._buckets[queue, group]
 
     def _compare(self, queue: str, group: str) -> None:
-        bucket, keys, server = self._buckets[queue, group], QueueKeys(queue), self._world.server
-        raw = server.score(keys.buckets, group) if group else server.fields(keys.flow).get(b"full_at")
-        there = max(self._now, float(raw or 0) / 1000)
+        bucket, there = self._buckets[queue, group], self._there(queue, group)
         expected = max(self._now, bucket.full_at)
         if abs(there - expected) > _EXACT:
             of = f"a key of {queue}" if group else queue
@@ -98,7 +118,17 @@ class Budgets:
             raise Violation(f"the bucket of {of} is full in {is_full:.6f} s, not in {must_be:.6f} s")
         bucket.full_at = there  # what rounding adds is not summed up
 
+    def _there(self, queue: str, group: str) -> float:
+        """Return when a bucket is full again, as Redis has it; now for one that is full."""
+        keys, server = QueueKeys(queue), self._world.server
+        raw = server.score(keys.buckets, group) if group else server.fields(keys.flow).get(b"full_at")
+        return max(self._now, float(raw or 0) / 1000)
+
     @property
     def _now(self) -> float:
         """The server's clock."""
         return self._world.server.micros / 1_000_000
+
+
+def _text(argument: Any) -> str:
+    return argument.decode() if isinstance(argument, bytes) else str(argument)
