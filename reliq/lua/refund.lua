@@ -16,18 +16,16 @@ local limits = redis.call('HMGET', config, 'rate', 'burst', 'key_rate')
 local bucket, key_bucket = bucket_of(limits[1], limits[2]), bucket_of(limits[3])
 local now = exact_now_ms()
 
-local function with_more(of, full_at, tokens)
-  return string.format('%.6f', math.max(now, full_at - tokens * of.each))
-end
-
 local every = 0
 for at = MESSAGES, #ARGV, MESSAGES_STEP do
   local group, cost = ARGV[at + GROUP], tonumber(ARGV[at + COST])
   local full_at = key_bucket and group ~= '' and tonumber(redis.call('ZSCORE', buckets, group) or nil)
   local is_held = full_at and full_at - now > key_bucket.most * key_bucket.each + 1 -- for longer than its tokens need
-  if full_at and not is_held then redis.call('ZADD', buckets, with_more(key_bucket, full_at, cost), group) end
+  if full_at and not is_held then
+    redis.call('ZADD', buckets, string.format('%.6f', unspent(key_bucket, full_at, now, cost)), group)
+  end
   every = every + cost
 end
 local full_at = bucket and tonumber(redis.call('HGET', flow, 'full_at') or nil)
-if full_at then redis.call('HSET', flow, 'full_at', with_more(bucket, full_at, every)) end
+if full_at then redis.call('HSET', flow, 'full_at', string.format('%.6f', unspent(bucket, full_at, now, every))) end
 return 1

@@ -31,6 +31,11 @@ local function spent(bucket, full_at, now, tokens)
   return math.max(full_at or 0, now) + tokens * bucket.each
 end
 
+-- The same for tokens that were taken and are given back.
+local function unspent(bucket, full_at, now, tokens)
+  return math.max(now, (full_at or 0) - tokens * bucket.each)
+end
+
 -- The ms until the bucket has so many tokens.
 local function ms_until(bucket, full_at, now, tokens)
   return math.max(1, (full_at or 0) - now - (bucket.most - tokens) * bucket.each)

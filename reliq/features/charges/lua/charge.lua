@@ -22,7 +22,7 @@ redis.call('SET', charged, actual, 'PX', kept_ms)
 
 local function moved(bucket, full_at)
   if more > 0 then return spent(bucket, full_at, now, more) end
-  return math.max(now, (full_at or 0) + more * bucket.each)
+  return unspent(bucket, full_at, now, -more)
 end
 
 local bucket, key_bucket = bucket_of(limits[1], limits[2]), bucket_of(limits[3])
