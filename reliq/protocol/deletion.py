@@ -118,13 +118,13 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
         if (yield from _dropped(keys, drop, noted)):
             yield from _forget(elsewhere)
             yield unlist
-            yield from _have_looked_at(keys)
+            yield from _look_for_late_sends(keys)
             return there
     raise _changing(keys.logical)
 
 
-def _have_looked_at(keys: QueueKeys) -> Steps[None]:
-    """Make it known again if a message has come meanwhile; have monitors look for some minutes, if they can be told."""
+def _look_for_late_sends(keys: QueueKeys) -> Steps[None]:
+    """Look whether a message has come meanwhile; monitors look for some minutes more, if they can be told."""
     with suppress(QueueFull, RedisUnavailable, OutcomeUnknown):
         yield ops.note_deleted(keys.queue, (yield ops.server_time()))
     yield from announce_if_used(keys)

@@ -128,8 +128,7 @@ def test_queues_that_are_broken_in_every_key_stop_nothing_for_a_hundred_others(
     assert all(time.time() - one.last_scan_at < 5 for one in started)
     told = [record.getMessage() for record in caplog.records]
     lines = Counter(line.partition(": ")[0] for line in told if ": for " not in line)  # a reminder, after half a minute
-    if monitors == 1:  # two share the queues anew where one is late, and tell of those that they take over
-        assert max(lines.values()) == 1, "each failure is told once"
+    assert max(lines.values()) <= monitors, "each failure is told once"
 
 
 def test_the_queue_of_a_foreign_key_gets_its_messages_back_afterwards(app, server, running):
