@@ -63,6 +63,7 @@ class Attempts:
         self._sharded = sharded
         self._one_of_many = one_of_many
         self._failing: dict[Failing, _Failure] = {}
+        self._elsewhere: dict[Failing, _Failure] = {}  #: those in queues that other monitors lead now
         self.failures: Counter[str] = Counter(dict.fromkeys(duties, 0))  #: by duty, since the start
 
     @property
@@ -77,15 +78,22 @@ class Attempts:
     def prune(self) -> None:
         """Forget failures of queues, jobs and consumers that no longer exist."""
         latest = time.monotonic() - _FORGOTTEN
-        for what in [what for what, failure in self._failing.items() if failure.next_at < latest]:
-            del self._failing[what]
+        for failures in (self._failing, self._elsewhere):
+            for what in [what for what, failure in failures.items() if failure.next_at < latest]:
+                del failures[what]
 
     def keep(self, queues: Container[str]) -> None:
-        """Forget the failures in all other queues: other monitors lead them."""
-        for what in list(self._failing):
+        """Set aside the failures in all other queues: other monitors lead them.
+
+        A monitor that was late leads them again a moment later, and does not log a second time what it knew.
+        """
+        here: dict[Failing, _Failure] = {}
+        elsewhere: dict[Failing, _Failure] = {}
+        for what, failure in (self._elsewhere | self._failing).items():
             duty, queue, _ = what
-            if queue and duty != "node" and queue not in queues:
-                del self._failing[what]
+            is_here = duty == "node" or not queue or queue in queues
+            (here if is_here else elsewhere)[what] = failure
+        self._failing, self._elsewhere = here, elsewhere
 
     def nothing_to_do(self, duty: str, homes: Iterable[JobKeys], but: Container[str] = ()) -> None:
         """Note that this duty has nothing to do in these queues, except for the parts `but`: its failures are over."""
