@@ -128,10 +128,9 @@ class Holding:
                 answer: ops.Claimed = await self._store.call(
                     self.steps.settle_op(some, others), self._connections.beside
                 )
+                codes += self.steps.read_codes(some, others, answer.codes)
                 self.steps.note_settled([*some, *(move.element for move in others)])
-                codes += answer.codes
-        if self.steps.lives:
-            await self._report(self.steps.lives.end(acks, moves, codes))
+        await self._report(self.steps.after_settling(acks, moves, codes))
         return codes
 
     async def _report(self, steps: ops.Steps[Any]) -> Any:

@@ -29,7 +29,7 @@
 --         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
--- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
+-- Refuses to claim as claim does; says 'limited' also where nothing is to be claimed. Removes before it adds: a full Redis can still be emptied.
 -- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, holders, results
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, lease, delayed, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
@@ -174,6 +174,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
     if destination == 'head' then
       put_back(q, again)
     elseif destination == 'tail' then
+      retake_slot(q, element)
       redis.call('RPUSH', q.messages, again)
     elseif destination == 'delayed' then
       if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
@@ -210,7 +211,7 @@ for position in string.gmatch(uncounted, '%d+') do
 end
 if claimed > 0 then redis.call('HINCRBY', q.counters, 'claimed', claimed) end
 if not alive then return {'lost', now, codes} end
-if limit < 1 then return {'ok', now, codes} end
-if q.paused then return {'paused', now, codes} end
+if limit > 0 and q.paused then return {'paused', now, codes} end
 if q.limited then return {'limited', now, codes} end
+if limit < 1 then return {'ok', now, codes} end
 return {'ok', now, codes, unpack(take(q, processing, limit, room))}

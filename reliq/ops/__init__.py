@@ -68,6 +68,7 @@ from reliq.ops.consumer import (
     Mark,
     Move,
     Settled,
+    Unspent,
     block,
     claim,
     cycle_entries,

@@ -44,6 +44,9 @@ class Mark:
     seconds: float
 
 
+Unspent = tuple[str, int]  #: the group of a message's key, and its cost
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """Where a message that is not acked goes from the processing list.
@@ -58,6 +61,7 @@ class Move:
     again: bytes = b""
     delay: float = 0.0  #: seconds
     mark: Mark | None = None  #: with destination DONE
+    unspent: Unspent | None = None  #: what a claim within limits took for it and gets back; None: it stays spent
     readable: bool = True  #: False: the element does not decode, so only all of its bytes tell it from others
 
     @property

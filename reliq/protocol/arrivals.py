@@ -4,10 +4,12 @@ They are sorted as they arrive. Then newer ones take the place of some, bodies t
 are not to be handled are buried. All of it may be repeated after a lost answer.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from reliq import ops
+from reliq.errors import ReliqError
 from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Holder
@@ -16,7 +18,7 @@ from reliq.ops import Destination, Move, Settled, Steps
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable
+from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable, unspent_on
 from reliq.protocol.oversized import takeable
 
 SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
@@ -41,7 +43,6 @@ class Arrivals:
         self._unread: list[Message] = []  #: their bodies, which are apart, are not read yet
         self._latest: list[Message] = []  #: newer ones of their dedup keys may wait behind them
         self._members = False  #: members of a cycle have just arrived: are they still in it?
-        self._unstarted: list[tuple[str, int]] = []  #: of those that expired: the group of the key, and the cost
 
     def clear(self) -> None:
         """Forget everything: the lease is lost."""
@@ -51,7 +52,6 @@ class Arrivals:
         self._unread.clear()
         self._latest.clear()
         self._members = False
-        self._unstarted.clear()
 
     def pass_over(self, settled: Collection[bytes]) -> None:
         """Forget what is settled now: a read-back has found it, because Redis has lost that it was elsewhere."""
@@ -98,7 +98,6 @@ class Arrivals:
             if (extra := message.extra) is not None:
                 if 0 < extra.expires_at <= now:
                     self.dying.append(expired(message))
-                    self._unstarted.append((extra.group, message.cost))
                     continue
                 if extra.group and message.is_latest:
                     self._latest.append(message)
@@ -119,7 +118,7 @@ class Arrivals:
     def _take_newest(self, consumer: str) -> Steps[None]:
         """Take newer messages of their dedup keys in the place of the arrived ones, if such wait behind them."""
         elements = yield ops.newest(self._keys, consumer, [message.group for message in self._latest])
-        newer = []
+        newer, replaced = [], []
         for message, element in zip(self._latest, elements, strict=True):
             if element == message.element or message.element not in self._held.by_element:
                 continue
@@ -130,10 +129,15 @@ class Arrivals:
             self._held.remove(message.element)
             self.messages.remove(message)
             self._unread = [one for one in self._unread if one is not message]
+            if element and message.was_started:
+                replaced.append(message.id)
             if element and element not in self._held.by_element:  # else a read-back has adopted it
                 newer.append(element)
         self.sort(newer, round((time.monotonic() + self.clock_offset) * 1000))
         self._latest.clear()
+        if replaced:
+            with contextlib.suppress(ReliqError):  # what is left expires
+                yield ops.forget_reports(self._keys, replaced)
 
     def _read_bodies(self) -> Steps[None]:
         """Read the bodies that are apart from their elements."""
@@ -154,14 +158,7 @@ class Arrivals:
             self.buried += [move for move in done if move.destination is Destination.DEAD]
             self._held.uncounted.difference_update(move.element for move in dying)
             self.dying.clear()
-            yield from self._refund()
-
-    def _refund(self) -> Steps[None]:
-        """Give back to the rates of the queue what messages that expired have taken: they do not start."""
-        unstarted, self._unstarted = self._unstarted, []
-        if unstarted and self._limits.apply:
-            yield ops.refund(self._keys, unstarted)
-            self._limits.ask_again()
+            yield from self._limits.refund(dying, answer.codes)
 
     def drop_removed(self, settle: SettleMoves) -> Steps[None]:
         """Remove arrived messages of members that have left the cycle meanwhile."""
@@ -174,5 +171,5 @@ class Arrivals:
             if member is None or not member.startswith(message.id.encode() + b" "):
                 self.messages.remove(message)
                 self._held.remove(message.element)
-                self.dying.append(cancelled(message))
+                self.dying.append(cancelled(message, unspent_on(message)))
         yield from self.bury(settle)

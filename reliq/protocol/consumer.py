@@ -10,7 +10,7 @@ from typing import Any
 
 from reliq import forks, ops
 from reliq.contract import values
-from reliq.errors import InvalidSetting, QueueFull
+from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys, is_connected, next_life, unconnected
 from reliq.model.message import Message
@@ -22,7 +22,6 @@ from reliq.protocol.claimant import AT_ONCE, Claimant, settlements
 from reliq.protocol.held import State, UnderWay
 from reliq.protocol.holder import HeldSteps
 from reliq.protocol.lease import Trust
-from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import released
 from reliq.protocol.oversized import takeable
 from reliq.runtime.moment import Moment
@@ -43,7 +42,6 @@ class ConsumerSteps(HeldSteps):
         self.doing: Doing | None = None  #: of a worker, at its start
         self.title = ""  #: what it says of itself in place of the title of its process
         self.keeps_marks = False  #: it says which redelivered message it tries
-        self.limits = Limits(keys, lease)
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
@@ -92,9 +90,13 @@ class ConsumerSteps(HeldSteps):
         return Moment.now() if self.claimant.renews else None
 
     def claim(self, limit: int) -> Steps[list[Message]]:
-        """Claim up to `limit` messages without waiting; oldest first."""
-        _, messages = yield from self.settle((), (), limit)
-        return messages
+        """Claim up to `limit` messages without waiting; oldest first. Those that have expired are passed over."""
+        until = time.monotonic() + self.lease / values.HEARTBEATS_PER_LEASE
+        while True:
+            came_at = self.came_at
+            _, messages = yield from self.settle((), (), limit)
+            if messages or self.came_at == came_at or time.monotonic() > until:
+                return messages
 
     def settle(
         self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, beside: Sequence[ops.Op[Any]] = ()
@@ -157,32 +159,30 @@ class ConsumerSteps(HeldSteps):
             self._held.leaving += row
             try:
                 answers = yield [self.settle_op(acks, moves, plain, row), *beside]
+                answer: ops.Claimed = answers[0]
+                if answer.status == "elsewhere":
+                    renewed_at = self._renewing_now()
+                    answer = yield self.settle_op(acks, moves, plain)
+            except OutcomeUnknown:
+                self.note_unanswered(acks, moves)
+                raise
             finally:
                 self._held.leaving -= row
-            answer: ops.Claimed = answers[0]
-            if answer.status == "elsewhere":
-                renewed_at = self._renewing_now()
-                answer = yield self.settle_op(acks, moves, plain)
+            codes = self.read_codes(acks, moves, answer.codes)
             self._held.remove_all([*acks, *(move.element for move in moves)])
             self._note(answer, renewed_at, claimed=plain > 0)
-        if self.lives:
-            yield from self.lives.end(acks, moves, answer.codes)
+        yield from self.after_settling(acks, moves, codes)
         if plain > 0 and self.limits.note_plain(answer):
             limited = limit
         elif len(answer.elements) == plain:
             limited = limit - plain
         if limited > 0 and answer.status != "lost" and (room := self._held.room()):
             yield from self._claim(limited, room)
-        return answer.codes
+        return codes
 
-    def _settle_moves(self, moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
-        return self.settle_op((), moves)
-
-    def settle_op(
-        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
-    ) -> ops.Op[ops.Claimed]:
-        """Return the op that settles; another thread may use it to settle, and reports that with `note_settled`."""
-        return self._held.settle_op(self.claimant, acks, moves, limit, row)
+    def has_buried(self, element: bytes) -> bool:
+        """Whether a message that was claimed is not to be handled, because it had expired or does not decode."""
+        return element not in self.held and not self._under_way.calls
 
     @property
     def rests(self) -> bool:
@@ -251,7 +251,10 @@ class ConsumerSteps(HeldSteps):
         return self.arrivals.hand_out()
 
     def leave(self) -> Steps[None]:
-        """Give back the held messages, without charging a delivery, and unregister the consumer."""
+        """Give back the held messages, without charging a delivery, and unregister the consumer.
+
+        Work on them may have begun: they keep what they have taken of the rates.
+        """
         if not self.alive:
             return
         forgotten = False
@@ -259,7 +262,8 @@ class ConsumerSteps(HeldSteps):
             if self._state is State.UNCERTAIN:
                 yield from self._read_back()
             yield from self.arrivals.bury(self._settle_moves)
-            yield from self.settle((), [released(message) for message in reversed(list(self.held.values()))])
+            held = reversed(list(self.held.values()))
+            yield from self.settle((), [released(message, spent=True) for message in held])
             forgotten = yield self.claimant.forget()
             if not forgotten:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it
@@ -283,6 +287,7 @@ class ConsumerSteps(HeldSteps):
         self._held.clear()
         self.lives.clear()
         self.arrivals.clear()
+        self.limits.probe = None
         self.claimant.id = next_life(self.consumer)
         self._state = State.ENDED
         self._paused = self._gone = False
@@ -327,7 +332,7 @@ class ConsumerSteps(HeldSteps):
         """Give back the message that a BLMOVE took from a queue that is paused or has limits."""
         arrived = self.arrivals.messages
         if arrived:
-            yield from self.settle((), [released(message) for message in arrived])
+            yield from self.settle((), [released(message, spent=True) for message in arrived])  # BLMOVE took no token
             arrived.clear()
 
     def _count_lost_lease(self) -> Steps[None]:

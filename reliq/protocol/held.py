@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from reliq import ops
 from reliq.contract import values
 from reliq.model.message import Message
-from reliq.ops import NOWHERE, Move
+from reliq.ops import NOWHERE, Move, Settled
 from reliq.protocol.claimant import Claimant
 
 LARGE = 2 * values.INLINE_BODY_BYTES  #: bytes of an element that counts towards `most_bytes`
@@ -53,6 +53,7 @@ class HeldMessages:
         self.results: dict[bytes, tuple[str, bytes]] = {}  #: of handled messages: id and result
         self.batches: dict[bytes, str] = {}  #: of the messages that are in one
         self.uncounted: set[bytes] = set()  #: moved by BLMOVE, which moves no counter
+        self.unanswered: set[bytes] = set()  #: in settlements without an answer, which may have been carried out
         self.most_bytes: int | None = None  #: bytes of messages at which the consumer claims no further ones
         self.leaving = 0  #: of the oldest messages, those that calls under way are acking
         self._large: dict[bytes, int] = {}  #: the sizes of large messages, some of which may be settled
@@ -64,6 +65,7 @@ class HeldMessages:
     def remove(self, element: bytes) -> Message | None:
         """Remove a message that was settled; return it, or None if it was removed before. Thread-safe."""
         self.uncounted.discard(element)
+        self.unanswered.discard(element)
         self.results.pop(element, None)
         self.batches.pop(element, None)
         return self.by_element.pop(element, None)
@@ -73,8 +75,9 @@ class HeldMessages:
         pop = self.by_element.pop
         for element in elements:
             pop(element, None)
-        if self.uncounted:
-            self.uncounted.difference_update(elements)
+        for noted in (self.uncounted, self.unanswered):
+            if noted:
+                noted.difference_update(elements)
         for known in (self.results, self.batches):
             if known:
                 for element in elements:
@@ -84,9 +87,18 @@ class HeldMessages:
         """Forget all messages."""
         self.by_element.clear()
         self.uncounted.clear()
+        self.unanswered.clear()
         self.results.clear()
         self.batches.clear()
         self._large.clear()
+
+    def read_codes(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> str:
+        """Return the codes of a settlement; what an earlier one without an answer has settled is done by it."""
+        if not self.unanswered:
+            return codes
+        elements = [*acks, *(move.element for move in moves)]
+        ours = (code == Settled.ALREADY and one in self.unanswered for one, code in zip(elements, codes, strict=True))
+        return "".join(Settled.DONE if is_ours else code for is_ours, code in zip(ours, codes, strict=True))
 
     def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
         """Return the acks in the order of the list: messages that are done out of order may be a row nevertheless."""

@@ -1,4 +1,4 @@
-"""The messages that a consumer holds, and what their handlers ask of it."""
+"""The messages that a consumer holds, how they are settled, and what their handlers ask of it."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -9,21 +9,23 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.message import Message
-from reliq.ops import Steps
+from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import ACTS
 from reliq.protocol.held import HeldMessages
+from reliq.protocol.limits import Limits
 from reliq.protocol.lives import Lives
 
 
 class HeldSteps:
-    """The part of a consumer that messages and their handlers see."""
+    """The part of a consumer that messages, their handlers and those who settle them see."""
 
     def __init__(self, keys: QueueKeys, claimant: Claimant) -> None:
         self.keys = keys
         self.claimant = claimant
         self.lives = Lives(keys)
+        self.limits = Limits(keys, claimant.lease)
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
         self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
@@ -49,6 +51,27 @@ class HeldSteps:
         """Claim no further messages while the held ones have this many bytes."""
         self._held.most_bytes = size
 
+    def _settle_moves(self, moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
+        return self.settle_op((), moves)
+
+    def settle_op(
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
+    ) -> ops.Op[ops.Claimed]:
+        """Return the op that settles; another thread may use it to settle, and reports that with `note_settled`."""
+        return self._held.settle_op(self.claimant, acks, moves, limit, row)
+
+    def note_unanswered(self, acks: Sequence[bytes], moves: Sequence[Move]) -> None:
+        """Note messages of a settlement without an answer, which may have been carried out. Thread-safe."""
+        self._held.unanswered.update(acks, (move.element for move in moves))
+
+    def was_unanswered(self, element: bytes) -> bool:
+        """Whether a settlement of this message has got no answer."""
+        return element in self._held.unanswered
+
+    def read_codes(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> str:
+        """Return the codes of a settlement; what an earlier one without an answer has settled is done by it."""
+        return self._held.read_codes(acks, moves, codes)
+
     def note_settled(self, elements: Iterable[bytes]) -> None:
         """Note elements that another thread has settled. Thread-safe."""
         elements = list(elements)
@@ -56,6 +79,13 @@ class HeldSteps:
         if settled is not None:
             settled.update(elements)  # first: a read-back looks into `held` first
         self._held.remove_all(elements)
+
+    def after_settling(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:
+        """Do what follows a settlement with these codes, for what left the queue or goes back to it."""
+        if self.lives:
+            yield from self.lives.end(acks, moves, codes)
+        if moves:
+            yield from self.limits.refund(moves, codes[len(acks) :])
 
     def tell(self, cancelled: ops.Cancelled) -> list[Message]:
         """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""

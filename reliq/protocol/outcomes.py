@@ -5,7 +5,7 @@ import time
 from reliq.contract.values import cut
 from reliq.model.element import Failure
 from reliq.model.message import Message, undecodable_letter
-from reliq.ops import Destination, Move
+from reliq.ops import Destination, Move, Unspent
 from reliq.ops.schema import Counter
 
 
@@ -20,9 +20,9 @@ def passed_over(element: bytes) -> Move:
     return Move(element, Destination.GONE, Counter.BLANKS_PASSED, readable=False)
 
 
-def cancelled(one: Message | Move) -> Move:
+def cancelled(one: Message | Move, unspent: Unspent | None = None) -> Move:
     """Delete a message that was cancelled while its consumer held it; also in place of another move."""
-    return Move(one.element, Destination.GONE, Counter.CANCELLED, one.id)
+    return Move(one.element, Destination.GONE, Counter.CANCELLED, one.id, unspent=unspent)
 
 
 def repeated(message: Message) -> Move:
@@ -32,18 +32,25 @@ def repeated(message: Message) -> Move:
 
 def expired(message: Message) -> Move:
     """Move a message to the dead letters because it was not started in time."""
-    return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, message.buried("expired"))
+    again, unspent = message.buried("expired"), unspent_on(message)
+    return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, again, unspent=unspent)
 
 
-def released(message: Message, delay: float = 0.0) -> Move:
+def released(message: Message, delay: float = 0.0, *, spent: bool = False) -> Move:
     """Move a message back to the tail of the queue, to be taken next, or after `delay` seconds; not a failure.
 
-    One that was cancelled meanwhile is deleted.
+    One that was cancelled meanwhile is deleted. The rates get back what its claim took, unless that is `spent`.
     """
+    unspent = None if spent else unspent_on(message)
     if message.cancelled:
-        return cancelled(message)
+        return cancelled(message, unspent)
     to = Destination.DELAYED if delay else Destination.TAIL
-    return Move(message.element, to, Counter.RELEASED, message.id, message.again(), delay)
+    return Move(message.element, to, Counter.RELEASED, message.id, message.again(), delay, unspent=unspent)
+
+
+def unspent_on(message: Message) -> Unspent:
+    """Return what a claim within limits took for a message, for one that is not started."""
+    return message.group, message.cost
 
 
 def retried(message: Message, failure: Failure, delay: float) -> Move:

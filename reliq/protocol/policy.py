@@ -23,7 +23,8 @@ def share(name: str, value: Any, place: int, count: int) -> int | str:
     """Return the share that partition number `place` of so many has of a setting, as stored."""
     if name == Field.RATE:
         number, _, unit = str(value).partition("/")
-        return value if count == 1 else f"{float(number) / count:.6f}/{unit}"
+        # Digits rather than an exponent, which the scripts do not read; the lowest rate over 1,000 partitions has four.
+        return value if count == 1 else f"{float(number) / count:.12f}".rstrip("0").rstrip(".") + f"/{unit}"
     whole, rest = divmod(int(value), count)
     return max(1, whole + (place < rest))
 

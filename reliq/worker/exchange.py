@@ -18,19 +18,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, ReliqError
 from reliq.model.breaker import Breaker
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.model.worker import Doing
 from reliq.ops import Destination, Move, Settled
-from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
-from reliq.worker.flow_reports import FlowReports
+from reliq.worker.flow_reports import FlowReports, Reported
 
 log = logging.getLogger("reliq.worker")
 
@@ -46,6 +45,7 @@ class PendingExchange(NamedTuple):
 
     acks: list[bytes]
     moves: list[Move]
+    reported: Reported
     call: PendingCall[tuple[str, list[Message]]]
 
 
@@ -101,10 +101,11 @@ class Exchange:
         acks, moves = self._take_outcomes()
         is_idle = self.steps.idle if waits else self.steps.limits.idle
         limit = 0 if is_idle and not (acks or moves) else limit
-        reports = self.reports.reports_on(acks, moves)
-        with self._asking, self._kept(acks, moves):
-            steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reports)
-            self._under_way.append(PendingExchange(acks, moves, self._store.start(steps, self._connection, timeout=0)))
+        reported = self.reports.on(acks, moves)
+        with self._asking, self._kept(acks, moves, reported):
+            steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reported.ops)
+            call = self._store.start(steps, self._connection, timeout=0)
+            self._under_way.append(PendingExchange(acks, moves, reported, call))
 
     def complete(self) -> list[Message]:
         """Complete the first call under way, if any, and return the messages that it claimed."""
@@ -112,7 +113,7 @@ class Exchange:
             if not self._under_way:
                 return []
             first = self._under_way.popleft()
-            with self._kept(first.acks, first.moves):
+            with self._kept(first.acks, first.moves, first.reported):
                 codes, messages = first.call.result()
         self._settled(first.moves, codes[len(first.acks) :])
         return messages
@@ -257,19 +258,27 @@ class Exchange:
         waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
-        reports = self.reports.reports_on(acks, moves)  # first: it may change a move
-        if not (acks or moves or reports):
+        reported = self.reports.on(acks, moves)  # first: it may change a move
+        if not (acks or moves or reported.ops):
             return False
-        with self._kept(acks, moves):
-            moves = list(self._store.run(self.steps.moves_now(moves), connection or self._connection, timeout=0))
-            request = [self.steps.settle_op(acks, moves), *reports]
-            answer, *_ = self._store.call(request, connection or self._connection, timeout=0)
-        self.steps.note_settled([*acks, *(move.element for move in moves)])
-        if self.steps.lives:
-            ending = self.steps.lives.end(acks, moves, answer.codes)
-            self._store.run(ending, connection or self._connection, timeout=0)
-        self._settled(moves, answer.codes[len(acks) :])
+        connection = connection or self._connection
+        with self._kept(acks, moves, reported):
+            moves = list(self._store.run(self.steps.moves_now(moves), connection, timeout=0))
+            codes = self._settle(acks, moves, reported.ops, connection)
+        self._store.run(self.steps.after_settling(acks, moves, codes), connection, timeout=0)
+        self._settled(moves, codes[len(acks) :])
         return True
+
+    def _settle(self, acks: list[bytes], moves: list[Move], beside: list[ops.Op[Any]], connection: Connection) -> str:
+        """Settle in another thread than that of the loop; return the codes."""
+        try:
+            answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *beside], connection, timeout=0)
+        except OutcomeUnknown:
+            self.steps.note_unanswered(acks, moves)
+            raise
+        codes = self.steps.read_codes(acks, moves, answer.codes)
+        self.steps.note_settled([*acks, *(move.element for move in moves)])
+        return codes
 
     def hand_back(self, connection: Connection) -> None:
         """Return all held messages at the end of the grace, uncharged, while the loop's own thread is stuck.
@@ -281,31 +290,36 @@ class Exchange:
         self._complete_unless_asking()  # a call under way may settle messages that would be handed back
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()
-        self._store.call([self.steps.settle_op(acks, moves), ops.end(keys, consumer)], connection)
-        returned = [
-            Move(element, Destination.TAIL, Counter.RELEASED, again=message.again())
-            for element, message in self._decoded(self._store.call(ops.read_back(keys, consumer), connection))
-        ]
-        self._store.run(self.steps.claimant.settle((), returned), connection)
+        reported = self.reports.on(acks, moves)
+        self._store.call([self.steps.settle_op(acks, moves), ops.end(keys, consumer), *reported.ops], connection)
+        elements = self._store.call(ops.read_back(keys, consumer), connection)
+        returned = [released(message, spent=self._was_started(message)) for message in self._decoded(elements)]
+        answer, *_ = self._store.run(self.steps.claimant.settle((), returned), connection)
+        self._store.run(self.steps.limits.refund(returned, answer.codes), connection)
 
-    def _decoded(self, elements: list[bytes]) -> Iterator[tuple[bytes, Message]]:
+    def _decoded(self, elements: list[bytes]) -> Iterator[Message]:
         for element in elements:
             with contextlib.suppress(Undecodable):  # the monitor makes it a dead letter
                 message = Message.decode(self.steps.keys.queue, element)
                 message.holder = self.steps  # which knows what was reported about it
-                yield element, message
+                yield message
+
+    def _was_started(self, message: Message) -> bool:
+        held = self.steps.held.get(message.element)
+        return held is not None and held.lost
 
     def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
         return drained(self._acks), drained(self._moves)
 
     @contextlib.contextmanager
-    def _kept(self, acks: list[bytes], moves: list[Move]) -> Iterator[None]:
+    def _kept(self, acks: list[bytes], moves: list[Move], reported: Reported) -> Iterator[None]:
         """Keep the outcomes for another try if settling fails."""
         try:
             yield
         except BaseException:
-            self._acks.extendleft(acks)
-            self._moves.extendleft(moves)
+            self._acks.extendleft(reversed(acks))
+            self._moves.extendleft(reversed(moves))
+            self.reports.keep(reported)
             raise
 
     def _settled(self, moves: list[Move], codes: str) -> None:

@@ -2,8 +2,8 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,17 @@ from reliq.protocol.consumer import ConsumerSteps
 
 log = logging.getLogger("reliq.worker")
 
+Hold = tuple[float, str | None]  #: seconds, and the group of the key; None: the whole queue
+
 _FAILED, _PASSED = counters_of(FAILED), counters_of(PASSED)
+
+
+class Reported(NamedTuple):
+    """What goes beside one settlement, and what is told again if that fails."""
+
+    ops: list[ops.Op[Any]]
+    holds: list[Hold]
+    probe: str
 
 
 class FlowReports:
@@ -27,41 +37,55 @@ class FlowReports:
     def __init__(self, steps: ConsumerSteps, rule: Breaker | None) -> None:
         self._steps = steps
         self._rule = rule
-        self._holds: deque[tuple[float, str | None]] = deque()
+        self._holds: deque[Hold] = deque()
         self.hold = self._holds.append  #: hold the queue (None) or a group, with the next settlement; any thread
-        self._probe_suspended = False
+        self._probe_ended = ""  #: how the probe of a breaker ended, which is not told yet
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
 
-    def reports_on(self, acks: Sequence[bytes], moves: list[Move]) -> list[ops.Op[Any]]:
-        """Return the ops that go with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
-        reports: list[ops.Op[Any]] = []
-        while self._holds:
-            seconds, group = self._holds.popleft()
-            if group is None:
-                reports.append(ops.hold(self._steps.keys, seconds))
-                self.hold_others(seconds)
-            elif group and not group.startswith(LATEST):  # else the message has no key
-                reports.append(ops.hold_key(self._steps.keys, group, seconds))
+    def on(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
+        """Return what goes with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
+        holds = self._take_holds()
+        reports = [op for seconds, group in holds for op in self._held(seconds, group)]
+        probe = ""
         if self._rule is not None:
-            failed = sum(move.counter in _FAILED for move in moves)
-            passed = len(acks) + sum(_passed(move) for move in moves)
-            probe = self._end_probe(acks, moves)
-            if self._probe_suspended:
-                self._probe_suspended, probe = False, "passed"
+            known = self._steps.was_unanswered  # those may be counted
+            passed = sum(not known(element) for element in acks)
+            passed += sum(_passed(move) and not known(move.element) for move in moves)
+            failed = sum(move.counter in _FAILED and not known(move.element) for move in moves)
+            probe = self._end_probe(acks, moves) or self._probe_ended
+            self._probe_ended = ""
             if passed or failed or probe:
                 op = ops.breaker(self._steps.keys, self._rule, passed, failed, probe)
                 read = op.read
                 reports.append(msgspec.structs.replace(op, read=lambda reply: self._log(*read(reply))))
-        return reports
+        return Reported(reports, holds, probe)
+
+    def keep(self, reported: Reported) -> None:
+        """Tell it with the next settlement: this one has failed."""
+        self._holds.extendleft(reversed(reported.holds))
+        self._probe_ended = reported.probe or self._probe_ended
 
     def note_suspended(self, message: Message) -> None:
         """Note that a durable handler waits: a probe that came so far has passed. Any thread."""
         if message.element == self._steps.limits.probe:
-            self._steps.limits.probe, self._probe_suspended = None, True
+            self._steps.limits.probe, self._probe_ended = None, "passed"
+
+    def _take_holds(self) -> list[Hold]:
+        taken = []
+        while self._holds:
+            taken.append(self._holds.popleft())
+        return taken
+
+    def _held(self, seconds: float, group: str | None) -> Iterator[ops.Op[Any]]:
+        if group is None:
+            yield ops.hold(self._steps.keys, seconds)
+            self.hold_others(seconds)
+        elif group and not group.startswith(LATEST):  # else the message has no key
+            yield ops.hold_key(self._steps.keys, group, seconds)
 
     def _end_probe(self, acks: Sequence[bytes], moves: list[Move]) -> str:
-        """Return how the probe ended: "untried" if its handler did not run, "" if it is not among these outcomes."""
+        """Return how the probe ended: "untried" if its handler did not run, "" if it goes on."""
         probe = self._steps.limits.probe
         if probe is None:
             return ""
@@ -75,6 +99,9 @@ class FlowReports:
                     moves[place] = _put_last(self._steps.held[probe])
                     return "failed"
                 return "passed" if _passed(move) else "untried"
+        if self._steps.has_buried(probe):
+            self._steps.limits.try_another()
+            return "untried"
         return ""
 
     def _log(self, before: str, now: str) -> None:

@@ -13,7 +13,7 @@ from reliq.model.message import Message
 from reliq.model.policy import Retry
 from reliq.model.result import Answer
 from reliq.ops import Move
-from reliq.protocol.outcomes import cancelled, released
+from reliq.protocol.outcomes import cancelled, released, unspent_on
 from reliq.runtime.failures import failures
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
@@ -235,7 +235,7 @@ class Runner:
         for message in self._steps.tell(ids):
             run = self.running.get(message.element)
             if run is None:
-                self._exchange.move(cancelled(message))
+                self._exchange.move(cancelled(message, unspent_on(message)))
                 message.lost = True
             elif run.cancel is not None:
                 run.cancel()

@@ -211,6 +211,16 @@ def test_a_rested_message_is_given_out_at_its_time(world):
     assert places(world)["processing:w"] == "b a"
 
 
+def test_a_released_message_of_a_fair_queue_is_taken_next(fair):
+    """Its claim gave up the slot, which the next message of its key has by now."""
+    send(fair, "a", "b", "c")
+    assert claim(fair, 1).elements == [laned("a")]
+    fair.run(ops.settle(KEYS, "w", 15.0, [], [Move(laned("a"), Destination.TAIL, "released", "a", laned("a"))], 0))
+    assert places(fair)["active"] == slots((T, "a"), (T, "b"))
+    assert [claim(fair, 1).elements for _ in range(3)] == [[laned("a")], [laned("b")], [laned("c")]]
+    assert "active" not in places(fair)
+
+
 def test_the_rate_of_a_key_holds_for_ordering_keys(world):
     world.given(leases={"w": HOUR}, config={"key_rate": "1/h", "limited": 1})
     entries = [Entry(name, keyed(name, "k"), 0.0, None, 0.0) for name in ("a", "b")]

@@ -10,6 +10,7 @@ from reliq.model.element import group_of, limit_group_of
 from reliq.model.keys import QueueKeys, queue_of
 from reliq.ops import Op
 from tests.reference.limits import Bucket
+from tests.simulation.books import Books
 from tests.simulation.requests import ops_of
 from tests.simulation.stories import Message, Story, Violation
 from tests.simulation.world import World
@@ -20,8 +21,9 @@ _EXACT = 2e-6  #: seconds; the server's clock has whole microseconds, and a floa
 class Budgets:
     """The buckets of the queues with one partition."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, books: Books) -> None:
         self._world = world
+        self._books = books
         self._buckets: dict[tuple[str, str], Bucket] = {}  #: by queue and group of a key; "": of the queue itself
         self._claimed: dict[tuple[str, str], list[int]] = defaultdict(list)  #: costs, of the latest step
         self._charging: list[Op[Any]] = []  #: those that it asks for
@@ -69,9 +71,10 @@ class Budgets:
         self._refunding = []
 
     def _refund(self, op: Op[Any]) -> None:
-        """Messages that expired give back what they have taken, unless the call was refused, or their key is held."""
+        """Messages that do not start give back what they took, unless the call was refused, or their key is held."""
         config, _, _, *messages = map(_text, op.command[3:])
         queue, returned = queue_of(config), defaultdict[str, int](int)
+        self._books.not_started(queue, len(messages) // 2)
         for group, cost in zip(messages[::2], map(int, messages[1::2]), strict=True):
             for one in {"", group}:
                 returned[one] += cost

@@ -45,7 +45,7 @@ class Observer(World):
         self.records = Records(self)
         self.outputs = Outputs(self)
         self.graphs = Graphs(self)
-        self.budgets = Budgets(self)
+        self.budgets = Budgets(self, self.books)
         self._ends = Ends(self)
         self._journeys = Journeys()
 

@@ -58,6 +58,17 @@ local function take_slot(q, group, id)
   return true
 end
 
+-- Give a message that goes back to be taken next the slot that its claim gave up, beside the one that has it by now.
+local function retake_slot(q, element)
+  if not is_laned(element) then return end
+  local group = group_of(element)
+  local _, until_claim = slots_of(q, group)
+  if until_claim and keep_slot(q, group, id_of(element)) == 1 then
+    note_slots(q, group, tonumber(redis.call('HGET', q.active, '#' .. group) or 0) + 1)
+    q.keyed = true
+  end
+end
+
 -- Give up the slot of a message; returns how many its key still has, or nil if the message had none.
 local function give_up_slot(q, group, id)
   if redis.call('HDEL', q.active, group .. ' ' .. id) == 0 then return nil end

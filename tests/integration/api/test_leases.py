@@ -193,6 +193,15 @@ def test_every_verb_of_settle(post, orders):
     assert (letter.reason, letter.last_error.text) == ("rejected", "malformed")
 
 
+def test_what_is_released_gives_its_token_back(post, orders):
+    orders.configure(rate="2/h", burst=2)
+    orders.send_many(range(3))
+    lease, ids = leased(post)
+    post(f"leases/{lease}/settle", {"ack": [ids[0]], "release": [ids[1]]})
+    _, again = leased(post)
+    assert again == [ids[1]]
+
+
 def test_the_order_of_the_codes_is_that_of_the_request(post, orders):
     ids = orders.send_many(["a", "b", "c"])
     lease, _ = leased(post)

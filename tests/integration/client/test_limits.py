@@ -173,6 +173,19 @@ def test_the_keys_of_a_prepared_a_published_and_a_delayed_message_count(face, cl
         assert [message.json() for message in consumer.claim(10)] == [2]
 
 
+def test_what_is_released_gives_its_token_back_and_what_is_left_behind_does_not(queue):
+    """Work on what a consumer leaves behind, perhaps after an error, may have begun."""
+    queue.configure(rate="2/h", burst=2)
+    queue.send_many(range(3))
+    with queue.consumer() as consumer:
+        first, second = consumer.claim(limit=3)
+        consumer.release(first)
+        assert [one.id for one in consumer.claim(limit=3)] == [first.id]
+        consumer.ack(second)
+    with queue.consumer() as consumer:
+        assert consumer.claim(limit=3) == []
+
+
 @pytest.mark.parametrize(
     ("limits", "options"),
     [

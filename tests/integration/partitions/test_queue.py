@@ -150,13 +150,24 @@ def test_one_message_is_found_and_cancelled_wherever_it_is(orders, dead):
     assert orders.cancel("unknown") == "unknown"
 
 
+def test_the_lowest_rate_holds_for_all_partitions(app, client):
+    """A share of it has digits after many zeros."""
+    small = app.queue("orders")
+    small.configure(rate="1/d", partitions=64)
+    small.configure(rate="0.00002/s")
+    small.send_many(range(1000))
+    with small.consumer() as consumer:
+        claimed = [message for _ in range(4) for message in consumer.claim(limit=100)]
+    assert len(claimed) <= 64 + 1
+
+
 def test_a_policy_holds_for_all_partitions(app, orders):
     config = orders.configure(max_length=1000, rate="100/s", concurrency=10, dead_max_count=7, max_deliveries=3)
     assert (config.max_length, config.rate, config.concurrency, config.dead_max_count) == (1000, "100/s", 10, 7)
     parts = [app.queue(name, of_broadcast=True).config() for name in NAMES[1:]]
     assert [one.max_length for one in parts] == [250] * 3
     assert [one.concurrency for one in parts] == [3, 2, 2]
-    assert [one.rate for one in parts] == ["25.000000/s"] * 3
+    assert [one.rate for one in parts] == ["25/s"] * 3
     assert [one.max_deliveries for one in parts] == [3] * 3
     assert orders.configure(rate=None).rate is None
     assert app.queue(NAMES[2], of_broadcast=True).config().rate is None

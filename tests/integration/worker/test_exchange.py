@@ -4,17 +4,21 @@ import threading
 
 import pytest
 
+import reliq
 from reliq import ops
-from reliq.errors import RedisUnavailable
+from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.keys import new_owner
+from reliq.model.life import Report
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Destination, Move
+from reliq.protocol.outcomes import buried, failure_now, retried
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
 from reliq.worker.loop import Shared
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.prefetch import MOST
 from reliq.worker.runner import Runner
+from tests.support.losing_proxy import LosingProxy, scripts_of
 
 
 @pytest.fixture
@@ -191,6 +195,147 @@ def test_what_is_handed_back_keeps_its_order(exchange, queue, way):
         assert exchange.leave(idle)
     with queue.consumer() as consumer:
         assert [message.json() for message in consumer.claim(5)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("way", ["relieve", "quarantine", "hand back", "release"])
+@pytest.mark.parametrize("limits", [{"rate": "5/h", "burst": 5}, {"key_rate": "1/h"}], ids=min)
+def test_what_is_handed_back_unstarted_gives_its_tokens_back(exchange, store, queue, way, limits):
+    """The rate says how many messages start, and a worker hands back what waits behind a slow one."""
+    queue.configure(**limits)
+    for number in range(5):
+        queue.send(number, limit_key=f"t{number}")
+    if way == "release":
+        with queue.consumer() as consumer:
+            consumer.release(*consumer.claim(5))
+    else:
+        exchange.add_unstarted(exchange.settle_and_claim(5))
+        if way == "quarantine":
+            exchange.quarantined.extend(exchange.unstarted)
+            exchange.unstarted.clear()
+            exchange.release_quarantined(0)
+        connection = store.connection()
+        (exchange.hand_back if way == "hand back" else exchange.relieve)(connection)
+        connection.close()
+    with queue.consumer() as consumer:
+        assert len(consumer.claim(5)) == 5
+
+
+def test_what_was_started_has_spent_its_token(exchange, store, queue):
+    """At the end of the grace, the messages whose handlers run are handed back too."""
+    queue.configure(rate="2/h", burst=2)
+    queue.send_many(range(2))
+    started, _ = exchange.settle_and_claim(2)
+    started.lost = True  # as for all running handlers, whose results are discarded
+    connection = store.connection()
+    exchange.hand_back(connection)
+    connection.close()
+    with queue.consumer() as consumer:
+        assert len(consumer.claim(2)) == 1
+
+
+def test_what_could_not_be_handed_back_keeps_its_order(exchange, store, queue, url):
+    queue.send_many(range(5))
+    exchange.add_unstarted(exchange.settle_and_claim(5))
+    store.redirect("redis://127.0.0.1:1/0")
+    with pytest.raises(RedisUnavailable):
+        exchange.relieve()
+    store.redirect(url)
+    exchange.relieve()
+    with queue.consumer() as consumer:
+        assert [message.json() for message in consumer.claim(5)] == [0, 1, 2, 3, 4]
+
+
+# --- a settlement that fails, or whose answer is lost ---
+
+RULE = reliq.breaker(threshold=0.5, minimum=3, window="1m", open_for="1m")
+
+
+@pytest.fixture
+def losing(redis_server):
+    """A proxy that loses the answers to settlements."""
+    with LosingProxy(redis_server.port, scripts_of("q")) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through(losing):
+    """An exchange with a breaker behind that proxy, and the ids of the messages whose death it has told."""
+    told: list[str] = []
+    store = Store(losing.url, timeout=0.1)
+    exchange = Exchange(store, "q", new_owner(), 15.0, on_dead=lambda move: told.append(move.id), breaker=RULE)
+    yield exchange, told
+    exchange.close()
+    store.close()
+
+
+def settle_with_a_lost_answer(exchange, losing, how):
+    """Settle in the loop's own thread, or in another one; the answer is lost, and the call is repeated."""
+    settle = (lambda: exchange.settle_and_claim(0)) if how == "loop" else exchange.relieve
+    losing.armed = True
+    with pytest.raises(OutcomeUnknown):
+        settle()
+    losing.armed = False
+    settle()
+
+
+@pytest.mark.parametrize("how", ["loop", "watchdog"])
+def test_after_a_lost_answer_a_death_is_told_and_a_failure_counted_once(through, losing, queue, client, how):
+    exchange, told = through
+    queue.send_many(["first", "x"])
+    (first,) = exchange.settle_and_claim(1)
+    exchange.ack(first.element)  # with this the server knows the scripts
+    (message,) = exchange.settle_and_claim(1)
+    exchange.move(buried(message, failure_now("w", "ValueError", "no"), "max_failures"))
+    settle_with_a_lost_answer(exchange, losing, how)
+    assert (queue.stats().dead, told) == (1, [message.id])
+    assert (client.hget(exchange.steps.keys.flow, "breaker_failed"), queue.stats().breaker) == (b"1", "closed")
+
+
+@pytest.mark.parametrize("how", ["loop", "watchdog"])
+def test_after_a_lost_answer_the_reports_of_a_handled_message_are_deleted(through, losing, queue, client, how):
+    exchange, _ = through
+    queue.send("x", id="order-7")
+    (message,) = exchange.settle_and_claim(1)
+    exchange._store.run(exchange.steps.lives.report(exchange.steps.consumer, message, Report(state=b"half"), 0))
+    assert client.exists(exchange.steps.keys.report("order-7"))
+    exchange.ack(message.element)
+    settle_with_a_lost_answer(exchange, losing, how)
+    assert not client.exists(exchange.steps.keys.report("order-7"))
+
+
+@pytest.mark.parametrize("how", ["loop", "watchdog"])
+def test_a_hold_is_told_again_where_settling_failed(exchange, store, queue, client, url, how):
+    queue.send("x")
+    (message,) = exchange.settle_and_claim(1)
+    exchange.ack(message.element)
+    exchange.hold((60.0, None))
+    settle = (lambda: exchange.settle_and_claim(0)) if how == "loop" else exchange.relieve
+    store.redirect("redis://127.0.0.1:1/0")
+    with pytest.raises(RedisUnavailable):
+        settle()
+    store.redirect(url)
+    settle()
+    assert client.hexists(exchange.steps.keys.flow, "held_until")
+
+
+@pytest.mark.parametrize(("failed", "state"), [(False, "closed"), (True, "open")])
+def test_how_a_probe_ended_is_told_again_where_settling_failed(through, queue, client, url, losing, failed, state):
+    exchange, _ = through
+    queue.open_breaker("1m")
+    queue.send("x")
+    client.hset(exchange.steps.keys.flow, "breaker_until", 0)
+    (message,) = exchange.settle_and_claim(1) or exchange.settle_and_claim(1)
+    assert queue.stats().breaker == "half_open"
+    if failed:
+        exchange.move(retried(message, failure_now("w", "ValueError", "no"), 0.0))
+    else:
+        exchange.ack(message.element)
+    exchange._store.redirect("redis://127.0.0.1:1/0")
+    with pytest.raises(RedisUnavailable):
+        exchange.settle_and_claim(0)
+    exchange._store.redirect(losing.url)
+    exchange.settle_and_claim(0)
+    assert queue.stats().breaker == state
 
 
 def test_a_pool_that_has_begun_nothing_yet_is_given_no_more_than_the_limit(app, exchange, store, queue):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import reliq
+from reliq.model.keys import QueueKeys
 from tests.support.handlers import bind, settled, working_as
 from tests.support.workers import ROOT, eventually, process
 
@@ -59,6 +60,19 @@ def test_a_debounced_burst_has_one_run_or_two_and_the_last_body_is_last(app, kin
     assert runs[-1] == str(BURST - 1).encode()
     counters = queue.stats().counters
     assert counters["replaced"] == BURST - len(runs)
+
+
+def test_what_was_reported_about_a_message_is_deleted_when_a_newer_one_takes_its_place(app, client):
+    queue = app.queue("q")
+    older = queue.send("1", dedup_key="k", replace=True)
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        message.checkpoint({"page": 1})
+        consumer.retry(message)
+        assert client.exists(QueueKeys("q").report(older))
+        queue.send("2", dedup_key="k", replace=True)
+        assert [one.body for one in consumer.claim()] == [b"2"]
+    assert not client.exists(QueueKeys("q").report(older))
 
 
 def test_at_most_gives_a_run_although_new_ones_keep_coming(app):

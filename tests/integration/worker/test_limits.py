@@ -229,6 +229,25 @@ def test_a_poison_message_does_not_keep_the_breaker_open(app, client):
         eventually(lambda: settled(app))
 
 
+def test_expired_messages_do_not_keep_the_breaker_open(app, client):
+    """After an outage those at the head have passed their `ttl`: a probe that never ran makes room for the next one."""
+    queue, handled = app.queue("q"), list[bytes]()
+    rule = reliq.breaker(threshold=0.5, minimum=1, window="1m", open_for="1m")
+
+    @app.handler("q", breaker=rule)
+    def handle(message):
+        handled.append(message.body)
+
+    queue.open_breaker("1m")
+    client.hset(KEYS.flow, "breaker_until", 0)
+    for _ in range(20):
+        queue.send("old", ttl=0.001)
+    queue.send("new")
+    with working(app):
+        eventually(lambda: handled == [b"new"])
+        eventually(lambda: queue.stats().breaker == "closed")
+
+
 def test_probes_do_not_charge(app, client):
     queue, runs = app.queue("q"), []
     rule = reliq.breaker(threshold=1, minimum=2, window="1m", open_for="0.1s")
