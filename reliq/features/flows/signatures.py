@@ -52,10 +52,14 @@ def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind:
 
 
 def flow_open(
-    *, graph: str, every: str, id: Argument, size: Argument, by: Argument, number: Argument,
+    *, graph: str, every: str, id: Argument, size: Argument, by: Argument, number: Argument, member: Argument,
     fields: Iterable[Argument], outer: str | None = None,
 ) -> Call:
-    return "flows/flow_open", (graph, every, *(() if outer is None else (outer,))), (id, size, by, number, *fields)
+    return (
+        "flows/flow_open",
+        (graph, every, *(() if outer is None else (outer,))),
+        (id, size, by, number, member, *fields),
+    )
 
 
 def flow_opened(keys: NamedKeys, *, id: Argument, opened: Argument, outcome: Argument) -> Call:

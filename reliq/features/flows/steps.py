@@ -7,7 +7,18 @@ from typing import Any
 from reliq import ops
 from reliq.errors import InvalidBody, ReliqError
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import ACKED, FLOW, NUMBER, Asked, FlowProgress, Node, decode_node, members_of
+from reliq.features.flows.model import (
+    ACKED,
+    FLOW,
+    NUMBER,
+    Asked,
+    FlowProgress,
+    Node,
+    beginning_of,
+    decode_node,
+    members_of,
+    number_of,
+)
 from reliq.features.flows.opened import ALIVE, Opened
 from reliq.model.body_types import reader_of
 from reliq.model.keys import QueueKeys
@@ -103,18 +114,21 @@ def nodes_of(flow: str) -> Steps[list[Node]]:
 
 
 def _results(message: Message, kind: Any) -> Steps[list[Any]]:
-    headers = message.headers
-    if FLOW not in headers and kind is not None:
-        return []
-    if FLOW not in headers:
-        raise ReliqError(f"message {message.id} of {message.queue!r} is not of a flow: it has waited for no others")
-    (own_node,) = yield own.flow_members(headers[FLOW], [int(headers[NUMBER])])
+    flow, number = message.headers.get(FLOW, ""), number_of(message.headers.get(NUMBER, ""))
+    alone = ReliqError(f"message {message.id} of {message.queue!r} is not of a flow: it has waited for no others")
+    if not flow or number is None:
+        if kind is not None:
+            return []
+        raise alone
+    (own_node,) = yield own.flow_members(flow, [number])
     if own_node is None:
-        raise ReliqError(f"flow {headers[FLOW]} of message {message.id} has ended long ago: its members are forgotten")
+        raise ReliqError(f"flow {flow} of message {message.id} has ended long ago: its members are forgotten")
+    if not own_node.startswith(beginning_of(QueueKeys(message.queue).logical, message.id)):
+        raise alone
     before = decode_node(own_node).after
     nodes: list[Node] = []
     for numbers in pieces(before, AT_ONCE):
-        some = yield own.flow_members(headers[FLOW], numbers)
+        some = yield own.flow_members(flow, numbers)
         nodes += [decode_node(one) for one in some if one is not None]
     found: dict[tuple[str, str], bytes] = {}
     for queue in dict.fromkeys(node.queue for node in nodes):
@@ -124,7 +138,7 @@ def _results(message: Message, kind: Any) -> Steps[list[Any]]:
                 yield from _stored(keys, queue, part, found)
     stored = [found.get((node.queue, node.id)) for node in nodes]
     if kind is not None and None in stored:
-        yield from _check_missing(headers[FLOW], before, nodes, stored)
+        yield from _check_missing(flow, before, nodes, stored)
     read = read_result if kind in (None, Any) else partial(_read_as, kind)
     return [None if one is None or one in _STORED_NOT else read(one) for one in stored]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from reliq import ops
 from reliq.contract.values import check_id
-from reliq.errors import SignalRefused
+from reliq.errors import InvalidName, SignalRefused
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import REFUSED, check_step_name, link_name, stored_signal
 from reliq.model.keys import QueueKeys, logical_name
@@ -74,7 +74,8 @@ class SignalSteps:
         refused = SignalRefused("this link is not valid, or its message has ended", "unknown")
         try:
             identity, name, secret = read_token(token).decode().split("\n")
-        except ValueError:
+            check_id(identity)
+        except (ValueError, InvalidName):
             raise refused from None
         for home in (yield from self._homes.every(complete=True)):
             recorded = yield own.recorded(home.keys, identity)

@@ -214,6 +214,21 @@ def _ready(sqs, url):
     return int(found["Attributes"]["ApproximateNumberOfMessages"])
 
 
+def test_two_messages_with_one_id_are_both_moved(sqs, app, pair):
+    """Python's producers may choose ids, and use one again."""
+    dead, source = pair()
+    for body in ("created", "paid"):
+        app.queue(source.rpartition("/")[2]).send(body, id="order-7")
+    for _ in range(2):
+        assert len(received(sqs, source, VisibilityTimeout=0)) == 2
+    assert received(sqs, source) == []
+    eventually(lambda: _ready(sqs, dead) == 2)
+    sqs.start_message_move_task(SourceArn=arn_of(sqs, dead))
+    assert eventually(lambda: ended(sqs, dead))["ApproximateNumberOfMessagesMoved"] == 2
+    assert sorted(one["Body"] for one in received(sqs, source)) == ["created", "paid"]
+    assert _ready(sqs, dead) == 0
+
+
 def test_a_task_that_has_moved_all_messages_is_complete(sqs, pair):
     dead, source = pair()
     let_die(sqs, source, *(f"m{at}" for at in range(3)))

@@ -13,6 +13,7 @@ from reliq.features.steps import ops as own
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
+from reliq.model.token import as_token
 from reliq.runtime.moment import Moment
 from tests.support.handlers import settled, working_as
 from tests.support.timeouts import end_timeouts
@@ -489,8 +490,9 @@ def test_a_one_time_link_gives_its_signal_once(app, client):
         assert app.store.run(signals.by_link(token, value=True)) is True
         eventually(lambda: settled(app))
     assert paths == [paths[0]] * 2
-    with pytest.raises(reliq.SignalRefused, match="not valid, or its message has ended"):
-        app.store.run(signals.by_link(token, value=True))
+    for over in (token, as_token(b"\ngo\ns")):  # no message has an empty id, but what is counted has one in the record
+        with pytest.raises(reliq.SignalRefused, match="not valid, or its message has ended"):
+            app.store.run(signals.by_link(over, value=True))
 
 
 def test_a_signal_without_a_queue_goes_to_the_copy_that_waits(app):

@@ -138,6 +138,22 @@ def test_a_handler_may_take_results_alone(app, client, kind, found):
     assert found == [[Part("part 1", 7)]]
 
 
+@pytest.mark.parametrize("number", ["1", "0", "abc", "²", "9" * 5000])
+def test_whoever_sends_headers_of_a_flow_is_not_of_it(app, number):
+    """Anyone who may send to a queue may give any headers: they open neither results nor flows of others."""
+    with app.flow() as flow:
+        flow.send("q", "of the flow", after=flow.send("parts", "first"))
+    app.queue("other").send("forged", headers={"flow": flow.id, "flow-member": number})
+    with app.queue("other").consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(reliq.ReliqError, match="is not of a flow"):
+            message.results()
+        with app.flow(parent=message) as inner:
+            inner.send("parts", "x")
+        assert [one.flows for one in app.flow_progress(flow.id).members] == [(), ()]
+        consumer.ack(message)
+
+
 def test_what_cannot_be_a_result_is_refused_where_the_handler_is_bound(app):
     with pytest.raises(reliq.errors.InvalidHandler, match="the type of parts is unsuitable"):
         bind(app, "inline", [], reliq.Results[threading.Lock])

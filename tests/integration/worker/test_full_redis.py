@@ -3,6 +3,7 @@
 import pytest
 
 import reliq
+from reliq.model.keys import QueueKeys
 from tests.support.workers import eventually, working
 
 
@@ -66,6 +67,19 @@ def test_messages_are_cancelled_wherever_they_are(app, fill):
     assert queue.cancel_many(key="k").cancelled == 1
     stats = queue.stats()
     assert (stats.ready, stats.delayed, stats.waiting) == (0, 0, 0)
+
+
+def test_what_was_received_stays_in_flight_and_what_is_delayed_runs_now(app, client, fill):
+    queue = app.queue("q")
+    queue.send("x")
+    queue.send("later", id="later", delay=60)
+    (received,) = queue.receive(1, visibility="60s", attempt="a")
+    fill()
+    assert queue.change_visibility([(received.receipt, "1h")]) == ["changed"]
+    assert [one.receipt for one in queue.receive(1, visibility="2h", attempt="a")] == [received.receipt]
+    ((_, until),) = client.zrange(QueueKeys("q").received, 0, -1, withscores=True)
+    assert until / 1000 > client.time()[0] + 3700
+    assert queue.delayed.run("later") == 1
 
 
 def test_a_flow_across_queues_goes_on_and_another_one_is_cancelled(app, fill):
