@@ -1,6 +1,5 @@
 """The steps of batches: open, send, close, and what follows when all messages have ended."""
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 
 from reliq import ops
@@ -221,7 +220,7 @@ def _send(batch: str, message: End, total: Counts) -> Steps[None]:
     }
     new = NewMessage(message.body, id=message.id, headers={**message.headers, **counts})
     keys = QueueKeys(message.queue)
-    element = new.element(time.time_ns() // 1_000_000)
+    element = new.element((yield ops.server_time()))  # the clock of the monitor may be wrong
     answer = (yield [ops.announce(keys.queue), ops.enqueue(keys, [element], (), f"batch-{batch}", 1)])[1]
     if answer.status == "full":
         raise QueueFull(f"queue {message.queue!r} is full: the message at the end of batch {batch} waits")

@@ -70,6 +70,20 @@ def test_one_message_follows_the_last_one_of_a_batch(app, monitor, client):
     assert client.hget(QueueKeys("orders").config, "batched") is None
 
 
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_the_message_at_the_end_has_the_time_of_redis(app, monitor, client, monkeypatch, hours):
+    """The clock of the monitor's machine is hours behind, or ahead."""
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send("orders", 1)
+    take(app.queue("orders"))
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() + hours * 3600 * 10**9)
+    assert monitor.end_batches() == 1
+    with app.queue("reports").consumer() as consumer:
+        (report,) = consumer.claim()
+        assert abs(report.enqueued_at / 1000 - client.time()[0]) < 60
+
+
 def test_messages_of_other_batches_and_of_none_do_not_count(app, monitor):
     with app.batch(on_done=("reports", "a")) as first, app.batch(on_done=("reports", "b")) as second:
         first.send("orders", 1)
