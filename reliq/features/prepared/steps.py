@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from reliq import ops
 from reliq.contract import values
 from reliq.contract.values import Duration
-from reliq.errors import InvalidMessage, PreparedClosed, QueueFull, ReliqError
+from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable, ReliqError
 from reliq.features.prepared import ops as own
 from reliq.features.prepared.ops import Decision
-from reliq.model.element import Undecodable
+from reliq.model.element import Undecodable, is_made_here
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys, digest_in
 from reliq.model.message import Message, undecodable_letter
@@ -63,7 +63,7 @@ class PreparedSteps:
                 yield ops.count(keys, Counter.REJECTED)
                 raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
             if answer.status == "id_in_use":
-                raise InvalidMessage(f"message {entry.id} is prepared already: queue.prepared(id) is its handle")
+                raise _in_use(entry.id)
             yield from self._confirmed(terms, known, session, "prepared")
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
@@ -156,11 +156,24 @@ class PreparedQueue:
     def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[list[str]]:
         while True:
             keys = yield from self._homes.home_of(message)
+            yield from self._check_unused(message.id, keys)
             try:
                 yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms)
                 return [message.id]
             except Moved:  # by a layout that was read a while ago
                 yield from self._homes.read_again()
+
+    def _check_unused(self, identity: str, home: QueueKeys) -> Steps[None]:
+        """Raise InvalidMessage if another home, of another key, has prepared a message with this id.
+
+        As far as homes answer, and only for ids that a user has chosen.
+        """
+        others = [one.keys for one in (yield from self._homes.every()) if one.keys.queue != home.queue]
+        if not others or is_made_here(identity):
+            return
+        with contextlib.suppress(RedisUnavailable, OutcomeUnknown):
+            if any((yield [own.prepared_element(keys, identity) for keys in others])):
+                raise _in_use(identity)
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
@@ -190,6 +203,10 @@ class PreparedQueue:
                 if closed.outcome != "unknown":
                     raise
         return (yield from decide(PreparedSteps(last.keys, self._pool)))
+
+
+def _in_use(identity: str) -> InvalidMessage:
+    return InvalidMessage(f"message {identity} is prepared already: queue.prepared(id) is its handle")
 
 
 def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:

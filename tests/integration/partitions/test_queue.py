@@ -273,6 +273,16 @@ def test_prepared_messages_without_a_key_spread_by_their_ids(app, orders):
         [orders.prepare("body", id=f"m{number}") for number in range(60, 200)]
 
 
+def test_an_id_is_prepared_once_whatever_the_keys(app, orders):
+    """Else a commit would decide about one of the two messages only."""
+    orders.prepare("body", id="m7", key="k0")
+    for number in range(20):
+        with pytest.raises(InvalidMessage, match="m7 is prepared already"):
+            orders.prepare("body", id="m7", key=f"k{number}")
+    orders.prepared("m7").commit()
+    assert (orders.stats().prepared, orders.stats().ready) == (0, 1)
+
+
 def test_a_message_without_a_key_goes_to_a_partition_that_has_room(app, orders):
     orders.configure(max_length=8)
     key = KEYS_OF_THREE[0]
