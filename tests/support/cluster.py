@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Any, Self
 
 import redis
@@ -13,7 +14,7 @@ from tests.support.fleet import wait
 from tests.support.ports import free_port_with_bus
 
 _SLOTS = 16384
-_FLAGS, _MASTER, _FIRST_SLOTS = 2, 3, 8  #: fields of CLUSTER NODES
+_FLAGS, _MASTER, _EPOCH, _FIRST_SLOTS = 2, 3, 6, 8  #: fields of CLUSTER NODES
 
 
 class Cluster:
@@ -109,6 +110,7 @@ class Cluster:
         target = next(one for one in self.masters() if one is not source)
         began = time.monotonic()
         with _client(source) as old, _client(target) as new:
+            await_epochs([old, new])
             new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self._id(source))
             old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self._id(target))
             while keys := old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10):
@@ -136,6 +138,22 @@ class Cluster:
     def _replicas(self, server: EmbeddedRedis) -> list[list[str]]:
         own = self._id(server)
         return [node for node in self._nodes(server) if node[_MASTER] == own and "fail" not in node[_FLAGS]]
+
+
+def await_epochs(clients: Sequence["redis.Redis"]) -> None:
+    """Wait until each node knows the epochs of the others.
+
+    A node that takes a slot chooses an epoch after all that it knows. If that is the one of the former owner, a late
+    message of that owner takes the slot back.
+    """
+
+    def known() -> bool:
+        views = [[line.split() for line in client.execute_command("CLUSTER", "NODES").decode().splitlines()]
+                 for client in clients]  # fmt: skip
+        own = {node[0]: node[_EPOCH] for view in views for node in view if "myself" in node[_FLAGS]}
+        return all(own.get(node[0], node[_EPOCH]) == node[_EPOCH] for view in views for node in view)
+
+    wait(known, "the epochs of the cluster's nodes")
 
 
 def _client(server: EmbeddedRedis) -> "redis.Redis":

@@ -28,6 +28,7 @@ from reliq.transport.server import addressed
 from reliq.transport.store import Store
 from reliq_monitor import MonitorThread
 from reliq_monitor.audit import audit, balanced
+from tests.support.cluster import await_epochs
 from tests.support.ports import free_port_with_bus
 from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
@@ -226,6 +227,7 @@ def test_slots_that_move_are_followed(app, nodes, body):
 
     def move(source: int, target: int) -> None:
         # An importing node takes the slot with a later epoch: else a late message of the other one gives it back.
+        await_epochs(clients)
         clients[target].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", owners[source])
         for client in (clients[target], *clients):
             client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", owners[target])
@@ -255,6 +257,7 @@ def test_a_lease_is_renewed_while_its_slot_is_moved(app, nodes, cluster_url, fac
         ids = [client.execute_command("CLUSTER", "MYID") for client in clients]
         source = next(place for place, client in enumerate(clients) if _serves(client, slot))
         heir = (source + 1) % 3
+        await_epochs(clients)
         clients[heir].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
         clients[source].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[heir])
         lease = keys.lease(owner)
@@ -277,6 +280,7 @@ def test_a_lease_is_renewed_while_its_slot_is_moved(app, nodes, cluster_url, fac
         finally:
             clients[heir].flushall()
             if not _serves(clients[source], slot):  # with a later epoch than that of the heir's claim
+                await_epochs(clients)
                 clients[source].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[heir])
             for client in (clients[source], *clients):
                 client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[source])
