@@ -4,12 +4,10 @@ The mark is written by the settle that removes the message, even if the lease wa
 the message finds the mark and settles the message without running the handler.
 """
 
-import asyncio
 import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +24,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import repeated
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
+from reliq.worker.threads import in_thread
 
 log = logging.getLogger("reliq.worker")
 
@@ -54,7 +53,6 @@ class MarkUnknown(Exception):
 
 _looking_up: set[bytes] = set()  #: elements of the messages with a pending look-up
 _began: dict[bytes, float] = {}  #: by element: when the handler began, after the look-up; by time.monotonic()
-_threads = ThreadPoolExecutor(8, "reliq-once")  #: for async handlers, whose own work may fill asyncio's threads
 
 
 def looks_up(message: Message) -> bool:
@@ -109,7 +107,7 @@ def guarded(handler: Handler, store: Store) -> HandlerFunction:
     async def run_async(message: Message) -> Any:
         try:
             with _look_up(message):  # it may wait for a thread
-                finished = await asyncio.get_running_loop().run_in_executor(_threads, begun, message)
+                finished = await in_thread(begun, message)
             return _outcome(await function(message), finished) if finished else Repeated()
         finally:
             _began.pop(message.element, None)

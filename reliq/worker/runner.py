@@ -21,6 +21,7 @@ from reliq.worker.exchange import Exchange
 from reliq.worker.news import News
 from reliq.worker.once import began
 from reliq.worker.outcome import after_error, after_return
+from reliq.worker.threads import in_thread
 
 log = logging.getLogger("reliq.worker")
 
@@ -90,10 +91,10 @@ class Runner:
 
     async def perform_async(self, message: Message) -> Run | None:
         """Do the same for an async handler; `Run.cancel` cancels it."""
-        if message.was_started and not await asyncio.to_thread(self._begin_again, message):
+        if message.was_started and not await in_thread(self._begin_again, message):
             return None
         while not message.lost and self._steps.trust.until.passed():
-            await asyncio.to_thread(self._renew, message)
+            await in_thread(self._renew, message)
         if message.lost:
             return None
         self._exchange.progress_at = now = _monotonic()

@@ -1,6 +1,5 @@
 """A worker process: a loop for every handler, a heartbeat, a watchdog, and an orderly end."""
 
-import asyncio
 import functools
 import logging
 import os
@@ -39,6 +38,7 @@ from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
 from reliq.worker.sharing import LOOK_EVERY, Sharing
+from reliq.worker.threads import in_thread
 from reliq.worker.watchdog import Watchdog
 
 log = logging.getLogger("reliq.worker")
@@ -313,7 +313,7 @@ class Worker:
         return self._store.run(steps)
 
     async def _report_async(self, steps: ops.Steps[Any]) -> Any:
-        return await asyncio.to_thread(self._store.run, steps)
+        return await in_thread(self._store.run, steps)
 
     def _lost(self, lease: Lease) -> None:
         for loop in list(self._loops):

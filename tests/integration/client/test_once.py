@@ -175,7 +175,7 @@ def test_waiting_for_a_thread_to_look_up_is_no_run_beyond_the_time_limit(app, mo
     free = threading.Event()
     threads = ThreadPoolExecutor(1)
     threads.submit(free.wait)
-    monkeypatch.setattr("reliq.worker.once._threads", threads)
+    monkeypatch.setattr("reliq.worker.threads._threads", threads)
     bind(app, "async", lambda message: handled.append(message.id), once=True, time_limit=0.1, retry=lambda *_: None)
     queue = app.queue("q")
     one = queue.send("x")

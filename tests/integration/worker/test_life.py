@@ -146,6 +146,31 @@ def test_reports_are_seen_while_the_handler_runs_and_go_with_the_message(app, ki
     assert client.keys("*report*") == []
 
 
+@pytest.mark.parametrize("what", ["reports", "starts again"])
+def test_async_handlers_that_fill_the_threads_of_asyncio_hold_up_no_other(app, what):
+    """What the worker itself does for a handler has threads of its own."""
+    done = threading.Event()
+
+    @app.handler("slow")
+    async def slow(message: reliq.Message) -> None:
+        await asyncio.gather(*(asyncio.to_thread(done.wait, 30) for _ in range(40)))  # asyncio has 32 at most
+
+    @app.handler("q", retry=reliq.fixed(0))
+    async def handle(message: reliq.Message) -> None:
+        if what == "starts again" and message.failures == 0:
+            await message.checkpoint(1)
+            raise ValueError("as planned")
+        await message.checkpoint(2)
+        done.set()
+
+    app.queue("slow").send("x")
+    with working_as("async", app, monitor=True):
+        eventually(lambda: app.queue("slow").stats().processing == 1)
+        app.queue("q").send("x")
+        assert done.wait(20)
+        eventually(lambda: settled(app))
+
+
 def test_the_next_try_gets_the_checkpoint_of_the_one_that_failed(app, kind):
     states = []
 
