@@ -13,12 +13,8 @@ local dead, index, call = KEYS[14], KEYS[15], KEYS[16]
 local PLACES, LETTERS, LETTERS_STEP, ELEMENT, ID, MEMBER, AGAIN = 1, 1, 4, 0, 1, 2, 3
 -- end of the names
 local q = places(PLACES)
-local before = answer_before(call)
-if before then
-  local said = {}
-  for digit in string.gmatch(before, '%d') do said[#said + 1] = tonumber(digit) end
-  return said
-end
+local before = digits_before(call)
+if before then return before end
 redis.call('HLEN', index) -- a wrong type is refused here, before the first write
 local answer, redriven, replaced = {}, 0, 0
 

@@ -124,10 +124,10 @@ def breaker(keys: QueueKeys, rule: Breaker, passed: int, failed: int, probe: str
     return scripted(call, lambda reply: (reply[0].decode(), reply[1].decode()))
 
 
-def switch_breaker(keys: QueueKeys, open_for: float) -> Op[str]:
+def switch_breaker(keys: QueueKeys, open_for: float, call: str | None = None) -> Op[str]:
     """Open the breaker for so many seconds, or close it with 0; the reply is the state before."""
-    call = signatures.switch_breaker(keys, open_for=milliseconds(open_for))
-    return scripted(call, lambda reply: reply.decode())
+    switching = signatures.switch_breaker(keys, open_for=milliseconds(open_for), call=call)
+    return scripted(switching, lambda reply: reply.decode())
 
 
 def hold(keys: QueueKeys, seconds: float) -> Op[int]:

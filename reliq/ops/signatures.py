@@ -334,8 +334,8 @@ def strays(keys: NamedKeys, *, group: Argument, most: float) -> Call:
     return "strays", (keys.waiting, keys.active), (group, most)
 
 
-def switch_breaker(keys: NamedKeys, *, open_for: float) -> Call:
-    return "switch_breaker", (keys.config, keys.flow, keys.counters), (open_for,)
+def switch_breaker(keys: NamedKeys, *, open_for: float, call: str | None = None) -> Call:
+    return "switch_breaker", (keys.config, keys.flow, keys.counters, *(() if call is None else (call,))), (open_for,)
 
 
 def take_in(keys: NamedKeys, *, homes: Argument, retired: Argument) -> Call:

@@ -118,7 +118,7 @@ class QueueSteps:
 
     def close_breaker(self) -> Steps[bool]:
         closing = "the closing of the breaker"
-        before = yield from self.homes.act(closing, lambda keys: ops.one(ops.switch_breaker(keys, 0)))
+        before = yield from self.homes.act(closing, lambda keys: ops.one(ops.switch_breaker(keys, 0, keys.new_call())))
         return any(one != "closed" for one in before)
 
     def purge(self) -> Steps[int]:

@@ -41,6 +41,5 @@ def _member(one: Member) -> Record:
     return signatures.cycle_add_member(member=one.member, key_group=one.group, id=one.id, element=one.element)
 
 
-def cycle_remove(keys: QueueKeys, groups: Sequence[str]) -> Op[list[int]]:
-    call = signatures.cycle_remove(keys, groups=groups)
-    return scripted(call)
+def cycle_remove(keys: QueueKeys, groups: Sequence[str], call: str | None = None) -> Op[list[int]]:
+    return scripted(signatures.cycle_remove(keys, groups=groups, call=call))

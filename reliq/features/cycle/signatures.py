@@ -14,5 +14,9 @@ def cycle_add_member(*, member: Argument, key_group: Argument, id: Argument, ele
     return (member, key_group, id, element)
 
 
-def cycle_remove(keys: NamedKeys, *, groups: Iterable[Argument]) -> Call:
-    return "cycle/cycle_remove", (*keys.places, keys.delayed, keys.index), (*groups,)
+def cycle_remove(keys: NamedKeys, *, groups: Iterable[Argument], call: str | None = None) -> Call:
+    return (
+        "cycle/cycle_remove",
+        (*keys.places, keys.delayed, keys.index, *(() if call is None else (call,))),
+        (*groups,),
+    )

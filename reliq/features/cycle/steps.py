@@ -54,7 +54,7 @@ class CycleSteps:
         removed = 0
         groups = [group_of(member) for member in _checked(members)]
         for some in pieces(groups, values.MAX_BATCH):
-            removed += sum((yield own.cycle_remove(self._keys, some)))
+            removed += sum((yield own.cycle_remove(self._keys, some, self._keys.new_call())))
         return removed
 
     def members(self) -> Steps[list[str]]:

@@ -359,3 +359,23 @@ def test_a_signal_whose_answer_is_lost_is_repeated_and_answered_as_the_first_was
             assert queue.signal("a", "go", "yes") is expected
     assert proxy.lost == 2
     assert app.queue("orders").stats().counters["signalled"] == 2
+
+
+def test_an_operator_is_told_what_the_call_did_whose_answer_was_lost(redis_server, app, face):
+    app.queue("orders").cycle.add("a", "b", "c")
+    scripts = [script_named(name).sha.encode() for name in ("cycle/cycle_remove", "switch_breaker")]
+    to_lose: list[bool] = []
+
+    def loses(data: bytes) -> bool:
+        return any(sha in data for sha in scripts) and bool(to_lose) and to_lose.pop()
+
+    with LosingProxy(redis_server.port, loses) as proxy:
+        queue, proxy.armed = face(proxy.url).queue("orders"), True
+        queue.open_breaker("1m")
+        assert queue.cycle.remove("a") == 1  # both scripts are loaded
+        to_lose.append(True)
+        assert queue.cycle.remove("a", "b", "c") == 2
+        to_lose.append(True)
+        assert queue.close_breaker() is True
+        assert queue.close_breaker() is False
+    assert proxy.lost == 2
