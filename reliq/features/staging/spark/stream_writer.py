@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from reliq.errors import InvalidSetting
+from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
 from reliq.features.staging.spark.writer import (
     check_write,
@@ -46,6 +47,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         self._run = new_token()
         with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
+            store.run(durable.check_now(self._targets.home, options.queue, options.durability))
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         query, batch = (task().getLocalProperty(name) for name in (_QUERY, _BATCH))

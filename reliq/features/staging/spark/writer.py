@@ -20,7 +20,7 @@ from reliq.features.staging import ops as own
 from reliq.features.staging import steps as staging
 from reliq.features.staging.model import Written
 from reliq.features.staging.spark.naming import id_prefix, job_name, of_transaction
-from reliq.features.staging.spark.written import Staged, note, note_before, summary_of
+from reliq.features.staging.spark.written import Staged, again, note, note_before, summary_of
 from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Homes
@@ -134,11 +134,11 @@ def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOption
     about = summary_of(every, options.rules)
     wanted = store.run(durable.wanted_for(about.queues, options.durability))
     store.run(durable.confirm_parts(job, parts, wanted))
-    answer = store.run(staging.commit(job, parts, turn, about))
+    answer = store.run(staging.commit(job, parts, turn, about, wanted.name if wanted.waits else ""))
+    store.run(durable.confirm_commit(job, wanted, turn, again(options, turn)))
     if answer == "repeated":
         note_before(store, job, options, turn)
         return
-    store.run(durable.confirm_commit(job, wanted))
     if answer == "committed":
         count_left_out(store, job, every, options.rules)
         warn_of_overridden(every, options.queue or "")
@@ -217,18 +217,18 @@ class ReliqWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         self._layout, column = check_write(options, schema, overwrite)
         self._options = options
+        self._write = False  #: whether no earlier run has committed it
         with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
             self._job = _job_of(options, self._targets)
             self._turn = Turn(*options.transaction, versions=True) if options.transaction else None
-            over = self._turn is not None and store.run(staging.is_over(self._job.home, self._turn))
-            self._write = not over and store.run(staging.open_job(self._job))
+            if store.call(staging.commit_of(self._job, self._turn)) is None:
+                store.run(durable.check_now(self._job.home, options.queue, options.durability))
+                self._write = store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
-                if not self._turn:  # else there is no record to ask about
-                    queues = {options.queue} if options.queue else set[str]()
-                    wanted = store.run(durable.wanted_for(queues, options.durability))
-                    store.run(durable.confirm_commit(self._job, wanted))
+                how = again(options, self._turn)
+                store.run(durable.confirm_again(self._job, self._turn, options.durability, how))
                 note_before(store, self._job, options, self._turn)
             elif options.on_handled is not None:
                 if not JOB_ENDS:
