@@ -12,6 +12,7 @@ from reliq.errors import InvalidSetting
 from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
 from reliq.features.staging.spark.writer import (
+    about_full,
     check_write,
     commit,
     count_left_out,
@@ -36,6 +37,11 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
     """The stream writer. Spark creates one for the tasks of a micro-batch and another for its commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidSetting(
+                'a stream is written with outputMode("append"); write an aggregation in foreachBatch, with '
+                "the options of reliq.spark.transaction"
+            )
         self._layout, column = check_write(options, schema, overwrite)
         if options.job is not None:
             raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
@@ -54,7 +60,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         if not query or not batch:
             raise InvalidSetting("this Spark does not tell its tasks the query and the micro-batch they belong to")
         job = Job(self._targets.home, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
-        with in_worker():
+        with in_worker(), about_full(job, self._targets):
             return stage_rows(self._options, self._layout, self._targets, job, f"{query}-{batch}", iterator, query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name

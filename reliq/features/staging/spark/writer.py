@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from reliq import ops
-from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, QueueFull, ReliqError
 from reliq.features.staging import durable
 from reliq.features.staging import ops as own
 from reliq.features.staging import steps as staging
@@ -111,6 +111,19 @@ def _homes_of(queue: str, where: Targets, store: Store) -> Homes:
     """Return the homes of a queue, as the driver read them; of one that a column names, as they are now."""
     known = where.layouts.get(queue)
     return known if known is not None else store.run(read_layouts({queue}))[queue]
+
+
+@contextmanager
+def about_full(job: Job, where: Targets) -> Iterator[None]:
+    """Say for which job Redis has no memory, and what to do."""
+    try:
+        yield
+    except QueueFull as error:
+        of = f"queue {where.queue}" if where.queue else "several queues"
+        raise QueueFull(
+            f"job {job.name} for {of}: {error}. No row of it is visible: raise maxmemory, or wait until workers have "
+            "made room, and write again"
+        ) from None
 
 
 def raise_failure(every: Sequence[Staged]) -> None:
@@ -224,7 +237,8 @@ class ReliqWriter(DataSourceArrowWriter):
             self._turn = Turn(*options.transaction, versions=True) if options.transaction else None
             if store.call(staging.commit_of(self._job, self._turn)) is None:
                 store.run(durable.check_now(self._job.home, options.queue, options.durability))
-                self._write = store.run(staging.open_job(self._job))
+                with about_full(self._job, self._targets):
+                    self._write = store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 how = again(options, self._turn)
@@ -241,7 +255,7 @@ class ReliqWriter(DataSourceArrowWriter):
         job = self._job
         if not self._write:
             return Staged(job.name, job.run)
-        with in_worker():
+        with in_worker(), about_full(job, self._targets):
             named = self._options.transaction
             prefix = of_transaction(*named) if named else id_prefix(job.name)
             return stage_rows(self._options, self._layout, self._targets, job, prefix, iterator)
