@@ -34,7 +34,7 @@ from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread, read_layouts
 from reliq.spark.targets import Targets, column_of, targets
-from reliq.spark.watched import Watched
+from reliq.spark.watched import Watched, noted
 from reliq.spark.workers import announce, in_worker, store_of
 from reliq.transport.store import Store
 
@@ -82,9 +82,8 @@ def stage_rows(
     spread = Spread(lambda queue: _homes_of(queue, where, store), partition)
     rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
-    size = 0
     failure = ""
-    watched = Watched(f"job {job.name}, partition {partition}: %d rows staged, %d MB")
+    batches = noted(batches, f"job {job.name}, partition {partition}")
     to_one = where.queue and where.layouts[where.queue].count == 1
     try:
         for batch in batches if to_one else merged(batches, _ROUTED_BYTES):
@@ -96,8 +95,6 @@ def stage_rows(
                 store.run(writers[queue].add(chunks))
                 if options.rate is not None:
                     time.sleep(store.run(staging.wait_for(job, writers[queue].part.bytes - before, options.rate)))
-            size += batch.nbytes
-            watched.note(rows.row, size // 1_000_000)
     except InvalidMessage as error:
         failure = f"{error}. {_ABOUT_INVALID}"
         store.run(staging.abort(job))  # the other tasks need not go on
