@@ -11,11 +11,11 @@ class JobKeys:
         self._prefix = prefix = f"reliq:{{{place}}}:"
         #: zset: unfinished staged jobs, by the ms at which to look at them
         self.jobs = prefix + "jobs"
-        #: hash: stream -> the last epoch it committed, and when
+        #: hash: stream -> the last epoch it committed, when, and how durably
         self.epochs = prefix + "epochs"
         #: list: the latest jobs that were committed and have ended, and what each has written, JSON
         self.ended = prefix + "ended"
-        #: hash: application -> the last version that it has committed, and when
+        #: hash: application -> the last version it has committed, when, and how durably
         self.versions = prefix + "versions"
 
     def latest_write(self, session: str) -> str:

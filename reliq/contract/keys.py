@@ -188,7 +188,7 @@ QUEUE_KEYS: Final = (
     Key("sqs", "hash", "what the SQS endpoint knows of the queue: attributes, tags, times"),
     Key("servers", "zset", "processes that serve the queue together, by ms of their latest word"),
     Key("jobs", "zset", "unfinished staged jobs, by the ms at which to look at them", several=True),
-    Key("epochs", "hash", "stream -> the last epoch it committed, and when", several=True),
+    Key("epochs", "hash", "stream -> the last epoch it committed, when, and how durably", several=True),
     Key(
         "ended", "list", "the latest jobs that were committed and have ended, and what each has written, JSON",
         several=True,
@@ -197,7 +197,7 @@ QUEUE_KEYS: Final = (
         "write", "string", "the latest write of a Spark session, JSON", of=("session",), attribute="latest_write",
         expires="seven days after it", several=True,
     ),
-    Key("versions", "hash", "application -> the last version that it has committed, and when", several=True),
+    Key("versions", "hash", "application -> the last version it has committed, when, and how durably", several=True),
     Key(
         "job", "hash", "of a staged job: its state, its run and, once committed, its manifest", of=("job",),
         expires="a while after it has ended", searched=True, several=True,

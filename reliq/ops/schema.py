@@ -104,6 +104,7 @@ class Job:
     ROLLED: Final = "rolled"  #: how many became visible
     COMMITTED: Final = "committed"  #: ms since the epoch
     ABOUT: Final = "about"  #: JSON, what the job has written
+    DURABILITY: Final = "durability"  #: that its commit is to have; absent: in memory
     #: How many were left out for their dedup key: a field for each queue, with its name behind a space.
     DEDUPLICATED: Final = "deduplicated"
 

@@ -10,7 +10,7 @@ import base64
 import functools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,28 +26,58 @@ _PLAIN = (spark.BooleanType, spark.ByteType, spark.ShortType, spark.IntegerType,
 _FLOATS = (spark.FloatType, spark.DoubleType)
 _QUOTED = (*_TEXTS, spark.BinaryType, spark.DateType, spark.TimestampType, spark.TimestampNTZType)
 _LEAVES = (*_PLAIN, *_FLOATS, *_QUOTED, spark.VariantType, spark.NullType)
+_KEYS = (*_TEXTS, *_PLAIN, spark.NullType)  #: of maps
+_SPATIAL: tuple[type[spark.DataType], ...] = tuple(filter(None, [getattr(spark, "SpatialType", None)]))
 _TO_BE_ESCAPED = r'[\x00-\x1f"\\]'
 _OFFSET = re.compile(r"(?:Z|UTC|GMT|UT)?(?:([+-])([0-9]{1,2}):?([0-9]{2})?)?")
 _NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def check_kind(name: str, kind: spark.DataType) -> None:
-    """Raise InvalidSetting, naming the column, for a type that has no JSON form."""
+    """Raise InvalidSetting, naming the column and the cast that helps, for a type that has no JSON form."""
+    unfit = dict(_formless(name, kind))
+    if not unfit:
+        return
+    advice = f"cast({quoted(name)} AS {_castable(kind)})"
+    if any(isinstance(one, _SPATIAL) for one in unfit.values()):  # not to be cast
+        advice = f"st_asbinary({quoted(name)})" if isinstance(kind, _SPATIAL) else "leave it out"
+    place, inner = next(iter(unfit.items()))
+    raise InvalidSetting(f"column `{place}` is {inner.simpleString()}, which has no JSON form: {advice}")
+
+
+def _formless(place: str, kind: spark.DataType) -> Iterator[tuple[str, spark.DataType]]:
+    """Yield what has no JSON form within a type: its path and its own type."""
     match kind:
         case spark.StructType():
             for field in kind.fields:
-                check_kind(f"{name}.{field.name}", field.dataType)
+                yield from _formless(f"{place}.{field.name}", field.dataType)
         case spark.ArrayType():
-            check_kind(f"{name}[]", kind.elementType)
+            yield from _formless(f"{place}[]", kind.elementType)
         case spark.MapType():
-            check_kind(f"{name}{{}}", kind.valueType)
-            if not isinstance(kind.keyType, (*_TEXTS, *_PLAIN, spark.NullType)):
-                raise InvalidSetting(
-                    f"column `{name}` has keys of type {kind.keyType.simpleString()}: cast the keys to string"
-                )
+            yield from _formless(f"{place}{{}}", kind.valueType)
+            if not isinstance(kind.keyType, _KEYS):
+                yield f"{place}{{key}}", kind.keyType
         case _ if not isinstance(kind, _LEAVES):
-            text = kind.simpleString()
-            raise InvalidSetting(f"column `{name}` is {text}, which has no JSON form: cast(`{name}` AS string)")
+            yield place, kind
+
+
+def _castable(kind: spark.DataType) -> str:
+    """Return a type as SQL has it, with string in the place of what has no JSON form."""
+    match kind:
+        case spark.StructType():
+            return f"struct<{', '.join(f'{quoted(one.name)}: {_castable(one.dataType)}' for one in kind.fields)}>"
+        case spark.ArrayType():
+            return f"array<{_castable(kind.elementType)}>"
+        case spark.MapType():
+            key = _castable(kind.keyType) if isinstance(kind.keyType, _KEYS) else "string"
+            return f"map<{key}, {_castable(kind.valueType)}>"
+        case _:
+            return str(kind.simpleString()) if isinstance(kind, _LEAVES) and not isinstance(kind, _TEXTS) else "string"
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as SQL has it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def row_texts(names: Sequence[str], columns: Sequence[pa.Array], kinds: Sequence[spark.DataType]) -> pa.Array:
@@ -74,7 +104,7 @@ def texts_of(values: pa.Array, kind: spark.DataType) -> pa.Array:
         case spark.MapType():
             keys, items = _between(values, values.keys), _between(values, values.items)
             of_items = pc.fill_null(texts_of(items, kind.valueType), "null")
-            return _lists(values, _concatenated(_quoted(keys.cast(_TEXT)), ":", of_items), "{", "}")
+            return _lists(values, _concatenated(_json_texts(keys.cast(_TEXT)), ":", of_items), "{", "}")
         case spark.VariantType():
             return _variants(values)
         case spark.TimestampType() | spark.TimestampNTZType():
@@ -88,7 +118,7 @@ def texts_of(values: pa.Array, kind: spark.DataType) -> pa.Array:
         case _ if isinstance(kind, _FLOATS):
             return _floats(values)
         case _ if isinstance(kind, _TEXTS):
-            return _quoted(values.cast(_TEXT))
+            return _json_texts(values.cast(_TEXT))
         case _:
             return values.cast(_TEXT)
 
@@ -131,7 +161,7 @@ def _floats(values: pa.Array) -> pa.Array:
     return texts
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def _json_texts(texts: pa.Array) -> pa.Array:
     if not is_valid(texts):  # as in Spark, with U+FFFD; the rows are refused
         given = texts.cast(pa.binary()).to_pylist()
         texts = pa.array([None if one is None else one.decode(errors="replace") for one in given], _TEXT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as spark
 
 from reliq.errors import InvalidSetting
-from reliq.spark.as_json import check_kind
+from reliq.spark.as_json import check_kind, quoted
 from reliq.spark.columns import READ_ONLY
 
 Kinds = tuple[type[spark.DataType], ...]
@@ -58,12 +58,13 @@ def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ..
     if not schema.fields:
         raise InvalidSetting("the DataFrame has no columns: a message needs a column `value`, or any other")
     options = _options(schema, there, columns)
+    void = {one.name.lower() for one in schema.fields if isinstance(one.dataType, spark.NullType)} - {"queue", "topic"}
     overridden = _overridden(schema) if queue is not None and columns is None else None
     if queue is not None and columns is None:
         options -= {"queue", "topic"} if whole_row else {"queue"}  # data, as the queue is known
     names = _names(schema, options if whole_row else options | {"value"})
     for name, field in zip(names, schema.fields, strict=True):
-        if name in options:
+        if name in options - void:
             _check_option(name, field, whole_row)
         if whole_row:
             check_kind(field.name, field.dataType)
@@ -73,7 +74,7 @@ def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ..
             raise InvalidSetting(
                 f"column `{field.name}` is not one of value, {', '.join(OPTIONS)}: drop it or rename it; {_AS_ROW}"
             )
-    return Layout(schema, whole_row, options, names, overridden)
+    return Layout(schema, whole_row, options - void, names, overridden)
 
 
 def _overridden(schema: spark.StructType) -> int | None:
@@ -108,10 +109,14 @@ def _options(schema: spark.StructType, there: set[str], columns: tuple[str, ...]
 
 def _check_option(name: str, field: spark.StructField, whole_row: bool) -> None:
     wanted, kinds = OPTIONS[name]
-    if isinstance(field.dataType, kinds) and _holds_texts(field.dataType):
+    if isinstance(field.dataType, kinds) and (name != "headers" or _is_headers(field.dataType)):
         return
     kind = field.dataType.simpleString()
-    how = f": cast(`{field.name}` AS string)" if spark.DecimalType in kinds else ""
+    if name == "headers":
+        cast = _cast_to_headers(field.dataType)
+    else:
+        cast = "string" if spark.DecimalType in kinds else ""
+    how = f": cast({quoted(field.name)} AS {cast})" if cast else ""
     data = '; if it is not an option of the message, list those that are: .option("columns", "id")' if whole_row else ""
     raise InvalidSetting(f"column `{field.name}` is {kind}; it must be {wanted}{how}{data}")
 
@@ -125,11 +130,21 @@ def _check_value(kind: spark.DataType) -> None:
     check_kind("value", kind)
 
 
-def _holds_texts(kind: spark.DataType) -> bool:
-    """Whether headers, the only nested column, map names to texts."""
-    if isinstance(kind, spark.MapType):
-        return isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
-    if isinstance(kind, spark.ArrayType):
-        pair = kind.elementType
-        return isinstance(pair, spark.StructType) and pair.names == ["key", "value"]
-    return True
+def _is_headers(kind: spark.DataType) -> bool:
+    """Whether a map or an array has names and values of headers."""
+    match kind:
+        case spark.MapType():
+            return isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
+        case spark.ArrayType(elementType=spark.StructType(names=["key", "value"], fields=[key, value])):
+            return isinstance(key.dataType, _TEXT) and isinstance(value.dataType, (*_TEXT, spark.BinaryType))
+    return False
+
+
+def _cast_to_headers(kind: spark.DataType) -> str:
+    """Return the type to which Spark can cast this one so that it is headers; empty if there is none."""
+    match kind:
+        case spark.MapType():
+            return "map<string,string>"
+        case spark.ArrayType(elementType=spark.StructType(fields=[_, _])):
+            return "array<struct<key:string,value:string>>"
+    return ""

@@ -229,6 +229,10 @@ class Given:
         names = {name.lower(): name for name in known}
         for name in self._options:
             if name not in names and name not in _SPARKS_OWN:
+                if name == "path":
+                    raise InvalidSetting('the format takes no path: name the queue, .option("queue", "orders")')
+                if known is _WRITE:
+                    _check_column(name)
                 near = difflib.get_close_matches(name, names, 1)
                 hint = f"; did you mean {names[near[0]]}?" if near else ""
                 raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
@@ -298,3 +302,13 @@ class Given:
             return default
         plain: values.Duration = float(text) if text.replace(".", "", 1).isdecimal() else text
         return values.seconds(plain, f"option {name}", shortest)
+
+
+def _check_column(name: str) -> None:
+    """Raise InvalidSetting for an option that is a column of each row."""
+    from reliq.spark.layout import OPTIONS  # not above: it needs PySpark
+
+    for column, (wanted, _) in OPTIONS.items():
+        if name in (plain := column.replace("_", ""), plain.removesuffix("ms")):
+            how = f'.withColumn("{column}", lit(...))'
+            raise InvalidSetting(f"{name} is no option but a column, `{column}` ({wanted}): {how}")

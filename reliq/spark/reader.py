@@ -58,6 +58,7 @@ class ReliqReader(DataSourceReader):
     options: ReadOptions
     conditions: list[Condition] = field(default_factory=list)
 
+    @in_worker()
     def partitions(self) -> Sequence[InputPartition]:
         store = self.options.connection.store()
         try:

@@ -182,12 +182,12 @@ class Rows:
         try:
             own: dict[str, list[str]] = {}
             for name, value in map(_pair, given or ()):
-                own.setdefault(name, []).append(_text(value))
-            if key is not None and _text(key) not in own.get("key", ()):
-                own.setdefault("key", []).append(_text(key))
+                own.setdefault(name, []).append(_header(name, value))
+            if key is not None and (text := _header("key", key)) not in own.get("key", ()):
+                own.setdefault("key", []).append(text)
             once = {name: self._once(name, values) for name, values in own.items()}
             return _encode(check_headers({**self._rules.trace, **once}))
-        except (InvalidMessage, UnicodeDecodeError) as error:
+        except InvalidMessage as error:
             refused.one("key" if key is not None and not given else "headers", row, "are invalid", str(error))
             return _encode({})
 
@@ -342,8 +342,11 @@ def _pair(header: dict[str, Any] | tuple[Any, Any] | None) -> tuple[Any, Any]:
     return (header["key"], header["value"]) if isinstance(header, dict) else header
 
 
-def _text(value: str | bytes | None) -> str:
-    """Return a header's value as text; empty for a missing value."""
-    if value is None:
-        return ""
-    return value.decode() if isinstance(value, bytes) else value
+def _header(name: str, value: str | bytes | None) -> str:
+    """Return the value of a header as text; empty for a missing value."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value or ""
+    except UnicodeDecodeError:
+        raise InvalidMessage(
+            f"header {name!r} is not UTF-8, and headers are texts: base64(value) makes one of it"
+        ) from None

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.features.staging.spark.source import StagedWrites
 from reliq.spark.columns import SCHEMA, check_user_schema
 from reliq.spark.options import Given
@@ -38,10 +38,14 @@ class _Messages(DataSource):
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
             needs = f"reading a queue as a stream needs PySpark 4.2 or newer, this is {pyspark.__version__}"
             raise InvalidSetting(f"{needs}; all else works")
+        from reliq.spark.refused_stream import RefusedStream
         from reliq.spark.stream_reader import ReliqStreamReader
 
-        check_user_schema(schema)
-        return ReliqStreamReader(self._given.for_streaming())
+        try:
+            check_user_schema(schema)
+            return ReliqStreamReader(self._given.for_streaming())
+        except ReliqError as error:
+            return RefusedStream(error)
 
 
 class ReliqDataSource(StagedWrites, _Messages):

@@ -80,14 +80,17 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         return ReadMaxRows(self._options.max_messages)
 
+    @in_worker()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Return the backlog, as `latestOffset` of the source in `lastProgress`: messages, and ms of the oldest one."""
         left = self._store.run(self._claims.backlog())
         return {"ready": left.ready, "delayed": left.delayed, "oldest_ready_ms": round(left.oldest * 1000)}
 
+    @in_worker()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         self._budget = self._store.run(self._claims.ready())
 
+    @in_worker()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Claim the next batch. Spark starts from `start` only once everything up to it is in its commit log."""
         batch = start["batch"] + 1
@@ -124,6 +127,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._keep(queue, stream, batch)
         return messages
 
+    @in_worker()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         stream, batches = end["stream"], range(start["batch"] + 1, end["batch"] + 1)
         if self._first is not None and end["batch"] == 1:
@@ -164,6 +168,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 elements = store.run(claims.page(part.stream, part.batch, part.place, first, after))
                 yield from batches_of(store, claims.keys, elements)
 
+    @in_worker()
     def commit(self, end: dict[str, Any]) -> None:
         """Ack the batches that the query has committed."""
         if end["batch"] == self._acked:

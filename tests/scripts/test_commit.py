@@ -228,8 +228,8 @@ def test_versions_of_an_application_are_committed_in_rising_order_beside_the_epo
         world.run(stage_ops.stage_open(KEYS, "j", "r1", DAY))
         answers.append(world.run(stage_ops.commit(KEYS, "j", "r1", b"", 3, 60, "shop", version, versions)))
     assert answers == ["committed", "repeated", "repeated", "committed", "committed"]
-    assert world.run(stage_ops.last_version(KEYS, "shop")) == 8
-    assert world.run(stage_ops.last_version(KEYS, "other")) is None
+    for application, version, found in (("shop", 8, ""), ("shop", 7, ""), ("shop", 9, None), ("other", 0, None)):
+        assert world.run(stage_ops.committed_turn(KEYS, application, version, versions=True)) == found
 
 
 def test_the_latest_hundred_jobs_that_have_ended_say_what_they_have_written(world):

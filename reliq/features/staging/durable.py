@@ -9,8 +9,8 @@ from typing import Any
 from reliq import ops
 from reliq.errors import DurabilityUnavailable, OutcomeUnknown, ReliqError
 from reliq.features.staging import ops as own
-from reliq.features.staging.steps import Job, Part
-from reliq.model.keys import QueueKeys
+from reliq.features.staging.steps import Job, Part, Turn, commit_of
+from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.durability import MEMORY, Durability, check_possible, durability
@@ -38,22 +38,46 @@ def confirm_parts(job: Job, parts: Sequence[Part], wanted: Durability) -> Steps[
             raise DurabilityUnavailable(f"job {job.name}: {missed}; nothing becomes visible")
 
 
-def confirm_commit(job: Job, wanted: Durability) -> Steps[None]:
-    """Wait until a commit has the wanted durability; raises OutcomeUnknown if that is not certain."""
+def check_now(home: JobKeys, queue: str | None, given: str | None) -> Steps[None]:
+    """Raise DurabilityUnavailable, before anything is written, if the server cannot do it or replicas are missing.
+
+    `queue`: that of all rows; None: they say it themselves, and only what is given is known.
+    """
+    wanted = yield from wanted_for([queue] if queue else [], given)
+    if not wanted.replicas:
+        return
+    _, have = yield [own.jobs_first_due(home, 1), wanted.wait()]
+    if not wanted.reached(have):
+        raise DurabilityUnavailable(f"durability {wanted.name}: {have} replicas answer; this run has written nothing")
+
+
+def confirm_again(job: Job, turn: Turn | None, given: str | None, again: str) -> Steps[None]:
+    """Wait until an earlier run's commit has the durability that is given, else the one that it was to have."""
+    noted = yield commit_of(job, turn)
+    yield from confirm_commit(job, durability(given or noted or MEMORY.name), turn, again)
+
+
+def confirm_commit(job: Job, wanted: Durability, turn: Turn | None = None, again: str = "") -> Steps[None]:
+    """Wait until a commit has the wanted durability; raises OutcomeUnknown if that is not certain.
+
+    `turn`: that it has taken; of one that was repeated there is no other record. `again`: how to ask another time.
+    """
     if not wanted.waits:
         return
-    again = "; run it again with its name: it adds nothing if it is committed"
-    question: list[Op[Any]] = [ops.job_record(job.home, job.name), own.count_rolled(job.home, job.name, 0)]
+    what = turn or f"job {job.name}"
+    question: list[Op[Any]] = [
+        ops.job_record(job.home, job.name),
+        commit_of(job, turn),
+        own.count_rolled(job.home, job.name, 0),  # a write, for WAIT to wait for
+    ]
     try:
-        record, _, have = yield [*question, wanted.wait()]
+        record, committed, _, have = yield [*question, wanted.wait()]
     except ReliqError as error:
-        doubt = f"job {job.name} is committed, but durability {wanted.name} could not be confirmed: {error}{again}"
+        doubt = f"{what} is committed, but durability {wanted.name} could not be confirmed: {error}{again}"
         raise OutcomeUnknown(doubt) from None
     if not record.state:
         yield own.forget_count(job.home, job.name)
-    if not record.committed:
-        raise OutcomeUnknown(f"job {job.name}: the server that answers now does not know its commit{again}")
+    if committed is None:
+        raise OutcomeUnknown(f"{what}: the server that answers now does not know its commit{again}")
     if not wanted.reached(have):
-        raise OutcomeUnknown(
-            f"job {job.name} is committed, but durability {wanted.name} was not reached in time{again}"
-        )
+        raise OutcomeUnknown(f"{what} is committed, but durability {wanted.name} was not reached in time{again}")

@@ -8,6 +8,7 @@ from reliq.features.staging import signatures
 from reliq.features.staging.model import Ended, Written, encode, read_ended, read_written
 from reliq.model.keys import JobKeys, QueueKeys
 from reliq.ops.browse import as_names, first_names, up_to
+from reliq.ops.jobs import JobState
 from reliq.ops.policy import follows
 from reliq.ops.request import Argument, Op, Packed, Transaction, Watch, as_text, milliseconds, scripted, scripted_within
 from reliq.ops.schema import Counter, Job
@@ -229,10 +230,11 @@ def commit(
     epoch: int = 0,
     versions: bool = False,
     about: bytes = b"",
+    durability: str = "",
 ) -> Op[str]:
     """Commit a job. `versions`: `stream` is an application, and `epoch` the version of its transaction.
 
-    `about`: a `Summary`, encoded, for the list of ended jobs.
+    `about`: a `Summary`, encoded, for the list of ended jobs. `durability`: that the commit is to have; empty: none.
     """
     call = signatures.commit(
         home,
@@ -246,13 +248,29 @@ def commit(
         epoch=epoch,
         messages=messages,
         about=about,
+        durability=durability,
     )
     return scripted(call, as_text)
 
 
-def last_version(home: JobKeys, application: str) -> Op[int | None]:
-    """Read the last version of an application's transactions that is committed."""
-    return Op(("HGET", home.versions, application), lambda reply: reply and int(reply.split()[0]))
+def committed(home: JobKeys, job: str) -> Op[str | None]:
+    """Read the durability that the commit of a job was to have; None if it is not committed, or not known any more."""
+    return Op(("HMGET", home.job(job), Job.STATE, Job.DURABILITY), _read_committed)
+
+
+def _read_committed(reply: list[bytes | None]) -> str | None:
+    state, durability = (as_text(one or b"") for one in reply)
+    return durability if state in (JobState.COMMITTED, JobState.DONE) else None
+
+
+def committed_turn(home: JobKeys, of: str, number: int, versions: bool) -> Op[str | None]:
+    """Read the same of an epoch of a stream or, with `versions`, a version of an application: of it or a later one."""
+
+    def read(reply: bytes | None) -> str | None:
+        last, _, *durability = as_text(reply or b"-1 0").split()
+        return "".join(durability) if number <= int(last) else None
+
+    return Op(("HGET", home.versions if versions else home.epochs, of), read)
 
 
 def first_chunk(job: str, staged: Staged) -> Watch:

@@ -8,12 +8,12 @@ from reliq.ops.request import Argument, Call
 
 def commit(
     keys: JobKeys, *, job: str, latest: str, name: Argument, run: Argument, manifest: Argument, remembered: Argument,
-    stream: Argument, epoch: Argument, messages: Argument, about: Argument,
+    stream: Argument, epoch: Argument, messages: Argument, about: Argument, durability: Argument,
 ) -> Call:
     return (
         "staging/commit",
         (job, keys.jobs, latest),
-        (name, run, manifest, remembered, stream, epoch, messages, about),
+        (name, run, manifest, remembered, stream, epoch, messages, about, durability),
     )
 
 

@@ -10,7 +10,7 @@ monitor after the leader died.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,6 +21,7 @@ from reliq import ops
 from reliq.contract import values
 from reliq.errors import JobClosed, OutcomeUnknown, QueueFull
 from reliq.features.staging import ops as own
+from reliq.features.staging.calls import bodies_last, calls
 from reliq.features.staging.model import Summary, encode
 from reliq.features.staging.ops import Staged
 from reliq.features.staging.room import check_room
@@ -35,7 +36,6 @@ from reliq.runtime.pieces import pieces
 
 ORPHANED = 7 * 86_400.0  #: seconds beyond the time limit after which a part unknown to its job expires
 REMEMBERED = 3600.0  #: seconds a decided job is remembered for late writers and repeated commits
-_CALL_BYTES = 1024 * 1024  #: Redis serves no other client while it carries out a call
 _PARTS_PER_TRIP = 200
 _JOBS_PER_TRIP = 10
 _NOTED = 100_000  #: messages that become visible before the job's record notes it
@@ -103,7 +103,7 @@ class PartWriter:
     def add(self, chunks: Iterable[Chunk]) -> Steps[None]:
         """Stage further chunks of the part; raises JobClosed, and QueueFull if Redis is full."""
         apart = self.part.staged.apart(self._job.home)
-        for some in _calls(chunks if apart else _bodies_last(chunks)):
+        for some in calls(chunks if apart else bodies_last(chunks)):
             if not self.part.chunks and not self._announced:
                 yield ops.announce(self.part.queue)
             staged, bodies = some, []
@@ -111,7 +111,7 @@ class PartWriter:
                 staged, bodies = [one for one in some if not one.has_bodies], [one for one in some if one.has_bodies]
             answer = yield from self._stage(staged, bodies)
             if answer != "ok":
-                raise _closed(self._job, answer)
+                raise (yield from _closed(self._job, answer))
             part, messages = self.part, sum(chunk.messages for chunk in staged)
             size = part.bytes + sum(chunk.size for chunk in some)
             self.part = Part(part.queue, part.name, part.chunks + len(staged), part.messages + messages, size)
@@ -141,25 +141,6 @@ class PartWriter:
         return str(answer)
 
 
-def _bodies_last(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Put elements before their bodies: a body that is stored can always be found by an element of the part."""
-    return sorted(chunks, key=lambda chunk: chunk.has_bodies)
-
-
-def _calls(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Group chunks into calls of a limited size."""
-    call: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        call.append(chunk)
-        size += chunk.size
-        if size >= _CALL_BYTES:
-            yield call
-            call, size = [], 0
-    if call:
-        yield call
-
-
 def wait_for(job: Job, size: int, rate: int) -> Steps[float]:
     """Return for how many seconds a writer waits that has just staged these bytes, at the rate of all writers."""
     wait = yield own.stage_admit(job.home, job.name, job.run, job.time_limit, size, rate)
@@ -173,21 +154,22 @@ def open_job(job: Job) -> Steps[bool]:
 
 
 def commit(
-    job: Job, parts: Sequence[Part], turn: Turn | None = None, about: Summary | None = None
+    job: Job, parts: Sequence[Part], turn: Turn | None = None, about: Summary | None = None, durability: str = ""
 ) -> Steps[Literal["committed", "already", "repeated"]]:
     """Decide that exactly these parts of the job become visible; `roll_forward` moves them afterwards.
 
     A turn that has been committed, or a later one, is not committed again: the answer is "repeated" and the job is
-    aborted. Raises JobClosed, QueueFull (max_length, max_bytes): then nothing becomes visible.
+    aborted. `durability`: that the commit is to have, for those who ask later. Raises JobClosed, QueueFull (max_length,
+    max_bytes): then nothing becomes visible.
     """
     parts = [part for part in parts if part.chunks]
     yield from _check(job, parts)
     manifest, messages = _encode_manifest(parts), sum(part.messages for part in parts)
     place = (turn.of, turn.number, turn.versions) if turn is not None else ("", 0, False)
     told = encode(about) if about is not None else b""
-    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, *place, told)
+    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, *place, told, durability)
     if answer == "closed":
-        raise _closed(job, answer)
+        raise (yield from _closed(job, answer))
     if answer == "repeated":
         yield from abort(job)
         return "repeated"
@@ -205,7 +187,7 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
             *(own.staged_chunks(job.name, part.staged) for part in page),
         ]
         if lengths[len(apart) :] != [part.chunks for part in page]:
-            raise _closed(job, "torn")
+            raise (yield from _closed(job, "torn"))
     if gone := (yield from given_up({part.queue for part in parts})):
         raise JobClosed(
             f"job {job.name}: {', '.join(gone)} is no partition of its queue any more; nothing becomes visible. The "
@@ -217,10 +199,11 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
         yield from check_room(job.name, queue, sum(part.messages for part in of_it), staged)
 
 
-def is_over(home: JobKeys, turn: Turn) -> Steps[bool]:
-    """Whether this version of an application's transactions is committed, or a later one."""
-    last: int | None = yield own.last_version(home, turn.of)
-    return last is not None and turn.number <= last
+def commit_of(job: Job, turn: Turn | None) -> ops.Op[str | None]:
+    """Return the op that reads the durability that a commit was to have; None if the job, or its turn, has none."""
+    if turn is None:
+        return own.committed(job.home, job.name)
+    return own.committed_turn(job.home, turn.of, turn.number, turn.versions)
 
 
 def outcome(home: JobKeys, job: str) -> Steps[int | None]:
@@ -391,10 +374,17 @@ def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
     return own.jobs_due(home, now, _JOBS_PER_TRIP)
 
 
-def _closed(job: Job, answer: str) -> JobClosed:
-    if answer == "torn":
+def _closed(job: Job, answer: str) -> Steps[JobClosed]:
+    """Return why a run cannot go on, as the job's record tells it now."""
+    record = yield ops.job_record(job.home, job.name)
+    if record.committed and record.run == job.run:
+        return JobClosed(f"job {job.name} is committed; nothing of this attempt becomes visible")
+    if record.committed:
+        why = "was committed by another run"
+    elif record.state and record.run != job.run:
+        why = "was started again by another run since"
+    elif answer == "torn" and record.state != JobState.ABORTED:
         return JobClosed(f"job {job.name}: Redis has lost staged messages; nothing becomes visible")
-    return JobClosed(
-        f"job {job.name} was aborted, exceeded its time limit of {job.time_limit:g} s, "
-        "or was started again by another run; nothing of this run becomes visible"
-    )
+    else:
+        why = f"was aborted, or was silent for its time limit of {job.time_limit:g} s"
+    return JobClosed(f"job {job.name} {why}; nothing of this run becomes visible")

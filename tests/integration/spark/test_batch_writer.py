@@ -125,6 +125,14 @@ def test_a_wrong_schema_is_refused_on_the_driver_by_column(spark, orders, app, s
         ({"queue": ""}, "queue name ''"),
         ({"job": "a b"}, "job name 'a b'"),
         ({"que": "x"}, "did you mean queue"),
+        (
+            {"delay": "5s"},
+            r"delay is no option but a column, `delay_ms` \(a whole number of milliseconds\): .withColumn",
+        ),
+        ({"ttl": "5s"}, "ttl is no option but a column, `ttl_ms`"),
+        ({"priority": "high"}, r"a column, `priority` \(string: high, normal or low\): .withColumn..priority., lit"),
+        ({"dedupKey": "a"}, "dedupkey is no option but a column, `dedup_key`"),
+        ({"path": "orders"}, r"takes no path: name the queue, .option\(.queue., .orders.\)"),
         ({"maxBody": "many"}, "option maxBody is 'many'"),
         ({"maxBody": "65MiB"}, "option maxBody is '65MiB': it must be from 1 byte to 64 MiB"),
         ({"timeLimit": "1s"}, "option timeLimit"),
@@ -241,3 +249,28 @@ def test_what_a_dead_driver_staged_under_the_same_name_is_not_committed(spark, o
     write(numbers(spark, 3), job="load-1")
     assert sorted(json.loads(message.body)["order"] for message in claimed(orders)) == [0, 1, 2]
     assert keys_left(app) == set()
+
+
+@pytest.mark.parametrize("room", [0, 3_000_000])
+def test_a_full_redis_is_told_with_the_job_and_what_to_do(spark, app, orders, room):
+    used = int(app.store.call(ops.command("INFO", "memory")).decode().partition("used_memory:")[2].split()[0])
+    try:
+        app.store.call(ops.command("CONFIG", "SET", "maxmemory", used + room))
+        with pytest.raises(
+            PySparkException, match=r"job load for queue orders: Redis is at its maxmemory .*maxmemory, or"
+        ):
+            write(spark.range(6000).selectExpr("repeat(cast(id AS string), 1000) AS value"), job="load")
+    finally:
+        app.store.call(ops.command("CONFIG", "SET", "maxmemory", 0))
+    assert orders.stats().ready == 0
+
+
+def test_a_header_that_is_no_text_is_named_with_what_helps(spark, orders):
+    pairs = (
+        "array(named_struct('key', 'trace', 'value', x'31'), named_struct('key', 'sig', 'value', x'ff00')) AS headers"
+    )
+    df = spark.sql(f"SELECT 'x' AS value, {pairs}")
+    with pytest.raises(PySparkException, match=r"header 'sig' is not UTF-8, .*: base64\(value\)"):
+        write(df)
+    write(df.withColumn("headers", sql.expr("transform(headers, h -> struct(h.key, base64(h.value) AS value))")))
+    assert claimed(orders)[0].headers == {"trace": "MQ==", "sig": "/wA="}

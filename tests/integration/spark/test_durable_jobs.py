@@ -1,17 +1,21 @@
 """Durability of jobs, without a JVM: a write succeeds once replicas have its commit."""
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import reliq
 from reliq import ops
+from reliq.cli import main
 from reliq.contract import values
 from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown
 from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
+from reliq.features.staging.spark.stream_writer import ReliqStreamWriter
 from reliq.features.staging.spark.writer import ReliqWriter, commit
 from reliq.features.staging.spark.written import Staged
-from reliq.features.staging.steps import Job, Part, PartWriter
+from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import SEVERAL, QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops.chunks import chunks_of
@@ -35,10 +39,10 @@ def options(url: str, **more: str) -> WriteOptions:
     return Given({"queue": "orders", "url": url, **more}, None).for_writing()
 
 
-def write(app: reliq.Reliq, job: Job, **more: str) -> None:
+def write(app: reliq.Reliq, job: Job, turn: Turn | None = None, **more: str) -> None:
     """Do what the tasks and the driver of a job do."""
     parts = (stage(app.store, job),)
-    commit(app.store, job, [Staged(job.name, job.run, parts, rows=1)], options(app.url, **more))
+    commit(app.store, job, [Staged(job.name, job.run, parts, rows=1)], options(app.url, **more), turn)
 
 
 @pytest.fixture
@@ -55,8 +59,80 @@ def test_a_write_with_more_replicas_than_there_are_fails_and_the_job_of_that_nam
     again = {"job": "load", "columns": ""}
     with pytest.raises(OutcomeUnknown, match="load is committed, but durability replicas=1 was not reached"):
         ReliqWriter(options(app.url, durability="replicas=1", **again), ROWS, overwrite=False)
-    ReliqWriter(options(app.url, **again), ROWS, overwrite=False)
+    with pytest.raises(OutcomeUnknown, match="durability replicas=1 was not reached"):
+        ReliqWriter(options(app.url, **again), ROWS, overwrite=False)  # that of its commit
+    ReliqWriter(options(app.url, durability="memory", **again), ROWS, overwrite=False)
     assert app.queue("orders").stats().ready == 1, "written again, it adds nothing"
+
+
+def test_a_version_that_is_written_again_waits_for_replicas_too(app, impatient):
+    once = {"txnAppId": "shop", "txnVersion": "7"}
+    unsure = "^version 7 of shop is committed, but .*replicas=1 was not reached.*again with its txnAppId and txnVersion"
+    with pytest.raises(OutcomeUnknown, match=unsure):
+        write(app, Job(KEYS), Turn("shop", 7, versions=True), durability="replicas=1", **once)
+    for durability_again in ({"durability": "replicas=1"}, {}):
+        with pytest.raises(OutcomeUnknown, match=unsure):
+            ReliqWriter(options(app.url, **durability_again, **once), ROWS, overwrite=False)
+    assert not ReliqWriter(options(app.url, durability="memory", **once), ROWS, overwrite=False)._write
+    assert app.store.call(ops.command("KEYS", "*:job:shop*")) == [], "asking leaves nothing"
+
+
+def test_a_micro_batch_that_is_replayed_waits_for_replicas_too(app, impatient):
+    unsure = "^epoch 3 of stream q is committed, but .*replicas=1 was not reached.*query again from its checkpoint"
+    for run in ("first", "second"):
+        with pytest.raises(OutcomeUnknown, match=unsure):
+            write(app, Job(KEYS, f"q.3.{run}"), Turn("q", 3), durability="replicas=1")
+    assert Monitor(app.store).finish_staged() == app.queue("orders").stats().ready == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "turn", "once"),
+    [
+        (Job(SEVERAL, "shop@load"), None, {"job": "load", "application": "shop"}),
+        (Job(SEVERAL), Turn("shop", 7, versions=True), {"txnAppId": "shop", "txnVersion": "7"}),
+    ],
+)
+def test_a_write_of_several_queues_that_is_written_again_has_the_durability_of_its_commit(
+    app, impatient, job, turn, once
+):
+    rows = StructType([StructField("value", StringType()), StructField("queue", StringType())])
+    again = Given({"url": app.url, **once}, None).for_writing()
+    app.store.run(staging.commit(job, [stage(app.store, job)], turn, durability="replicas=1"))
+    with pytest.raises(OutcomeUnknown, match="is committed, but durability replicas=1 was not reached"):
+        ReliqWriter(again, rows, overwrite=False)
+    assert not ReliqWriter(replace(again, durability="memory"), rows, overwrite=False)._write
+
+
+def test_a_command_that_is_run_again_waits_for_replicas_too(app, impatient, capsys):
+    app.queue("orders").configure(durability="replicas=1")
+    with pytest.raises(OutcomeUnknown):
+        write(app, Job(KEYS, "load"))
+    command = ["spark", "enqueue", "--input", "none", "--queue", "orders", "--job", "load", "--url", app.url]
+    assert main.main(command) != 0
+    said = capsys.readouterr()
+    assert "job load is committed, but durability replicas=1 was not reached" in said.err
+    assert said.out == ""
+
+
+def test_a_job_without_a_name_does_not_advise_to_write_its_rows_twice(app, impatient):
+    with pytest.raises(OutcomeUnknown, match=r"it has no name .* without writing its rows twice"):
+        write(app, Job(KEYS), durability="replicas=1")
+
+
+@pytest.mark.parametrize("kind", [ReliqWriter, ReliqStreamWriter])
+@pytest.mark.parametrize(
+    ("durability", "sentence"), [("fsync", "needs Redis 7.2 or newer"), ("replicas=1", "0 replicas answer")]
+)
+def test_a_durability_that_the_server_cannot_have_is_refused_before_the_first_task(
+    app, impatient, kind, durability, sentence
+):
+    app.store.call(ops.command("CONFIG", "SET", "appendonly", "no"))
+    with pytest.raises(DurabilityUnavailable, match=sentence):
+        kind(options(app.url, durability=durability), ROWS, overwrite=False)
+    app.store.call(ops.command("HSET", KEYS.config, "durability", durability))
+    with pytest.raises(DurabilityUnavailable, match=sentence):
+        kind(options(app.url, job="load") if kind is ReliqWriter else options(app.url), ROWS, overwrite=False)
+    assert app.store.call(ops.command("EXISTS", KEYS.jobs)) == 0
 
 
 def test_the_durability_of_the_queue_is_that_of_its_jobs_unless_the_option_is_less(app, impatient):

@@ -89,17 +89,29 @@ def test_a_late_twin_finds_its_job_closed(store, orders):
     late = PartWriter(job, "orders", "0")
     store.run(late.add(chunks_of([element("a")])))
     store.run(whole_commit(job, [stage(store, job, "0", "a")]))
-    with pytest.raises(reliq.JobClosed):
+    with pytest.raises(reliq.JobClosed, match="is committed; nothing of this attempt becomes visible"):
         store.run(late.add(chunks_of([element("b")])))
     assert visible(orders) == ["a"]
     assert staged_keys(store) == []
+
+
+def test_a_run_whose_job_another_run_has_started_or_committed_is_told_so(store, orders):
+    job, other = Job(KEYS, "load"), Job(KEYS, "load")
+    store.run(open_job(job))
+    part = stage(store, job, "0", "a")
+    store.run(open_job(other))
+    with pytest.raises(reliq.JobClosed, match=r"^job load was started again by another run since; nothing of this run"):
+        store.run(commit(job, [part]))
+    store.run(whole_commit(other, [stage(store, other, "0", "b")]))
+    with pytest.raises(reliq.JobClosed, match=r"^job load was committed by another run; nothing of this run"):
+        store.run(commit(job, [part]))
 
 
 def test_an_aborted_job_leaves_nothing(store, orders):
     job = Job(KEYS)
     part = stage(store, job, "0", "a")
     assert store.run(abort(job))
-    with pytest.raises(reliq.JobClosed):
+    with pytest.raises(reliq.JobClosed, match="was aborted, or was silent for its time limit of 86400 s"):
         store.run(commit(job, [part]))
     assert (visible(orders), staged_keys(store)) == ([], [])
 

@@ -107,6 +107,15 @@ def test_a_micro_batch_that_is_replayed_adds_nothing(spark, orders, app, folders
     assert staged(app) == []
 
 
+def test_an_output_mode_that_no_queue_has_is_refused_with_the_one_that_it_has(spark, orders, folders):
+    counts = rows_of(spark, folders / "in").groupBy().count().selectExpr("cast(count AS string) AS value")
+    put(folders / "in", "f0", range(10))
+    with pytest.raises(
+        StreamingQueryException, match=r"outputMode\(.append.\).* in foreachBatch.* reliq.spark.transaction"
+    ):
+        run(to_reliq(counts).outputMode("complete"), folders)
+
+
 def test_what_a_killed_micro_batch_had_staged_goes_with_the_next_commit_of_its_query(spark, orders, app, folders):
     put(folders / "in", "f0", range(10))
     query = run(to_reliq(rows_of(spark, folders / "in")), folders)

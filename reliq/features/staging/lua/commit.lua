@@ -2,7 +2,7 @@
 --
 -- KEYS  job, jobs, latest
 --       latest: hash of the epochs of streams, or of the versions of applications
--- ARGV  name, run, manifest, remembered, stream, epoch, messages, about
+-- ARGV  name, run, manifest, remembered, stream, epoch, messages, about, durability
 --       name: the job's
 --       manifest: the approved parts
 --       remembered: ms for which the outcome is
@@ -10,6 +10,7 @@
 --       epoch: of the stream
 --       messages: how many, kept with the outcome
 --       about: JSON, what the job has written, for the list of ended jobs; '' = none
+--       durability: that the commit is to have, kept with the outcome and with the epoch; '' = in memory
 -- Returns 'committed'; 'already': by an earlier call of this run; 'repeated': the stream has committed this epoch;
 --         'closed': the job was aborted, or belongs to another run
 -- Removes before it adds: when memory is full, staged messages can still become visible and be consumed.
@@ -17,7 +18,7 @@
 -- names of the keys and arguments (tools/generate_scripts.py)
 local job, jobs, latest = KEYS[1], KEYS[2], KEYS[3]
 local name, run, manifest, remembered, stream, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local messages, about = ARGV[7], ARGV[8]
+local messages, about, durability = ARGV[7], ARGV[8], ARGV[9]
 -- end of the names
 local state, current = unpack(redis.call('HMGET', job, 'state', 'run'))
 redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write
@@ -29,6 +30,9 @@ redis.call('HDEL', job, 'state')
 redis.call(
   'HSET', job, 'state', 'committed', 'run', run, 'manifest', manifest, 'remember', remembered, 'messages', messages)
 redis.call('ZADD', jobs, 0, name)
+if durability ~= '' then redis.call('HSET', job, 'durability', durability) end
 if about ~= '' then redis.call('HSET', job, 'about', about, 'committed', string.format('%.0f', now_ms())) end
-if stream ~= '' then redis.call('HSET', latest, stream, epoch .. ' ' .. string.format('%.0f', now_ms())) end
+if stream ~= '' then
+  redis.call('HSET', latest, stream, string.format('%s %.0f %s', epoch, now_ms(), durability))
+end
 return 'committed'

@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from reliq.errors import InvalidSetting
+from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
 from reliq.features.staging.spark.last import last_write
 from reliq.features.staging.spark.naming import job_name
@@ -52,8 +53,9 @@ def enqueue(options: argparse.Namespace) -> int:
     """Write the rows of the input into queues; all of them become visible together."""
     job = check_job(options.job or staging.new_token())
     home, store = _home(options), _store(options)
-    name = job_name(home, options.application, job)
-    if store.run(staging.outcome(home, name)) is not None:  # said without starting Spark
+    before = staging.Job(home, job_name(home, options.application, job))
+    if store.run(staging.outcome(home, before.name)) is not None:  # said without starting Spark
+        store.run(durable.confirm_again(before, None, None, "; run it again with its --job"))
         return _say_before(options, job)
     mandatory = "true" if options.mandatory else None
     how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}

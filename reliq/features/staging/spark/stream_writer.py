@@ -9,8 +9,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from reliq.errors import InvalidSetting
+from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
 from reliq.features.staging.spark.writer import (
+    about_full,
     check_write,
     commit,
     count_left_out,
@@ -35,6 +37,11 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
     """The stream writer. Spark creates one for the tasks of a micro-batch and another for its commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidSetting(
+                'a stream is written with outputMode("append"); write an aggregation in foreachBatch, with '
+                "the options of reliq.spark.transaction"
+            )
         self._layout, column = check_write(options, schema, overwrite)
         if options.job is not None:
             raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
@@ -46,13 +53,14 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         self._run = new_token()
         with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
+            store.run(durable.check_now(self._targets.home, options.queue, options.durability))
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Staged:
         query, batch = (task().getLocalProperty(name) for name in (_QUERY, _BATCH))
         if not query or not batch:
             raise InvalidSetting("this Spark does not tell its tasks the query and the micro-batch they belong to")
         job = Job(self._targets.home, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
-        with in_worker():
+        with in_worker(), about_full(job, self._targets):
             return stage_rows(self._options, self._layout, self._targets, job, f"{query}-{batch}", iterator, query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from reliq import ops
-from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, ReliqError
+from reliq.errors import InvalidMessage, InvalidSetting, JobClosed, QueueFull, ReliqError
 from reliq.features.staging import durable
 from reliq.features.staging import ops as own
 from reliq.features.staging import steps as staging
 from reliq.features.staging.model import Written
 from reliq.features.staging.spark.naming import id_prefix, job_name, of_transaction
-from reliq.features.staging.spark.written import Staged, note, note_before, summary_of
+from reliq.features.staging.spark.written import Staged, again, note, note_before, summary_of
 from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
 from reliq.model.partitions import Layout as Homes
@@ -34,7 +34,7 @@ from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread, read_layouts
 from reliq.spark.targets import Targets, column_of, targets
-from reliq.spark.watched import Watched
+from reliq.spark.watched import Watched, noted
 from reliq.spark.workers import announce, in_worker, store_of
 from reliq.transport.store import Store
 
@@ -82,9 +82,8 @@ def stage_rows(
     spread = Spread(lambda queue: _homes_of(queue, where, store), partition)
     rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
-    size = 0
     failure = ""
-    watched = Watched(f"job {job.name}, partition {partition}: %d rows staged, %d MB")
+    batches = noted(batches, f"job {job.name}, partition {partition}")
     to_one = where.queue and where.layouts[where.queue].count == 1
     try:
         for batch in batches if to_one else merged(batches, _ROUTED_BYTES):
@@ -96,8 +95,6 @@ def stage_rows(
                 store.run(writers[queue].add(chunks))
                 if options.rate is not None:
                     time.sleep(store.run(staging.wait_for(job, writers[queue].part.bytes - before, options.rate)))
-            size += batch.nbytes
-            watched.note(rows.row, size // 1_000_000)
     except InvalidMessage as error:
         failure = f"{error}. {_ABOUT_INVALID}"
         store.run(staging.abort(job))  # the other tasks need not go on
@@ -111,6 +108,19 @@ def _homes_of(queue: str, where: Targets, store: Store) -> Homes:
     """Return the homes of a queue, as the driver read them; of one that a column names, as they are now."""
     known = where.layouts.get(queue)
     return known if known is not None else store.run(read_layouts({queue}))[queue]
+
+
+@contextmanager
+def about_full(job: Job, where: Targets) -> Iterator[None]:
+    """Say for which job Redis has no memory, and what to do."""
+    try:
+        yield
+    except QueueFull as error:
+        of = f"queue {where.queue}" if where.queue else "several queues"
+        raise QueueFull(
+            f"job {job.name} for {of}: {error}. No row of it is visible: raise maxmemory, or wait until workers have "
+            "made room, and write again"
+        ) from None
 
 
 def raise_failure(every: Sequence[Staged]) -> None:
@@ -134,11 +144,11 @@ def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOption
     about = summary_of(every, options.rules)
     wanted = store.run(durable.wanted_for(about.queues, options.durability))
     store.run(durable.confirm_parts(job, parts, wanted))
-    answer = store.run(staging.commit(job, parts, turn, about))
+    answer = store.run(staging.commit(job, parts, turn, about, wanted.name if wanted.waits else ""))
+    store.run(durable.confirm_commit(job, wanted, turn, again(options, turn)))
     if answer == "repeated":
         note_before(store, job, options, turn)
         return
-    store.run(durable.confirm_commit(job, wanted))
     if answer == "committed":
         count_left_out(store, job, every, options.rules)
         warn_of_overridden(every, options.queue or "")
@@ -217,18 +227,19 @@ class ReliqWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         self._layout, column = check_write(options, schema, overwrite)
         self._options = options
+        self._write = False  #: whether no earlier run has committed it
         with closing(options.connection.store()) as store:
             self._targets = store.run(targets(options.queue, column, options.mandatory))
             self._job = _job_of(options, self._targets)
             self._turn = Turn(*options.transaction, versions=True) if options.transaction else None
-            over = self._turn is not None and store.run(staging.is_over(self._job.home, self._turn))
-            self._write = not over and store.run(staging.open_job(self._job))
+            if store.call(staging.commit_of(self._job, self._turn)) is None:
+                store.run(durable.check_now(self._job.home, options.queue, options.durability))
+                with about_full(self._job, self._targets):
+                    self._write = store.run(staging.open_job(self._job))
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
-                if not self._turn:  # else there is no record to ask about
-                    queues = {options.queue} if options.queue else set[str]()
-                    wanted = store.run(durable.wanted_for(queues, options.durability))
-                    store.run(durable.confirm_commit(self._job, wanted))
+                how = again(options, self._turn)
+                store.run(durable.confirm_again(self._job, self._turn, options.durability, how))
                 note_before(store, self._job, options, self._turn)
             elif options.on_handled is not None:
                 if not JOB_ENDS:
@@ -241,7 +252,7 @@ class ReliqWriter(DataSourceArrowWriter):
         job = self._job
         if not self._write:
             return Staged(job.name, job.run)
-        with in_worker():
+        with in_worker(), about_full(job, self._targets):
             named = self._options.transaction
             prefix = of_transaction(*named) if named else id_prefix(job.name)
             return stage_rows(self._options, self._layout, self._targets, job, prefix, iterator)

@@ -61,6 +61,16 @@ def summary_of(every: Sequence[Staged], rules: Rules) -> Summary:
     )
 
 
+def again(options: WriteOptions, turn: Turn | None) -> str:
+    """Return how a user asks another time whether a write is committed, as the end of a sentence."""
+    adds_nothing = "adds nothing if it is committed"
+    if turn is not None and not turn.versions:
+        return f"; start the query again from its checkpoint: the replay {adds_nothing}"
+    if turn is None and options.job is None:
+        return "; it has no name (option job) by which it could run again without writing its rows twice"
+    return f"; run it again with its {'txnAppId and txnVersion' if turn else 'name'}: it {adds_nothing}"
+
+
 def note_before(store: Store, job: Job, options: WriteOptions, turn: Turn | None) -> None:
     """Say that a write was committed before, so that this one adds nothing; raises JobClosed if that is an error."""
     what = f"{turn or f'job {job.name}'} was committed before"
