@@ -9,7 +9,7 @@ from reliq import aio
 from reliq.contract.options import SCHEDULE, given
 from reliq.errors import InvalidName
 from reliq.features.schedules import schemas
-from reliq.features.schedules.steps import Schedule
+from reliq.features.schedules.locating import Schedule
 from reliq.model.outgoing import encode_body
 from reliq_api.access.auth import Access
 from reliq_api.enqueue.entries import decode_base64, lost_kind, refuse_reserved

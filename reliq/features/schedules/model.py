@@ -129,11 +129,12 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     fired: int = 0  #: messages sent so far
     missed: int = 0  #: ticks that were not sent
+    source: str = ""  #: the queue from which it is being moved; until it is removed there it does not tick here
 
     @property
     def wakes(self) -> int | None:
         """The ms at which a monitor must look at the schedule."""
-        return None if self.paused else self.due
+        return None if self.paused or self.source else self.due
 
     @classmethod
     def at(cls, definition: Definition, tick: int | None, before: "State | None" = None) -> "State":

@@ -7,7 +7,7 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
-from reliq.features.schedules.steps import Schedule
+from reliq.features.schedules.locating import Schedule
 from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Form, Page, wrong_name
 from reliq_api.ui.render import page, redirect
