@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 from playwright.sync_api import expect
 
+from reliq.features.schedules.steps import ScheduleSteps
 from reliq_api.access import keyring
 
 ATTACK = '"><svg/onload=alert(2)>'
@@ -106,3 +107,18 @@ def test_a_key_sees_and_changes_the_schedules_of_its_queues(app, client):
     assert "Run now" in client.get("/schedules/mine", **sending).text
     assert client.post("/schedules/mine/run", **sending).status_code == 303
     assert app.queue("orders").stats().ready == 1
+
+
+@pytest.mark.parametrize("verb", ["remove", "pause", "resume", "run"])
+def test_a_schedule_that_moves_meanwhile_to_another_queue_is_left_alone(app, client, monkeypatch, verb):
+    app.schedules.add("s", "1h", "orders")
+    done = getattr(ScheduleSteps, verb)
+
+    def late(steps, name):
+        app.schedules.add("s", "1h", "hidden")
+        return done(steps, name)
+
+    monkeypatch.setattr(ScheduleSteps, verb, late)
+    assert client.post(f"/schedules/s/{verb}", data={"confirm": "s"}).status_code == 404
+    found = app.schedules.get("s")
+    assert (found.queue, found.paused, found.last_id) == ("hidden", False, "")
