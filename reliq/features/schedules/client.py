@@ -78,7 +78,7 @@ class Schedules:
         return self._store.run(self._steps.run(name))
 
     def fate(self, name: str) -> str:
-        """Return where the message of the latest run is: ready, processing, delayed, dead, gone or unknown.
+        """Return where the message of the latest run is: ready, processing, delayed, parked, dead, gone or unknown.
 
         "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a list. Empty before the
         first run.

@@ -174,7 +174,9 @@ def _read_run(found: bytes | None) -> Run | None:
     return msgspec.structs.replace(_run(run), at=int(at))
 
 
-FATES = ("ready", "processing", "delayed", "dead", "gone", "unknown")
+#: Of what several homes of a queue answer, the first of these counts.
+FATES = ("ready", "processing", "delayed", "parked", "dead", "unknown", "gone")
+FOUND = frozenset(FATES) - {"unknown", "gone"}
 
 
 def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], most: int) -> Op[list[str]]:

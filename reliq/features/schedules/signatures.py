@@ -7,7 +7,11 @@ from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def fates(keys: NamedKeys, *, lists: Iterable[str], most: float, ids: Iterable[Argument]) -> Call:
-    return "schedules/fates", (*keys.places, keys.delayed, keys.dead, keys.index, *lists), (most, *ids)
+    return (
+        "schedules/fates",
+        (*keys.places, keys.delayed, keys.dead, keys.index, keys.receipts, keys.parked, *lists),
+        (most, *ids),
+    )
 
 
 def fire(keys: NamedKeys, *, schedules: Records) -> Call:

@@ -6,6 +6,7 @@ another slot, tells which queue has a name. It is a hint: what is listed there i
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -175,8 +176,10 @@ class ScheduleSteps:
         latest = {one.name: one.last_id for one in schedules}
         for keys, names in by_queue({one.name: one.queue for one in schedules if one.last_id}):
             ids = [latest[name] for name in names]
-            consumers = yield ops.members(keys.consumers)
-            fates |= zip(names, (yield own.fates(keys, ids, consumers, _MOST_READ)), strict=True)
+            homes = self._queue(keys.queue).homes
+            found = yield from homes.any_of(partial(_fates_in, ids=ids), own.FOUND.issuperset)
+            best = (min(some, key=own.FATES.index) for some in zip(*found, strict=True))
+            fates |= zip(names, best, strict=True)
         return fates
 
     def preview(self, name: str, count: int = 10) -> Steps[Sequence[datetime]]:
@@ -215,6 +218,13 @@ class ScheduleSteps:
 
 def _refuse_none(queue: str) -> None:
     """Let all schedules be changed."""
+
+
+def _fates_in(keys: QueueKeys, ids: Sequence[str]) -> Steps[list[str]]:
+    """Return where messages are in one home of their queue."""
+    consumers = yield ops.members(keys.consumers)
+    found: list[str] = yield own.fates(keys, ids, consumers, _MOST_READ)
+    return found
 
 
 def _noted(definitions: Sequence[Definition]) -> Steps[dict[str, Owned]]:

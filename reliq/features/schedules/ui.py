@@ -31,6 +31,7 @@ FATES = {
     "ready": "is ready: no worker has taken it yet",
     "processing": "is being handled",
     "delayed": "waits for a retry",
+    "parked": "waits for a signal",
     "dead": "is a dead letter",
     "gone": "was handled, or removed by hand",
     "unknown": "may wait in the queue, which is too long to look through",

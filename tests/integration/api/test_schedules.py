@@ -54,6 +54,15 @@ def test_it_is_run_paused_and_resumed(service, app):
     assert problem(service.post(DAILY + "/run")) == (429, "queue_full")
 
 
+def test_a_message_that_waits_for_a_signal_is_parked(service):
+    put(service, body="x")
+    identity = service.post(DAILY + "/run").json()["id"]
+    lease = service.post("/v1/queues/q/leases", json={"limit": 1}).json()["lease"]
+    waits = service.post(f"/v1/queues/q/leases/{lease}/wait", json={"id": identity, "signal": "go"})
+    assert waits.status_code < 300, waits.text
+    assert service.get(DAILY).json()["fate"] == "parked"
+
+
 @pytest.mark.parametrize(
     ("definition", "body", "content_type"),
     [

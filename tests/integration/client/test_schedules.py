@@ -208,6 +208,31 @@ def test_the_fate_of_the_latest_run(app):
         assert app.schedules.fate("s") == "gone"
 
 
+def test_a_message_in_flight_is_being_processed(app):
+    app.schedules.add("s", "0 0 1 1 *", "q", "x")
+    app.schedules.run("s")
+    (received,) = app.queue("q").receive(1, visibility="60s")
+    assert app.schedules.fate("s") == "processing"
+    app.queue("q").delete_received([received.receipt])
+    assert app.schedules.fate("s") == "gone"
+
+
+def test_the_fate_is_known_wherever_the_message_is_in_a_queue_with_partitions(app, monitor):
+    app.queue("q").configure(partitions=4)
+    for number in range(8):
+        app.schedules.add(f"s{number}", "0 0 1 1 *", "q", "x", key=f"k{number}")
+        app.schedules.run(f"s{number}")
+    assert {app.schedules.fate(f"s{number}") for number in range(8)} == {"ready"}
+    with app.queue("q").consumer() as consumer:
+        while messages := consumer.claim(limit=8):
+            assert {app.schedules.fate(message.id.partition("@")[0]) for message in messages} == {"processing"}
+            for message in messages:
+                consumer.dead(message, "no")
+    assert {app.schedules.fate(f"s{number}") for number in range(8)} == {"dead"}
+    assert app.queue("q").dead.purge(all=True) == 8
+    assert {app.schedules.fate(f"s{number}") for number in range(8)} == {"gone"}
+
+
 def test_preview_shows_the_next_ticks_in_the_time_zone(app):
     app.schedules.add("s", "30 2 * * *", "q", tz="Europe/Berlin", start="2030-03-30T00:00")
     found = app.schedules.preview("s", 3)

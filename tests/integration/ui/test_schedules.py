@@ -6,7 +6,9 @@ from html import unescape
 import pytest
 from playwright.sync_api import expect
 
+from reliq.features.schedules import ops as own
 from reliq.features.schedules.steps import ScheduleSteps
+from reliq.features.schedules.ui import FATES
 from reliq_api.access import keyring
 
 ATTACK = '"><svg/onload=alert(2)>'
@@ -36,6 +38,10 @@ def test_a_schedule_is_shown_run_paused_resumed_and_removed(app, look, script):
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("There is no schedule.")).to_be_visible()
     assert app.schedules.list() == []
+
+
+def test_each_fate_has_a_text():
+    assert FATES.keys() == {*own.FATES}
 
 
 def test_the_fate_of_the_latest_run(app, client):
