@@ -7,7 +7,7 @@ import pytest
 
 from reliq import InvalidMessage, InvalidName, InvalidSetting, QueueFull
 from reliq.features.schedules import ops as schedule_ops
-from reliq.features.schedules.model import State
+from reliq.features.schedules.model import Definition, State
 from reliq.features.schedules.recurrence import milliseconds_of
 from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.keys import SCHEDULES, QueueKeys
@@ -137,6 +137,17 @@ def test_a_schedule_that_moves_to_another_queue_keeps_its_counts(app, monitor, c
     assert (before.fired, before.missed) == (1, 4)
     moved = app.schedules.add("s", "2m", "r")
     assert (moved.queue, moved.fired, moved.missed) == ("r", 1, 4)
+
+
+def test_a_schedule_of_before_with_a_jitter_that_is_refused_now_goes_on(app, monitor, client, store):
+    store.run(app.schedules._steps.put([Definition("s", "q", "*/5 * * * *", jitter=3_600_000)]))
+    make_due(client, "s", ago=timedelta(hours=2))
+    assert monitor.send_ticks() == 1
+    app.schedules.pause("s")
+    app.schedules.resume("s")
+    assert app.schedules.get("s").next_tick > datetime.now(UTC)
+    with pytest.raises(InvalidSetting, match="jitter is '1h'"):
+        app.schedules.add("s", "*/5 * * * *", "q", jitter="1h")
 
 
 def test_a_pause_sends_nothing_and_is_not_caught_up(app, monitor, client):
