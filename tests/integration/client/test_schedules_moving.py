@@ -1,16 +1,19 @@
 """Schedules that several processes change at once, or one that dies: none is lost, none ticks unseen or twice."""
 
+import contextlib
 from datetime import timedelta
 
 import pytest
 
 import reliq
-from reliq.errors import QueueFull
+from reliq.errors import InvalidName, QueueFull
 from reliq.model.keys import QueueKeys
 from tests.integration.client.test_schedules import make_due
 from tests.support.hooked import DEATH, hooked
+from tests.support.losing_proxy import LosingProxy, scripts_of
 from tests.support.turns import Monitor
 
+KEYS = QueueKeys("q")
 QUEUES = ("q", "r", "t")
 STEPS = range(1, 21)  #: more requests than a move has
 
@@ -235,3 +238,46 @@ def test_a_removal_does_not_follow_a_schedule_to_another_queue(app, other, clien
     assert ticking(client) == listed(other)
     if came:
         assert listed(other) in ([("s", "r")], [])
+
+
+@pytest.mark.parametrize("after", STEPS)
+def test_a_run_beside_a_removal_leaves_nothing(app, other, client, after):
+    app.schedules.add("s", "1h", "q")
+    with contextlib.suppress(InvalidName):
+        run(app, app.schedules._steps.run("s"), after, lambda: other.schedules.remove("s"))
+    other.schedules.remove("s")
+    assert not client.exists(KEYS.runs)
+
+
+def test_a_removal_whose_reply_is_lost_answers_as_the_first_try(app, redis_server):
+    for name in ("s", "t"):
+        app.schedules.add(name, "1h", "q")
+    assert app.schedules.remove("t") is True  # Redis knows the scripts now
+    lost: list[bytes] = []
+
+    def is_first(data):
+        if scripts_of("q")(data) and not lost:
+            lost.append(data)
+            return True
+        return False
+
+    with LosingProxy(redis_server.port, is_first) as proxy, reliq.Reliq(proxy.url) as far:
+        proxy.armed = True
+        assert far.schedules.remove("s") is True
+        assert proxy.lost == 1
+    assert app.schedules.list() == []
+
+
+def test_a_full_redis_takes_the_end_of_a_pause_and_a_removal(app, client):
+    app.schedules.add("s", "1h", "q")
+    app.schedules.pause("s")
+    limit = client.config_get("maxmemory")["maxmemory"]
+    client.config_set("maxmemory", 1)
+    try:
+        app.schedules.resume("s")
+        assert listed(app) == ticking(client) == [("s", "q")]
+        app.schedules.pause("s")
+        assert app.schedules.remove("s") is True
+    finally:
+        client.config_set("maxmemory", limit)
+    assert left(client) == []
