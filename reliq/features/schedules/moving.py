@@ -8,7 +8,7 @@ between, ends the move. Each write compares, that of the index too: of several p
 way.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -27,30 +27,36 @@ Change = Callable[[str, Stored | None, int], Written | None]
 
 
 def taken(definition: Definition, owner: str) -> Steps[bool]:
-    """Begin the move of a schedule from the queue that has it; False if something has changed meanwhile."""
+    """Move a schedule from the queue that has it; False if another process has changed something meanwhile."""
     name, keys = definition.name, QueueKeys(definition.queue)
-    there = (yield from read_stored(keys, [name])).get(name)  # before the old one: see `schedule_put`, which compares
+    there = (yield from read_stored(keys, [name])).get(name)  # first: what is done to the old one later shows here
     old = (yield from settled(QueueKeys(owner), [name])).get(name)
     state = _on_its_way(definition, old, (yield ops.server_time()), owner)
-    written = Written(name, there.raw_state if there else b"", state, definition)
-    if not all((yield own.schedule_put(keys, [written]))):
+    held = Stored(definition, state, encode(state))
+    if not all((yield own.schedule_put(keys, [Written(name, there.raw_state if there else b"", state, definition)]))):
         return False
-    if Owned.OTHER not in (yield own.index_schedules([(name, owner, keys.queue)])):
-        return True
-    yield own.schedule_remove(keys, name, expected=encode(state))
-    return False
+    if Owned.OTHER in (yield own.index_schedules([(name, owner, keys.queue)])):
+        yield own.schedule_remove(keys, name, expected=held.raw_state)
+        return False
+    yield from _end(keys, held)
+    return True
 
 
-def settled(keys: QueueKeys, names: Sequence[str], left: Collection[str] = ()) -> Steps[dict[str, Stored]]:
-    """Read schedules of a queue, having ended their moves to it, but for those that are `left` as they are."""
+def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
+    """Read schedules of a queue, having ended their moves to it.
+
+    One that is on its way all the same is left of a move that the index has never learned of: it counts for nothing.
+    """
     for _ in range(TRIES):
         stored = yield from read_stored(keys, names)
-        moving = [one for name, one in stored.items() if one.state.source and name not in left]
-        if not moving:
+        moving = [name for name, one in stored.items() if one.state.source]
+        owners = (yield own.queues_of_schedules(moving)) if moving else []
+        coming = [stored[name] for name, owner in zip(moving, owners, strict=True) if owner == keys.queue]
+        if not coming:
             return stored
-        for one in moving:
+        for one in coming:
             yield from _end(keys, one)
-    raise OutcomeUnknown(f"schedule {moving[0].definition.name!r} is moved all the time; try again")
+    raise OutcomeUnknown(f"schedule {coming[0].definition.name!r} is moved all the time; try again")
 
 
 def _end(keys: QueueKeys, one: Stored) -> Steps[None]:
@@ -83,7 +89,7 @@ def _on_its_way(definition: Definition, old: Stored | None, now: int, source: st
 
 def defined(definition: Definition, old: Stored | None, now: int) -> Written | None:
     """Return the schedule with a new definition; None if it has it already."""
-    if old is None or old.state.source:  # of a move that the index has never learned of
+    if old is None or old.state.source:
         state = State.at(definition, definition.next_tick(now))
         return Written(definition.name, old.raw_state if old else b"", state, definition)
     if old.definition == definition:

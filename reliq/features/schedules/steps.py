@@ -4,7 +4,7 @@ A schedule lies in the hash slot of its queue, so that a tick and its message ar
 another slot, tells which queue has a name. It is a hint: what is listed there is verified.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -91,12 +91,9 @@ class ScheduleSteps:
         new = yield from _noted([one for one in by_name.values() if owners[one.name] is None])
         of = {one.name: one.queue for one in by_name.values() if one.name in moved or one.queue == owners[one.name]}
         of |= {name: by_name[name].queue for name, noted in new.items() if noted is not Owned.OTHER}
-        added = {name for name, noted in new.items() if noted is Owned.NOTED}
         changed: list[str] = []
         for keys, names in by_queue(of):
-            changed += yield from self._change(
-                keys, names, lambda name, old, now: defined(by_name[name], old, now), added
-            )
+            changed += yield from self._change(keys, names, lambda name, old, now: defined(by_name[name], old, now))
         after = (yield own.queues_of_schedules(list(of))) if of else []
         for (name, queue), owner in zip(of.items(), after, strict=True):
             if owner != queue:  # another process has given it to another queue meanwhile, or has removed it
@@ -194,16 +191,11 @@ class ScheduleSteps:
         self._check(owner)
         return QueueKeys(owner)
 
-    def _change(
-        self, keys: QueueKeys, names: Sequence[str], changed: Change, new: Collection[str] = ()
-    ) -> Steps[Sequence[str]]:
-        """Replace states that are still what was read; read the others again. Return those that were replaced.
-
-        `new`: what lies in the place of these is of a move that has not come to its end, and counts for nothing.
-        """
+    def _change(self, keys: QueueKeys, names: Sequence[str], changed: Change) -> Steps[Sequence[str]]:
+        """Replace states that are still what was read; read the others again. Return those that were replaced."""
         written: list[str] = []
         for _ in range(TRIES):
-            stored = yield from settled(keys, names, new)
+            stored = yield from settled(keys, names)
             now = yield ops.server_time()
             wanted = [one for name in names if (one := changed(name, stored.get(name), now)) is not None]
             if not wanted:
@@ -236,7 +228,7 @@ def _noted(definitions: Sequence[Definition]) -> Steps[dict[str, Owned]]:
 
 
 def _paused(name: str, old: Stored | None, now: int) -> Written | None:
-    if old is None:
+    if old is None or old.state.source:
         raise no_schedule(name)
     if old.state.paused:
         return None
@@ -244,7 +236,7 @@ def _paused(name: str, old: Stored | None, now: int) -> Written | None:
 
 
 def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
-    if old is None:
+    if old is None or old.state.source:
         raise no_schedule(name)
     if not old.state.paused:
         return None
