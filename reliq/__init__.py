@@ -58,8 +58,8 @@ from reliq.features.output.model import Chunk
 from reliq.features.prepared.client import Prepared
 from reliq.features.receipts.model import Received
 from reliq.features.schedules.client import Schedules
+from reliq.features.schedules.locating import Schedule
 from reliq.features.schedules.model import ScheduleOptions
-from reliq.features.schedules.steps import Schedule
 from reliq.features.steps.decorator import step
 from reliq.features.steps.model import StepFailed
 from reliq.features.steps.ops import Parked

@@ -7,7 +7,7 @@ from reliq import ops
 from reliq.errors import QueueFull
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.model import Definition, Run, State
-from reliq.features.schedules.ops import Fire, Firing, Written
+from reliq.features.schedules.ops import Fire, Firing, Owned, Removal, Written
 from reliq.model.element import Extra
 from tests.support.state import KEYS, element, keyed
 
@@ -102,7 +102,7 @@ def test_the_same_schedule_twice_in_one_call_is_sent_once(scheduled):
 
 def test_a_removed_schedule_is_not_sent(scheduled):
     scheduled.redis.hset(KEYS.runs, "tick", "1 {}")
-    assert [scheduled.run(own.schedule_remove(KEYS, ["tick", "other"])) for _ in range(2)] == [1, 0]
+    assert [scheduled.run(own.schedule_remove(KEYS, "tick")) for _ in range(2)] == [Removal.REMOVED, Removal.NONE]
     assert scheduled.run(own.fire(KEYS, [due_tick("a")]))[1] == [Firing.CHANGED]
     assert scheduled.state() == {}
 
@@ -204,8 +204,64 @@ def test_a_full_redis_accepts_a_pause(scheduled):
 
 def test_a_full_redis_accepts_a_removal(scheduled):
     scheduled.fill()
-    assert scheduled.run(own.schedule_remove(KEYS, ["tick"])) == 1
+    assert scheduled.run(own.schedule_remove(KEYS, "tick")) == 1
     assert scheduled.state() == {}
+
+
+def test_a_full_redis_accepts_the_end_of_a_pause(scheduled):
+    paused = msgspec.structs.replace(BEFORE, paused=True)
+    scheduled.run(own.schedule_put(KEYS, [Written("tick", raw(BEFORE), paused)]))
+    scheduled.fill()
+    assert scheduled.run(own.schedule_put(KEYS, [Written("tick", raw(paused), AFTER)])) == [1]
+    assert due_of(scheduled) == 2
+
+
+@pytest.mark.parametrize("state", [BEFORE, State("r", paused=True)], ids=["ticking", "paused"])
+def test_a_full_redis_refuses_a_new_definition(world, state):
+    world.given(messages="x")
+    world.fill()
+    before = world.state()
+    with pytest.raises(QueueFull):
+        world.run(own.schedule_put(KEYS, [Written("tick", b"", state, DEFINITION)]))
+    assert world.state() == before
+
+
+def test_a_removal_that_is_repeated_has_the_answer_of_the_first(scheduled):
+    call = KEYS.new_call()
+    assert [scheduled.run(own.schedule_remove(KEYS, "tick", call)) for _ in range(2)] == [Removal.REMOVED] * 2
+    assert scheduled.run(own.schedule_remove(KEYS, "tick", KEYS.new_call())) is Removal.NONE
+
+
+def test_a_schedule_that_has_changed_is_not_removed(scheduled):
+    before = scheduled.state()
+    assert scheduled.run(own.schedule_remove(KEYS, "tick", expected=raw(AFTER))) is Removal.CHANGED
+    assert scheduled.state() == before
+    assert scheduled.run(own.schedule_remove(KEYS, "tick", expected=raw(BEFORE))) is Removal.REMOVED
+    assert scheduled.run(own.schedule_remove(KEYS, "tick", expected=raw(BEFORE))) is Removal.NONE
+
+
+def test_a_run_by_hand_is_noted_only_of_a_schedule_that_is_there(scheduled):
+    run = Run(1, 1, "id", 1, by_hand=True, at=5)
+    assert scheduled.run(own.schedule_ran(KEYS, "tick", run)) == 1
+    assert scheduled.redis.hget(KEYS.runs, "tick").startswith(b"5 {")
+    assert scheduled.run(own.schedule_ran(KEYS, "gone", run)) == 0
+    assert scheduled.redis.hkeys(KEYS.runs) == [b"tick"]
+
+
+def test_the_index_takes_a_queue_only_in_the_place_of_the_one_that_was_read(world):
+    def note(*change):
+        (answer,) = world.run(own.index_schedules([change]))
+        return answer
+
+    assert note("s", "", "q") is Owned.NOTED
+    assert note("s", "", "q") is Owned.ALREADY
+    assert note("s", "", "r") is Owned.OTHER
+    assert note("s", "q", "r") is Owned.NOTED
+    assert note("s", "q", "") is Owned.OTHER
+    assert world.run(own.schedule_names()) == {"s": "r"}
+    assert note("s", "r", "") is Owned.NOTED
+    assert note("s", "r", "") is Owned.ALREADY
+    assert world.run(own.schedule_names()) == {}
 
 
 def test_ticks_that_are_due_and_those_that_will_be(world):

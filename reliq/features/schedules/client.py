@@ -8,8 +8,9 @@ from typing import Unpack
 
 from reliq.contract.values import Duration
 from reliq.features.schedules.decorator import Every
+from reliq.features.schedules.locating import Schedule
 from reliq.features.schedules.model import ScheduleOptions
-from reliq.features.schedules.steps import Schedule, ScheduleSteps
+from reliq.features.schedules.steps import Check, ScheduleSteps
 from reliq.model.outgoing import Body
 from reliq.transport.store import Store
 
@@ -26,6 +27,13 @@ class Schedules:
     def __init__(self, store: Store, steps: ScheduleSteps) -> None:
         self._store = store
         self._steps = steps
+
+    def checked(self, check: Check) -> "Schedules":
+        """Return the same for who may not change all schedules: `check` gets the queue that has one, and may raise.
+
+        What it has refused is not changed, also where a schedule comes to another queue at the same moment.
+        """
+        return Schedules(self._store, self._steps.checked(check))
 
     def add(
         self, name: str, when: Duration, queue: str, body: Body = b"", **options: Unpack[ScheduleOptions]
@@ -70,7 +78,7 @@ class Schedules:
         return self._store.run(self._steps.run(name))
 
     def fate(self, name: str) -> str:
-        """Return where the message of the latest run is: ready, processing, delayed, dead, gone or unknown.
+        """Return where the message of the latest run is: ready, processing, delayed, parked, dead, gone or unknown.
 
         "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a list. Empty before the
         first run.

@@ -11,7 +11,7 @@ from reliq.cli.options import app_of, command, counted, given_options, max_body,
 from reliq.cli.queue_names import known_queue
 from reliq.cli.stdin import read_body
 from reliq.contract.options import SCHEDULE
-from reliq.features.schedules.steps import Schedule
+from reliq.features.schedules.locating import Schedule
 from reliq.protocol.application import body_limit
 
 

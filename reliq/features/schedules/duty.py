@@ -16,9 +16,9 @@ from typing import TypeVar
 import msgspec
 
 from reliq.features.schedules import ops as own
+from reliq.features.schedules.locating import read_one
 from reliq.features.schedules.model import Run, State, Ticks, ticks_now
 from reliq.features.schedules.ops import Fire, Firing, Stored
-from reliq.features.schedules.steps import read_one
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, StoredBody
 from reliq.protocol.batch import encoded

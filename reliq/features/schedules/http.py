@@ -1,15 +1,16 @@
 """Schedules: messages at the ticks of a cron expression or an interval."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query, Request
 
 from reliq import aio
 from reliq.contract.options import SCHEDULE, given
-from reliq.errors import InvalidName
 from reliq.features.schedules import schemas
-from reliq.features.schedules.steps import Schedule
+from reliq.features.schedules.aio import Schedules
+from reliq.features.schedules.locating import Schedule, UnknownSchedule
 from reliq.model.outgoing import encode_body
 from reliq_api.access.auth import Access
 from reliq_api.enqueue.entries import decode_base64, lost_kind, refuse_reserved
@@ -18,6 +19,7 @@ from reliq_api.http.route import call_router, needs
 from reliq_api.schemas.base import QueueName
 
 router = call_router("schedules")
+T = TypeVar("T")
 
 _READ = ("invalid_name", "schedule_not_found")
 _CHANGE = ("invalid_name", "invalid_json", "body_too_large", "schedule_not_found")
@@ -39,7 +41,7 @@ async def list_schedules(request: Request) -> schemas.ScheduleList:
     **needs("metrics", fails=_READ),
 )
 async def show_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleDetails:
-    return await _details(request, await existing(request, queue, name))
+    return await _of_queue(request, queue, name, lambda schedules: _details(schedules, name))
 
 
 @router.put(
@@ -53,28 +55,32 @@ async def put_schedule(
     """The same definition again changes nothing. A name that another queue has moves to this one."""
     reliq: aio.Reliq = request.app.state.reliq
     access: Access = request.state.access
-    found = await find(reliq, name)
-    if found is not None and not access.may_operate(found.queue):
-        raise Problem("forbidden", f"another queue has a schedule {name!r}, and the key has no right to that queue")
+
+    def check(owner: str) -> None:
+        if not access.may_operate(owner):
+            raise Problem("forbidden", f"another queue has a schedule {name!r}, and the key has no right to that queue")
+
+    schedules = reliq.schedules.checked(check)
     body, headers = _body(wanted)
     options: Any = {option: getattr(wanted, option) for option in _OPTIONS}
     options |= given({**wanted.model_dump(), "headers": headers}, SCHEDULE)
-    return await _details(request, await reliq.schedules.add(name, wanted.when, queue, body, **options))
+    await schedules.add(name, wanted.when, queue, body, **options)
+    return await _details(schedules, name)
 
 
 @router.delete("/queues/{queue}/schedules/{name}", summary="Remove a schedule", **needs("operate", fails=_CHANGE))
 async def remove_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRemoved:
     """Its messages stay."""
-    await existing(request, queue, name)
-    return schemas.ScheduleRemoved(removed=await request.app.state.reliq.schedules.remove(name))
+    if not await _of_queue(request, queue, name, lambda schedules: schedules.remove(name)):
+        raise _missing(queue, name)
+    return schemas.ScheduleRemoved(removed=True)
 
 
 @router.post("/queues/{queue}/schedules/{name}/pause", summary="Pause a schedule", **needs("operate", fails=_CHANGE))
 async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """Nothing is sent until it is resumed."""
-    await existing(request, queue, name)
-    await request.app.state.reliq.schedules.pause(name)
-    return schemas.Schedule(**(await existing(request, queue, name)).summary())
+    await _of_queue(request, queue, name, lambda schedules: schedules.pause(name))
+    return schemas.Schedule(**(await _existing(request, queue, name)).summary())
 
 
 @router.post(
@@ -82,9 +88,8 @@ async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: 
 )
 async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """The next tick is the first one from now on."""
-    await existing(request, queue, name)
-    await request.app.state.reliq.schedules.resume(name)
-    return schemas.Schedule(**(await existing(request, queue, name)).summary())
+    await _of_queue(request, queue, name, lambda schedules: schedules.resume(name))
+    return schemas.Schedule(**(await _existing(request, queue, name)).summary())
 
 
 @router.post(
@@ -94,8 +99,7 @@ async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request:
 )
 async def run_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRun:
     """Beside its ticks."""
-    await existing(request, queue, name)
-    return schemas.ScheduleRun(id=await request.app.state.reliq.schedules.run(name))
+    return schemas.ScheduleRun(id=await _of_queue(request, queue, name, lambda schedules: schedules.run(name)))
 
 
 @router.get(
@@ -108,30 +112,35 @@ async def preview_schedule(
     count: Annotated[int, Query(ge=1, le=1000)] = 10,
 ) -> schemas.ScheduleTicks:
     """None while it is paused."""
-    found = await existing(request, queue, name)
+    found = await _existing(request, queue, name)
     return schemas.ScheduleTicks(ticks=[tick.isoformat() for tick in found.following(count)])
 
 
-async def find(reliq: aio.Reliq, name: str) -> Schedule | None:
-    """Return the schedule of this name, of any queue."""
+async def _existing(request: Request, queue: str, name: str) -> Schedule:
+    return await _of_queue(request, queue, name, lambda schedules: schedules.get(name))
+
+
+async def _of_queue(request: Request, queue: str, name: str, call: Callable[[Schedules], Awaitable[T]]) -> T:
+    """Carry out a call on a schedule of this queue; raises Problem if the queue has no such schedule by then."""
+
+    def check(owner: str) -> None:
+        if owner != queue:
+            raise _missing(queue, name)
+
     try:
-        return await reliq.schedules.get(name)
-    except InvalidName:
-        return None
+        return await call(request.app.state.reliq.schedules.checked(check))
+    except UnknownSchedule:
+        raise _missing(queue, name) from None
 
 
-async def existing(request: Request, queue: str, name: str) -> Schedule:
-    """Return a schedule of this queue; raises Problem if it has no such schedule."""
-    found = await find(request.app.state.reliq, name)
-    if found is None or found.queue != queue:
-        raise Problem("schedule_not_found", f"queue {queue!r} has no schedule {name!r}")
-    return found
+def _missing(queue: str, name: str) -> Problem:
+    return Problem("schedule_not_found", f"queue {queue!r} has no schedule {name!r}")
 
 
-async def _details(request: Request, schedule: Schedule) -> schemas.ScheduleDetails:
-    ticks = [tick.isoformat() for tick in schedule.following(10)]
-    fate = await request.app.state.reliq.schedules.fate(schedule.name)
-    return schemas.ScheduleDetails(**schedule.summary(), next_ticks=ticks, fate=fate)
+async def _details(schedules: Schedules, name: str) -> schemas.ScheduleDetails:
+    found = await schedules.get(name)
+    ticks = [tick.isoformat() for tick in found.following(10)]
+    return schemas.ScheduleDetails(**found.summary(), next_ticks=ticks, fate=await schedules.fate(name))
 
 
 def _body(wanted: schemas.ScheduleRequest) -> tuple[bytes, dict[str, str] | None]:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from datetime import datetime
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -33,6 +33,7 @@ CatchUp = Literal["latest", "all", "none"]
 ON_TIME = 10_000  #: ms; a tick that is later was missed, for catch_up="none"
 MOST_CAUGHT_UP = 1000  #: the largest catch_up_limit; missed ticks are counted up to this number at a time
 MAX_JITTER_SECONDS = 86_400.0
+_GAPS_SEEN = 100  #: between ticks, to find the shortest
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 
 
@@ -129,11 +130,12 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     fired: int = 0  #: messages sent so far
     missed: int = 0  #: ticks that were not sent
+    source: str = ""  #: the queue from which it is being moved; until it is removed there it does not tick here
 
     @property
     def wakes(self) -> int | None:
         """The ms at which a monitor must look at the schedule."""
-        return None if self.paused else self.due
+        return None if self.paused or self.source else self.due
 
     @classmethod
     def at(cls, definition: Definition, tick: int | None, before: "State | None" = None) -> "State":
@@ -221,11 +223,12 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
         tz=zone,
         start=start,
         end=end,
-        jitter=_jitter(options.get("jitter", 0), found),
+        jitter=round(seconds(options.get("jitter", 0), "jitter", longest=MAX_JITTER_SECONDS) * 1000),
         catch_up=_catch_up(options.get("catch_up", "latest")),
         catch_up_limit=whole(options.get("catch_up_limit", 100), "catch_up_limit", 1, MOST_CAUGHT_UP),
         **message.options(SCHEDULE),
     )
+    _check_jitter(definition, options.get("jitter", 0))
     if start is not None and definition.next_tick(start - 1) is None:
         when = f"after its start, {text_of(start)}"
         if end is not None:
@@ -234,11 +237,18 @@ def define(name: str, when: Duration, queue: str, body: Body, options: ScheduleO
     return definition
 
 
-def _jitter(value: Duration, found: Recurrence) -> int:
-    jitter = round(seconds(value, "jitter", longest=MAX_JITTER_SECONDS) * 1000)
-    if isinstance(found, Interval) and jitter > found.every:
-        raise InvalidSetting(f"jitter is {value!r}: it must not be longer than the interval, {found.every / 1000:g} s")
-    return jitter
+def _check_jitter(definition: Definition, given: Duration) -> None:
+    """Raise InvalidSetting for a jitter by which a tick may be sent after the next one, and so count as missed.
+
+    Looks at ticks from 1970 or the start on: whether a definition is refused does not depend on the day.
+    """
+    ticks = definition.ticks((definition.start or 0) - 1, _GAPS_SEEN + 1) if definition.jitter else []
+    shortest = min((later - earlier for earlier, later in pairwise(ticks)), default=definition.jitter)
+    if definition.jitter > shortest:
+        raise InvalidSetting(
+            f"jitter is {given!r}: it must not be longer than the shortest time between two ticks of "
+            f"{definition.when!r}, {shortest / 1000:g} s"
+        )
 
 
 def _catch_up(value: str) -> CatchUp:

@@ -91,10 +91,21 @@ def _change(one: Written) -> Record:
     )
 
 
-def schedule_remove(keys: QueueKeys, names: Sequence[str]) -> Op[int]:
-    """Delete schedules of a queue; the reply is how many there were."""
-    call = signatures.schedule_remove(keys, names=names)
-    return scripted(call)
+class Removal(IntEnum):
+    """What became of a schedule that was to be removed."""
+
+    REMOVED = 1
+    NONE = 0  #: there was none
+    CHANGED = -1  #: its state is not the expected one: it stays
+
+
+def schedule_remove(keys: QueueKeys, name: str, call: str | None = None, expected: bytes | None = None) -> Op[Removal]:
+    """Delete a schedule of a queue. `call`: of `new_call`. `expected`: its state as it was read; None = whatever it is.
+
+    Repeatable with a `call`, which has the answer of the first; without one, the answer is NONE then.
+    """
+    removing = signatures.schedule_remove(keys, name=name, expected="*" if expected is None else expected, call=call)
+    return scripted(removing, Removal)
 
 
 def queues_of_schedules(names: Sequence[str]) -> Op[list[str | None]]:
@@ -111,9 +122,19 @@ def _read_index(reply: list[bytes]) -> dict[str, str]:
     return {name.decode(): queue.decode() for name, queue in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def index_schedules(queues: dict[str, str]) -> Op[int]:
-    """Note the queue of each of these schedules."""
-    return Op(("HSET", SCHEDULES, *(part for pair in queues.items() for part in pair)))
+class Owned(IntEnum):
+    """Whose a schedule is, after its queue was to be noted."""
+
+    NOTED = 1
+    ALREADY = 2  #: noted before, maybe by this call, whose answer was lost
+    OTHER = 0  #: of another queue than expected: nothing was noted
+
+
+def index_schedules(changes: Iterable[tuple[str, str, str]]) -> Op[list[Owned]]:
+    """Note the queues of schedules: name, the queue as it was read, the new one; an empty one is none."""
+    records = [signatures.schedule_index_change(name=name, expected=old, queue=queue) for name, old, queue in changes]
+    call = signatures.schedule_index(owners=SCHEDULES, changes=records)
+    return scripted(call, lambda reply: [Owned(one) for one in reply])
 
 
 def unindex_schedules(names: Sequence[str]) -> Op[int]:
@@ -153,7 +174,9 @@ def _read_run(found: bytes | None) -> Run | None:
     return msgspec.structs.replace(_run(run), at=int(at))
 
 
-FATES = ("ready", "processing", "delayed", "dead", "gone", "unknown")
+#: Of what several homes of a queue answer, the first of these counts.
+FATES = ("ready", "processing", "delayed", "parked", "dead", "unknown", "gone")
+FOUND = frozenset(FATES) - {"unknown", "gone"}
 
 
 def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], most: int) -> Op[list[str]]:
@@ -162,9 +185,10 @@ def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], 
     return scripted(call, lambda reply: [one.decode() for one in reply])
 
 
-def note_run(keys: QueueKeys, name: str, run: Run) -> Op[int]:
-    """Record a run that was started by hand."""
-    return Op(("HSET", keys.runs, name, b"%d %s" % (run.at, encode(msgspec.structs.replace(run, at=0)))))
+def schedule_ran(keys: QueueKeys, name: str, run: Run) -> Op[int]:
+    """Record a run that was started by hand, if the schedule is still there; the reply is whether it is."""
+    text = b"%d %s" % (run.at, encode(msgspec.structs.replace(run, at=0)))
+    return scripted(signatures.schedule_ran(keys, name=name, run=text))
 
 
 _definition = msgspec.json.Decoder(Definition).decode

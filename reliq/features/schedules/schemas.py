@@ -57,8 +57,8 @@ class Schedule(BaseModel):
 class ScheduleDetails(Schedule):
     next_ticks: list[str] = Field(description="The next ten.")
     fate: str = Field(
-        description="Where the message of the latest run is: ready, processing, delayed, dead, gone (handled, or "
-        "removed), unknown (in a queue too long to look); empty without one."
+        description="Where the message of the latest run is: ready, processing, delayed, parked (waits for a signal), "
+        "dead, gone (handled, or removed), unknown (in a queue too long to look); empty without one."
     )
 
 

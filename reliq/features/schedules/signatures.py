@@ -7,7 +7,11 @@ from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
 def fates(keys: NamedKeys, *, lists: Iterable[str], most: float, ids: Iterable[Argument]) -> Call:
-    return "schedules/fates", (*keys.places, keys.delayed, keys.dead, keys.index, *lists), (most, *ids)
+    return (
+        "schedules/fates",
+        (*keys.places, keys.delayed, keys.dead, keys.index, keys.receipts, keys.parked, *lists),
+        (most, *ids),
+    )
 
 
 def fire(keys: NamedKeys, *, schedules: Records) -> Call:
@@ -29,6 +33,14 @@ def fire_message(*, element: Argument, body: Argument) -> Record:
     return (element, body)
 
 
+def schedule_index(*, owners: str, changes: Records) -> Call:
+    return "schedules/schedule_index", (owners,), (*flat(changes),)
+
+
+def schedule_index_change(*, name: Argument, expected: Argument, queue: Argument) -> Record:
+    return (name, expected, queue)
+
+
 def schedule_put(keys: NamedKeys, *, changes: Records) -> Call:
     return "schedules/schedule_put", (keys.schedules, keys.schedule_states, keys.ticks), (*flat(changes),)
 
@@ -39,8 +51,16 @@ def schedule_put_change(
     return (name, expected, definition, state, due)
 
 
-def schedule_remove(keys: NamedKeys, *, names: Iterable[Argument]) -> Call:
-    return "schedules/schedule_remove", (keys.schedules, keys.schedule_states, keys.ticks, keys.runs), (*names,)
+def schedule_ran(keys: NamedKeys, *, name: Argument, run: Argument) -> Call:
+    return "schedules/schedule_ran", (keys.schedules, keys.runs), (name, run)
+
+
+def schedule_remove(keys: NamedKeys, *, name: Argument, expected: Argument, call: str | None = None) -> Call:
+    return (
+        "schedules/schedule_remove",
+        (keys.schedules, keys.schedule_states, keys.ticks, keys.runs, *(() if call is None else (call,))),
+        (name, expected),
+    )
 
 
 def ticks(

@@ -5,29 +5,21 @@ another slot, tells which queue has a name. It is a hint: what is listed there i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
-from typing import Any
+from functools import partial
 
 import msgspec
 
 from reliq import ops
 from reliq.contract import values
 from reliq.contract.values import Duration, whole
-from reliq.errors import InvalidName, InvalidSetting, OutcomeUnknown
+from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.features.schedules import ops as own
-from reliq.features.schedules.model import (
-    Definition,
-    Run,
-    ScheduleOptions,
-    State,
-    check_schedule_name,
-    define,
-    ticks_now,
-)
-from reliq.features.schedules.ops import Stored, Written
-from reliq.features.schedules.recurrence import milliseconds_of, moment_of, text_of, time_zone
+from reliq.features.schedules.locating import Schedule, by_queue, no_schedule, places_of, schedules_in
+from reliq.features.schedules.model import Definition, Run, ScheduleOptions, State, check_schedule_name, define
+from reliq.features.schedules.moving import TRIES, Change, defined, settled, taken, unmet, without_overdue
+from reliq.features.schedules.ops import Owned, Removal, Stored, Written
+from reliq.features.schedules.recurrence import time_zone
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body
 from reliq.model.upgrades import VERSION_HEADER
@@ -36,97 +28,11 @@ from reliq.protocol.notes import Notes
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.pieces import pieces
 
-_TRIES = 20  #: of a change, while monitors send ticks of the same schedule
 _PAGE = 500  #: schedules in one call
 _MOST_PREVIEWED = 1000
 _MOST_READ = 1000  #: messages of each list, to find one
 
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A schedule as it is in Redis. Times are aware datetimes in its time zone."""
-
-    name: str
-    queue: str
-    when: str  #: a cron expression, or an interval such as "30s"
-    tz: str
-    body: bytes = field(repr=False)
-    paused: bool
-    next_tick: datetime | None  #: None after its end, and while it is paused
-    last_tick: datetime | None  #: of the latest run
-    last_run_at: datetime | None
-    last_id: str  #: of the latest message; empty before the first, and if the latest ticks were missed
-    lateness: float  #: seconds between the time of the latest run, with its jitter, and its message
-    fired: int  #: messages sent so far
-    missed: int  #: ticks that were not sent
-    definition: Definition = field(repr=False)
-    due: int | None  #: ms at which the next tick is sent, its jitter included
-
-    @classmethod
-    def of(cls, stored: Stored, run: Run | None) -> "Schedule":
-        definition, state = stored.definition, stored.state
-        zone = time_zone(definition.tz)
-
-        def moment(ms: int | None) -> datetime | None:
-            return None if ms is None else moment_of(ms, zone)
-
-        return cls(
-            name=definition.name,
-            queue=definition.queue,
-            when=definition.when,
-            tz=definition.tz,
-            body=definition.body,
-            paused=state.paused,
-            next_tick=None if state.paused else moment(state.tick),
-            last_tick=moment(run.tick if run else None),
-            last_run_at=moment(run.at if run else None),
-            last_id=run.id if run else "",
-            lateness=max(0, run.at - run.due) / 1000 if run else 0.0,
-            fired=state.fired,
-            missed=state.missed,
-            definition=definition,
-            due=state.wakes,
-        )
-
-    @property
-    def ended(self) -> bool:
-        """Whether no tick is left."""
-        return self.due is None and not self.paused
-
-    def following(self, count: int) -> list[datetime]:
-        """Return the next ticks, at most `count`; none while it is paused."""
-        if self.next_tick is None:
-            return []
-        ticks = self.definition.ticks(milliseconds_of(self.next_tick) - 1, count)
-        return [moment_of(tick, self.next_tick.tzinfo or time_zone(self.tz)) for tick in ticks]
-
-    def summary(self) -> dict[str, Any]:
-        """Return it as a dict for JSON, without its body; times are ISO 8601."""
-        definition = self.definition
-        return {
-            "name": self.name,
-            "queue": self.queue,
-            "when": self.when,
-            "tz": self.tz,
-            "paused": self.paused,
-            "ended": self.ended,
-            "next_tick": _iso(self.next_tick),
-            "last_tick": _iso(self.last_tick),
-            "last_run_at": _iso(self.last_run_at),
-            "last_id": self.last_id,
-            "lateness": self.lateness,
-            "fired": self.fired,
-            "missed": self.missed,
-            "start": None if definition.start is None else text_of(definition.start),
-            "end": None if definition.end is None else text_of(definition.end),
-            "jitter": definition.jitter / 1000,
-            "catch_up": definition.catch_up,
-            "catch_up_limit": definition.catch_up_limit,
-        }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+Check = Callable[[str], object]
 
 
 def stamped(definition: Definition, version: int) -> Definition:
@@ -139,14 +45,21 @@ def stamped(definition: Definition, version: int) -> Definition:
 class ScheduleSteps:
     """The operations on schedules, as steps."""
 
-    def __init__(self, queue: Callable[[str], QueueSteps], max_body: int = values.BODY_LIMIT) -> None:
+    def __init__(
+        self, queue: Callable[[str], QueueSteps], max_body: int = values.BODY_LIMIT, check: Check | None = None
+    ) -> None:
         self._queue = queue
         self._max_body = max_body
+        self._check: Check = check or _refuse_none
 
     def define(self, name: str, when: Duration, queue: str, body: Body, options: ScheduleOptions) -> Definition:
         """Return a checked definition; raises InvalidName, InvalidSetting or InvalidMessage."""
         definition = define(name, when, queue, body, options, self._max_body)
         return stamped(definition, self._queue(queue).version)
+
+    def checked(self, check: Check) -> "ScheduleSteps":
+        """Return the same, limited: `check` gets the queue that has a schedule, and raises to refuse."""
+        return ScheduleSteps(self._queue, self._max_body, check)
 
     def put(self, definitions: Sequence[Definition]) -> Steps[int]:
         """Add schedules, and change those that have another definition; return how many were added or changed.
@@ -155,33 +68,37 @@ class ScheduleSteps:
         """
         changed = set[str]()
         for page in pieces(definitions, _PAGE):
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 changed |= {*(yield from self._put(page))}
-                if not (page := (yield from _gone(page))):
+                if not (page := (yield from unmet(page))):
                     break
             else:
-                raise OutcomeUnknown(f"schedule {page[0].name!r} is removed each time it is added; try again")
+                raise OutcomeUnknown(f"schedule {page[0].name!r} is removed or moved each time it is added; try again")
         return len(changed)
 
     def _put(self, definitions: Sequence[Definition]) -> Steps[Sequence[str]]:
-        """Do that once; return the names of those that were added or changed."""
+        """Do that once, for those that no other one moves meanwhile; return the names of those that were changed."""
         by_name = {one.name: one for one in definitions}
-        queues = {one.name: one.queue for one in definitions}
-        before = yield own.queues_of_schedules(list(by_name))
-        moving = {name: queue for name, queue in zip(by_name, before, strict=True) if queue not in (None, queues[name])}
-        moved = yield from _taken_out(moving)  # first, so that none runs in two queues
-        yield own.index_schedules(queues)
+        owners = dict(zip(by_name, (yield own.queues_of_schedules(list(by_name))), strict=True))
+        for owner in owners.values():
+            if owner is not None:
+                self._check(owner)
+        yield [ops.announce(queue) for queue in sorted({one.queue for one in by_name.values()})]
+        moved: list[str] = []
+        for name, owner in owners.items():
+            if owner is not None and owner != by_name[name].queue and (yield from taken(by_name[name], owner)):
+                moved.append(name)
+        new = yield from _noted([one for one in by_name.values() if owners[one.name] is None])
+        of = {one.name: one.queue for one in by_name.values() if one.name in moved or one.queue == owners[one.name]}
+        of |= {name: by_name[name].queue for name, noted in new.items() if noted is not Owned.OTHER}
         changed: list[str] = []
-        for keys, names in _by_queue(queues):
-            yield ops.announce(keys.queue)
-            changed += yield from self._change(
-                keys, names, lambda name, old, now: _defined(by_name[name], old, now, moved.get(name))
-            )
-        after = yield own.queues_of_schedules(list(queues))
-        for (name, queue), owner in zip(queues.items(), after, strict=True):
+        for keys, names in by_queue(of):
+            changed += yield from self._change(keys, names, lambda name, old, now: defined(by_name[name], old, now))
+        after = (yield own.queues_of_schedules(list(of))) if of else []
+        for (name, queue), owner in zip(of.items(), after, strict=True):
             if owner != queue:  # another process has given it to another queue meanwhile, or has removed it
-                yield own.schedule_remove(QueueKeys(queue), [name])
-        return changed
+                yield own.schedule_remove(QueueKeys(queue), name)
+        return [*moved, *changed]
 
     def pause(self, name: str) -> Steps[None]:
         """Send no tick until `resume`. Raises InvalidName if there is no such schedule."""
@@ -195,12 +112,18 @@ class ScheduleSteps:
 
     def remove(self, name: str) -> Steps[bool]:
         """Remove a schedule; return whether there was one."""
-        (queue,) = yield own.queues_of_schedules([check_schedule_name(name)])
-        if queue is None:
-            return False
-        removed = yield own.schedule_remove(QueueKeys(queue), [name])
-        yield own.unindex_schedules([name])
-        return bool(removed)
+        removed = False
+        for _ in range(TRIES):
+            (owner,) = yield own.queues_of_schedules([check_schedule_name(name)])
+            if owner is None:
+                return removed
+            self._check(owner)
+            for keys in (yield from places_of(QueueKeys(owner), name)):
+                removed |= (yield own.schedule_remove(keys, name, keys.new_call())) is Removal.REMOVED
+            if Owned.OTHER not in (yield own.index_schedules([(name, owner, "")])):
+                yield own.schedule_remove(QueueKeys(owner), name)  # what was added before the index had lost the name
+                return removed
+        raise OutcomeUnknown(f"schedule {name!r} is moved each time it is removed; try again")
 
     def run(self, name: str) -> Steps[str]:
         """Send the message of a schedule now, beside its ticks; return the id. Raises as a send."""
@@ -209,14 +132,14 @@ class ScheduleSteps:
         identity = f"{name}@{datetime.fromtimestamp(now / 1000, time_zone('UTC')).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
         (sent,) = yield from self._queue(definition.queue).send_many([definition.message(identity)])
         run = Run(now, now, sent, 1, by_hand=True, at=now)
-        yield own.note_run(QueueKeys(definition.queue), name, run)
+        yield own.schedule_ran(QueueKeys(definition.queue), name, run)
         return sent
 
     def get(self, name: str) -> Steps[Schedule]:
         """Return a schedule; raises InvalidName if there is none."""
         keys = yield from self._home(name)
         (definition,), (state,), (run,) = yield [*own.stored_schedules(keys, [name]), own.latest_runs(keys, [name])]
-        found = _schedule(name, definition, state, run)
+        found = schedules_in(name, definition, state, run)
         if not found:
             raise no_schedule(name)
         return found[0]
@@ -231,12 +154,12 @@ class ScheduleSteps:
         index = yield own.schedule_names()
         found: list[Schedule] = []
         unreadable: dict[str, str] = {}
-        for keys, names in _by_queue({name: of for name, of in index.items() if queue in (None, of)}):
+        for keys, names in by_queue({name: of for name, of in index.items() if queue in (None, of)}):
             for page in pieces(names, _PAGE):
                 raw = yield [*own.stored_schedules(keys, page), own.latest_runs(keys, page)]
                 for name, definition, state, run in zip(page, *raw, strict=True):
                     try:
-                        found.extend(_schedule(name, definition, state, run))
+                        found.extend(schedules_in(name, definition, state, run))
                     except InvalidSetting as error:
                         unreadable[name] = str(error)
         return sorted(found, key=lambda one: one.name), unreadable
@@ -248,10 +171,12 @@ class ScheduleSteps:
         """
         fates = {one.name: "" for one in schedules}
         latest = {one.name: one.last_id for one in schedules}
-        for keys, names in _by_queue({one.name: one.queue for one in schedules if one.last_id}):
+        for keys, names in by_queue({one.name: one.queue for one in schedules if one.last_id}):
             ids = [latest[name] for name in names]
-            consumers = yield ops.members(keys.consumers)
-            fates |= zip(names, (yield own.fates(keys, ids, consumers, _MOST_READ)), strict=True)
+            homes = self._queue(keys.queue).homes
+            found = yield from homes.any_of(partial(_fates_in, ids=ids), own.FOUND.issuperset)
+            best = (min(some, key=own.FATES.index) for some in zip(*found, strict=True))
+            fates |= zip(names, best, strict=True)
         return fates
 
     def preview(self, name: str, count: int = 10) -> Steps[Sequence[datetime]]:
@@ -260,17 +185,18 @@ class ScheduleSteps:
         return (yield from self.get(name)).following(count)
 
     def _home(self, name: str) -> Steps[QueueKeys]:
-        (queue,) = yield own.queues_of_schedules([check_schedule_name(name)])
-        if queue is None:
+        (owner,) = yield own.queues_of_schedules([check_schedule_name(name)])
+        if owner is None:
             raise no_schedule(name)
-        return QueueKeys(queue)
+        self._check(owner)
+        return QueueKeys(owner)
 
-    def _change(self, keys: QueueKeys, names: Sequence[str], changed: "Change") -> Steps[Sequence[str]]:
+    def _change(self, keys: QueueKeys, names: Sequence[str], changed: Change) -> Steps[Sequence[str]]:
         """Replace states that are still what was read; read the others again. Return those that were replaced."""
         written: list[str] = []
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
+            stored = yield from settled(keys, names)
             now = yield ops.server_time()
-            stored = yield from read_stored(keys, names)
             wanted = [one for name in names if (one := changed(name, stored.get(name), now)) is not None]
             if not wanted:
                 return written
@@ -282,52 +208,35 @@ class ScheduleSteps:
         raise OutcomeUnknown(f"schedule {names[0]!r} changes so often that it could not be changed; try again")
 
 
-Change = Callable[[str, Stored | None, int], Written | None]
+def _refuse_none(queue: str) -> None:
+    """Let all schedules be changed."""
 
 
-def _taken_out(queues: dict[str, str]) -> Steps[dict[str, State]]:
-    """Remove schedules from their queues; return the state of each."""
-    states: dict[str, State] = {}
-    for keys, names in _by_queue(queues):
-        there = yield from read_stored(keys, names)
-        now = (yield ops.server_time()) if there else 0
-        states |= {name: _without_overdue(one, now) for name, one in there.items()}
-        yield own.schedule_remove(keys, names)
-    return states
+def _fates_in(keys: QueueKeys, ids: Sequence[str]) -> Steps[list[str]]:
+    """Return where messages are in one home of their queue."""
+    consumers = yield ops.members(keys.consumers)
+    found: list[str] = yield own.fates(keys, ids, consumers, _MOST_READ)
+    return found
 
 
-def _defined(definition: Definition, old: Stored | None, now: int, moved: State | None) -> Written | None:
-    """Return the schedule with a new definition; None if it has it already. `moved`: its state in another queue."""
-    if old is not None and old.definition == definition:
-        return None
-    if old is None:
-        return Written(definition.name, b"", State.at(definition, definition.next_tick(now), moved), definition)
-    if old.definition.timing == definition.timing:
-        state = State.at(definition, old.state.tick, old.state)
-    else:
-        state = State.at(definition, definition.next_tick(now), _without_overdue(old, now))
-    return Written(definition.name, old.raw_state, state, definition)
-
-
-def _without_overdue(old: Stored, now: int) -> State:
-    """Return the state of a schedule that sends no tick of those that are overdue: they are missed."""
-    state = old.state
-    if state.tick is None or state.wakes is None or state.wakes > now:
-        return state
-    overdue = ticks_now(old.definition, state.tick, now)
-    return msgspec.structs.replace(state, missed=state.missed + len(overdue.send) + overdue.missed)
+def _noted(definitions: Sequence[Definition]) -> Steps[dict[str, Owned]]:
+    """Note the queues of schedules that no queue had."""
+    if not definitions:
+        return {}
+    answers = yield own.index_schedules([(one.name, "", one.queue) for one in definitions])
+    return dict(zip((one.name for one in definitions), answers, strict=True))
 
 
 def _paused(name: str, old: Stored | None, now: int) -> Written | None:
-    if old is None:
+    if old is None or old.state.source:
         raise no_schedule(name)
     if old.state.paused:
         return None
-    return Written(name, old.raw_state, msgspec.structs.replace(_without_overdue(old, now), paused=True))
+    return Written(name, old.raw_state, msgspec.structs.replace(without_overdue(old, now), paused=True))
 
 
 def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
-    if old is None:
+    if old is None or old.state.source:
         raise no_schedule(name)
     if not old.state.paused:
         return None
@@ -335,55 +244,4 @@ def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
     return Written(name, old.raw_state, msgspec.structs.replace(state, paused=False))
 
 
-def _gone(definitions: Sequence[Definition]) -> Steps[Sequence[Definition]]:
-    """Return those that are not there any more: removed, or lost by a restart of Redis from an older state."""
-    owners = yield own.queues_of_schedules([one.name for one in definitions])
-    there: dict[str, Stored] = {}
-    for keys, names in _by_queue({one.name: of for one, of in zip(definitions, owners, strict=True) if of is not None}):
-        there |= yield from read_stored(keys, names)
-    return [one for one in definitions if one.name not in there]
-
-
-class UnknownSchedule(InvalidName):
-    """There is no schedule with this name."""
-
-    exit_status = 1  #: of a command: it was used rightly
-
-
-def no_schedule(name: str) -> UnknownSchedule:
-    return UnknownSchedule(f"there is no schedule {name!r}: `reliq schedule list` shows all of them")
-
-
-def read_stored(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
-    """Read schedules of a queue, those that exist; raises InvalidSetting for one that reliq did not write."""
-    definitions, states = yield own.stored_schedules(keys, names)
-    found: dict[str, Stored] = {}
-    for name, definition, state in zip(names, definitions, states, strict=True):
-        if (one := read_one(name, definition, state)) is not None:
-            found[name] = one
-    return found
-
-
-def read_one(name: str, definition: bytes | None, state: bytes | None) -> Stored | None:
-    """Return a schedule, None if there is none; raises InvalidSetting for one that reliq did not write."""
-    try:
-        return own.read_stored(definition, state)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise InvalidSetting(
-            f"schedule {name!r} in Redis cannot be read ({type(error).__name__}): remove it with "
-            f"`reliq schedule remove {name}`, and add it again"
-        ) from None
-
-
-def _schedule(name: str, definition: bytes | None, state: bytes | None, run: Run | None) -> Sequence[Schedule]:
-    """Return the schedule, nothing if there is none; raises InvalidSetting for one that reliq did not write."""
-    stored = read_one(name, definition, state)
-    return [] if stored is None else [Schedule.of(stored, run)]
-
-
 NOTES_OF_QUEUES = Notes("schedules", own.schedule_names, own.unindex_schedules)
-
-
-def _by_queue(queues: dict[str, str]) -> list[tuple[QueueKeys, list[str]]]:
-    pairs = sorted((queue, name) for name, queue in queues.items())
-    return [(QueueKeys(queue), [name for _, name in some]) for queue, some in groupby(pairs, key=lambda one: one[0])]

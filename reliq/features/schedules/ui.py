@@ -7,7 +7,8 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.errors import InvalidName
-from reliq.features.schedules.steps import Schedule
+from reliq.features.schedules.aio import Schedules
+from reliq.features.schedules.locating import Schedule
 from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Form, Page, wrong_name
 from reliq_api.ui.render import page, redirect
@@ -30,6 +31,7 @@ FATES = {
     "ready": "is ready: no worker has taken it yet",
     "processing": "is being handled",
     "delayed": "waits for a retry",
+    "parked": "waits for a signal",
     "dead": "is a dead letter",
     "gone": "was handled, or removed by hand",
     "unknown": "may wait in the queue, which is too long to look through",
@@ -56,8 +58,22 @@ async def seen(request: Request, who: Viewer, name: str) -> Schedule:
     except InvalidName:
         found = None
     if found is None or not who.may_see(found.queue):
-        raise HTTPException(404, "There is no schedule of this name.")
+        raise _missing()
     return found
+
+
+def _missing() -> HTTPException:
+    return HTTPException(404, "There is no schedule of this name.")
+
+
+def _only(request: Request, found: Schedule) -> Schedules:
+    """Return the schedules of the queue for which the rights of the viewer were looked at."""
+
+    def check(owner: str) -> None:
+        if owner != found.queue:
+            raise _missing()
+
+    return reliq_of(request).schedules.checked(check)
 
 
 Seen = Annotated[Schedule, Depends(seen)]
@@ -88,7 +104,7 @@ async def one_schedule(request: Request, found: Seen, who: Viewer) -> Response:
 
 async def _page(request: Request, found: Schedule, who: Viewer, given: str | None = None) -> Response:
     """Return the page of a schedule. `given`: what was typed instead of its name to remove it."""
-    fate = await reliq_of(request).schedules.fate(found.name)
+    fate = await _only(request, found).fate(found.name)
     ticks: Sequence[str] = [tick.strftime("%a %Y-%m-%d %H:%M:%S %z") for tick in found.following(TICKS)]
     may_operate = who.may_operate(found.queue)
     return page(
@@ -100,19 +116,19 @@ async def _page(request: Request, found: Schedule, who: Viewer, given: str | Non
 
 @router.post("/{name}/pause")
 async def pause(request: Request, found: Operated) -> Response:
-    await reliq_of(request).schedules.pause(found.name)
+    await _only(request, found).pause(found.name)
     return redirect(request, "schedules", found.name, notice="schedule-paused")
 
 
 @router.post("/{name}/resume")
 async def resume(request: Request, found: Operated) -> Response:
-    await reliq_of(request).schedules.resume(found.name)
+    await _only(request, found).resume(found.name)
     return redirect(request, "schedules", found.name, notice="schedule-resumed")
 
 
 @router.post("/{name}/run")
 async def run(request: Request, found: Sendable) -> Response:
-    await reliq_of(request).schedules.run(found.name)
+    await _only(request, found).run(found.name)
     return redirect(request, "schedules", found.name, notice="schedule-run")
 
 
@@ -120,5 +136,5 @@ async def run(request: Request, found: Sendable) -> Response:
 async def remove(request: Request, found: Operated, who: Viewer, fields: Form) -> Response:
     if (given := wrong_name(found.name, fields)) is not None:
         return await _page(request, found, who, given)
-    await reliq_of(request).schedules.remove(found.name)
+    await _only(request, found).remove(found.name)
     return redirect(request, "schedules", notice="schedule-removed")

@@ -2,8 +2,10 @@
 
 import pytest
 
+from reliq.features.schedules.steps import ScheduleSteps
 from reliq_api.access import keyring
 from tests.integration.api.serving import problem, serving
+from tests.support.hooked import hooked
 
 DAILY = "/v1/queues/q/schedules/daily"
 
@@ -50,6 +52,15 @@ def test_it_is_run_paused_and_resumed(service, app):
     assert service.post(DAILY + "/resume").json()["paused"] is False
     app.queue("q").configure(max_length=1)
     assert problem(service.post(DAILY + "/run")) == (429, "queue_full")
+
+
+def test_a_message_that_waits_for_a_signal_is_parked(service):
+    put(service, body="x")
+    identity = service.post(DAILY + "/run").json()["id"]
+    lease = service.post("/v1/queues/q/leases", json={"limit": 1}).json()["lease"]
+    waits = service.post(f"/v1/queues/q/leases/{lease}/wait", json={"id": identity, "signal": "go"})
+    assert waits.status_code < 300, waits.text
+    assert service.get(DAILY).json()["fate"] == "parked"
 
 
 @pytest.mark.parametrize(
@@ -127,3 +138,45 @@ def test_a_key_reaches_its_own_queues(service, app):
     assert app.queue("q").stats().ready == 0
     assert service.post("/v1/queues/q/schedules/mine/pause", headers=operator).status_code == 200
     assert service.post("/v1/queues/q/schedules/mine/run", headers=both).status_code == 200
+
+
+def test_a_schedule_that_appears_meanwhile_in_a_queue_of_others_is_not_taken_away(service, app, monkeypatch):
+    """Between any two requests of an add, another one adds it to a queue to which the key has no right."""
+    key = app.store.run(keyring.create("k", ("operate", "enqueue"), ("q",), None, 0.0))
+    put = ScheduleSteps.put
+    for after in range(1, 20):
+        name = f"s{after}"
+        came: list[object] = []
+
+        def beside(steps, definitions, name=name, after=after, came=came):
+            monkeypatch.setattr(ScheduleSteps, "put", put)
+            add = lambda: came.append(app.schedules.list("q") or app.schedules.add(name, "1h", "hidden"))  # noqa: E731
+            return hooked(put(steps, definitions), after, add)
+
+        monkeypatch.setattr(ScheduleSteps, "put", beside)
+        answer = service.put(
+            f"/v1/queues/q/schedules/{name}", json={"when": "1h"}, headers={"authorization": f"Bearer {key}"}
+        )
+        owner = app.schedules.get(name).queue
+        assert (answer.status_code, owner) in ((200, "q"), (403, "hidden"))
+        assert came or answer.status_code == 200
+        app.schedules.remove(name)
+
+
+@pytest.mark.parametrize(
+    ("method", "verb"), [("DELETE", "remove"), ("POST", "pause"), ("POST", "resume"), ("POST", "run")]
+)
+def test_a_schedule_that_moves_meanwhile_to_another_queue_is_left_alone(service, app, monkeypatch, method, verb):
+    app.schedules.add("daily", "1h", "q")
+    done = getattr(ScheduleSteps, verb)
+
+    def late(steps, name):
+        app.schedules.add("daily", "1h", "hidden")
+        return done(steps, name)
+
+    monkeypatch.setattr(ScheduleSteps, verb, late)
+    answer = service.delete(DAILY) if verb == "remove" else service.post(f"{DAILY}/{verb}")
+    assert problem(answer) == (404, "schedule_not_found")
+    found = app.schedules.get("daily")
+    assert (found.queue, found.paused, found.last_id) == ("hidden", False, "")
+    assert app.queue("hidden").stats().ready == 0

@@ -7,7 +7,7 @@ import pytest
 
 from reliq import InvalidMessage, InvalidName, InvalidSetting, QueueFull
 from reliq.features.schedules import ops as schedule_ops
-from reliq.features.schedules.model import State
+from reliq.features.schedules.model import Definition, State
 from reliq.features.schedules.recurrence import milliseconds_of
 from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.keys import SCHEDULES, QueueKeys
@@ -139,6 +139,17 @@ def test_a_schedule_that_moves_to_another_queue_keeps_its_counts(app, monitor, c
     assert (moved.queue, moved.fired, moved.missed) == ("r", 1, 4)
 
 
+def test_a_schedule_of_before_with_a_jitter_that_is_refused_now_goes_on(app, monitor, client, store):
+    store.run(app.schedules._steps.put([Definition("s", "q", "*/5 * * * *", jitter=3_600_000)]))
+    make_due(client, "s", ago=timedelta(hours=2))
+    assert monitor.send_ticks() == 1
+    app.schedules.pause("s")
+    app.schedules.resume("s")
+    assert app.schedules.get("s").next_tick > datetime.now(UTC)
+    with pytest.raises(InvalidSetting, match="jitter is '1h'"):
+        app.schedules.add("s", "*/5 * * * *", "q", jitter="1h")
+
+
 def test_a_pause_sends_nothing_and_is_not_caught_up(app, monitor, client):
     app.schedules.add("s", "1m", "q", catch_up="all")
     make_due(client, "s")
@@ -206,6 +217,31 @@ def test_the_fate_of_the_latest_run(app):
         (message,) = consumer.claim()
         consumer.ack(message)
         assert app.schedules.fate("s") == "gone"
+
+
+def test_a_message_in_flight_is_being_processed(app):
+    app.schedules.add("s", "0 0 1 1 *", "q", "x")
+    app.schedules.run("s")
+    (received,) = app.queue("q").receive(1, visibility="60s")
+    assert app.schedules.fate("s") == "processing"
+    app.queue("q").delete_received([received.receipt])
+    assert app.schedules.fate("s") == "gone"
+
+
+def test_the_fate_is_known_wherever_the_message_is_in_a_queue_with_partitions(app, monitor):
+    app.queue("q").configure(partitions=4)
+    for number in range(8):
+        app.schedules.add(f"s{number}", "0 0 1 1 *", "q", "x", key=f"k{number}")
+        app.schedules.run(f"s{number}")
+    assert {app.schedules.fate(f"s{number}") for number in range(8)} == {"ready"}
+    with app.queue("q").consumer() as consumer:
+        while messages := consumer.claim(limit=8):
+            assert {app.schedules.fate(message.id.partition("@")[0]) for message in messages} == {"processing"}
+            for message in messages:
+                consumer.dead(message, "no")
+    assert {app.schedules.fate(f"s{number}") for number in range(8)} == {"dead"}
+    assert app.queue("q").dead.purge(all=True) == 8
+    assert {app.schedules.fate(f"s{number}") for number in range(8)} == {"gone"}
 
 
 def test_preview_shows_the_next_ticks_in_the_time_zone(app):

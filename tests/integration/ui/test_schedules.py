@@ -6,6 +6,9 @@ from html import unescape
 import pytest
 from playwright.sync_api import expect
 
+from reliq.features.schedules import ops as own
+from reliq.features.schedules.steps import ScheduleSteps
+from reliq.features.schedules.ui import FATES
 from reliq_api.access import keyring
 
 ATTACK = '"><svg/onload=alert(2)>'
@@ -35,6 +38,10 @@ def test_a_schedule_is_shown_run_paused_resumed_and_removed(app, look, script):
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("There is no schedule.")).to_be_visible()
     assert app.schedules.list() == []
+
+
+def test_each_fate_has_a_text():
+    assert FATES.keys() == {*own.FATES}
 
 
 def test_the_fate_of_the_latest_run(app, client):
@@ -106,3 +113,18 @@ def test_a_key_sees_and_changes_the_schedules_of_its_queues(app, client):
     assert "Run now" in client.get("/schedules/mine", **sending).text
     assert client.post("/schedules/mine/run", **sending).status_code == 303
     assert app.queue("orders").stats().ready == 1
+
+
+@pytest.mark.parametrize("verb", ["remove", "pause", "resume", "run"])
+def test_a_schedule_that_moves_meanwhile_to_another_queue_is_left_alone(app, client, monkeypatch, verb):
+    app.schedules.add("s", "1h", "orders")
+    done = getattr(ScheduleSteps, verb)
+
+    def late(steps, name):
+        app.schedules.add("s", "1h", "hidden")
+        return done(steps, name)
+
+    monkeypatch.setattr(ScheduleSteps, verb, late)
+    assert client.post(f"/schedules/s/{verb}", data={"confirm": "s"}).status_code == 404
+    found = app.schedules.get("s")
+    assert (found.queue, found.paused, found.last_id) == ("hidden", False, "")

@@ -1,16 +1,16 @@
 -- fates: where the messages with some ids are, as far as a bounded read shows it.
 --
--- KEYS  places, delayed, dead, index, lists...
+-- KEYS  places, delayed, dead, index, receipts, parked, lists...
 --       lists: processing lists
 -- ARGV  most: number, ids...
 --       most: messages to read of each list, the newest ones
--- Returns for each id 'dead', 'delayed', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is longer than
---         what was read of it
+-- Returns for each id 'dead', 'delayed', 'parked', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is
+--         longer than what was read of it
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
 -- names of the keys and arguments (tools/generate_scripts.py)
-local delayed, dead, index = KEYS[14], KEYS[15], KEYS[16]
+local delayed, dead, index, receipts, parked = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local most = tonumber(ARGV[1])
-local PLACES, LISTS, IDS = 1, 17, 2
+local PLACES, LISTS, IDS = 1, 19, 2
 -- end of the names
 local q = places(PLACES)
 local wanted, complete = {}, true
@@ -34,6 +34,9 @@ if redis.call('ZCARD', q.waiting) > most then complete = false end
 local answer = {}
 for at = IDS, #ARGV do
   local id = ARGV[at]
+  for fate, hash in pairs({processing = receipts, parked = parked}) do -- in flight is in processing, without a consumer
+    if redis.call('HEXISTS', hash, id) == 1 then wanted[id] = fate end
+  end
   local score = not wanted[id] and redis.call('HGET', index, id) -- a hint: what it says is verified
   for fate, zset in pairs(score and {delayed = delayed, dead = dead} or {}) do
     for _, element in ipairs(redis.call('ZRANGEBYSCORE', zset, score, score, 'LIMIT', 0, most)) do note(element, fate) end

@@ -17,10 +17,13 @@ for at = CHANGES, #ARGV, CHANGES_STEP do
   local name, definition, due = ARGV[at + NAME], ARGV[at + DEFINITION], ARGV[at + DUE]
   local same = (redis.call('HGET', schedule_states, name) or '') == ARGV[at + EXPECTED]
   if same then
-    if due == '' then redis.call('ZREM', ticks, name) end -- a removal first: a pause passes when memory is full
-    if definition ~= '' then redis.call('HSET', schedules, name, definition) end
+    if definition ~= '' then
+      redis.call('HSET', schedules, name, definition)
+    else
+      redis.call('HDEL', schedule_states, '') -- no effect, but after this write the next ones pass when memory is full
+    end
     redis.call('HSET', schedule_states, name, ARGV[at + STATE])
-    if due ~= '' then redis.call('ZADD', ticks, due, name) end
+    if due == '' then redis.call('ZREM', ticks, name) else redis.call('ZADD', ticks, due, name) end
   end
   answer[#answer + 1] = same and 1 or 0
 end

@@ -1,0 +1,120 @@
+"""The steps that give a schedule to a queue, also to another one than the one that has it.
+
+The two queues and the index are in three slots, which no step changes at once. The order of the writes makes a move
+safe: the new queue gets the schedule, on its way (`State.source`: it does not tick); the index names the new queue;
+the old queue loses it, if it still is what the new one was told; it ticks in the new one. So at each moment at most
+one queue sends ticks, and the index leads to all that there is: who finds a schedule on its way, after a death in
+between, ends the move. Each write compares, that of the index too: of several processes with other plans one has its
+way.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from reliq import ops
+from reliq.errors import OutcomeUnknown
+from reliq.features.schedules import ops as own
+from reliq.features.schedules.locating import by_queue, read_stored
+from reliq.features.schedules.model import Definition, State, ticks_now
+from reliq.features.schedules.ops import Owned, Removal, Stored, Written, encode
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+
+TRIES = 20  #: of a change, while other processes change the same schedule
+
+Change = Callable[[str, Stored | None, int], Written | None]
+
+
+def taken(definition: Definition, owner: str) -> Steps[bool]:
+    """Move a schedule from the queue that has it; False if another process has changed something meanwhile."""
+    name, keys = definition.name, QueueKeys(definition.queue)
+    there = (yield from read_stored(keys, [name])).get(name)  # first: what is done to the old one later shows here
+    old = (yield from settled(QueueKeys(owner), [name])).get(name)
+    state = _on_its_way(definition, old, (yield ops.server_time()), owner)
+    held = Stored(definition, state, encode(state))
+    if not all((yield own.schedule_put(keys, [Written(name, there.raw_state if there else b"", state, definition)]))):
+        return False
+    if Owned.OTHER in (yield own.index_schedules([(name, owner, keys.queue)])):
+        yield own.schedule_remove(keys, name, expected=held.raw_state)
+        return False
+    yield from _end(keys, held)
+    return True
+
+
+def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
+    """Read schedules of a queue, having ended their moves to it.
+
+    One that is on its way all the same is left of a move that the index has never learned of: it counts for nothing.
+    """
+    for _ in range(TRIES):
+        stored = yield from read_stored(keys, names)
+        moving = [name for name, one in stored.items() if one.state.source]
+        owners = (yield own.queues_of_schedules(moving)) if moving else []
+        coming = [stored[name] for name, owner in zip(moving, owners, strict=True) if owner == keys.queue]
+        if not coming:
+            return stored
+        for one in coming:
+            yield from _end(keys, one)
+    raise OutcomeUnknown(f"schedule {coming[0].definition.name!r} is moved all the time; try again")
+
+
+def _end(keys: QueueKeys, one: Stored) -> Steps[None]:
+    """Take a schedule that is on its way from its former queue, and let it tick; nothing if something has changed."""
+    name, source, state = one.definition.name, QueueKeys(one.state.source), one.state
+    old = (yield from read_stored(source, [name])).get(name)
+    if old is not None and old.state.source not in ("", keys.queue):
+        yield from _end(source, old)
+        return
+    if old is not None:  # it has ticked since, or was paused
+        state = _on_its_way(one.definition, old, (yield ops.server_time()), source.queue)
+    if state != one.state and not all((yield own.schedule_put(keys, [Written(name, one.raw_state, state)]))):
+        return
+    removal = yield own.schedule_remove(source, name, expected=old.raw_state if old else b"")
+    if removal is not Removal.CHANGED:
+        raw = one.raw_state if state == one.state else encode(state)
+        yield own.schedule_put(keys, [Written(name, raw, msgspec.structs.replace(state, source=""))])
+
+
+def _on_its_way(definition: Definition, old: Stored | None, now: int, source: str) -> State:
+    """Return the state of a schedule that its former queue, `source`, has as `old`; what is overdue is missed."""
+    if old is None:
+        state = State.at(definition, definition.next_tick(now))
+    else:
+        before = without_overdue(old, now)
+        stays = before is old.state and old.definition.timing == definition.timing
+        state = State.at(definition, before.tick if stays else definition.next_tick(now), before)
+    return msgspec.structs.replace(state, source=source)
+
+
+def defined(definition: Definition, old: Stored | None, now: int) -> Written | None:
+    """Return the schedule with a new definition; None if it has it already."""
+    if old is None or old.state.source:
+        state = State.at(definition, definition.next_tick(now))
+        return Written(definition.name, old.raw_state if old else b"", state, definition)
+    if old.definition == definition:
+        return None
+    if old.definition.timing == definition.timing:
+        state = State.at(definition, old.state.tick, old.state)
+    else:
+        state = State.at(definition, definition.next_tick(now), without_overdue(old, now))
+    return Written(definition.name, old.raw_state, state, definition)
+
+
+def without_overdue(old: Stored, now: int) -> State:
+    """Return the state of a schedule that sends no tick of those that are overdue: they are missed."""
+    state = old.state
+    if state.tick is None or state.wakes is None or state.wakes > now:
+        return state
+    overdue = ticks_now(old.definition, state.tick, now)
+    return msgspec.structs.replace(state, missed=state.missed + len(overdue.send) + overdue.missed)
+
+
+def unmet(definitions: Sequence[Definition]) -> Steps[Sequence[Definition]]:
+    """Return those that their queues do not have: removed, moved, or lost by a restart of Redis from an older state."""
+    owners = yield own.queues_of_schedules([one.name for one in definitions])
+    there: dict[str, Stored] = {}
+    rightly = {one.name: one.queue for one, of in zip(definitions, owners, strict=True) if of == one.queue}
+    for keys, names in by_queue(rightly):
+        there |= yield from read_stored(keys, names)
+    return [one for one in definitions if one.name not in there]
