@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LUA, KEYS, TARGET = Path("reliq/lua"), Path("reliq/contract/key_names.py"), Path("reliq/ops/signatures.py")
 FEATURES = Path("reliq/features")
 #: Tuples of QueueKeys, and the shared file that names their keys.
-GROUPS = {"places": "place", "outcomes": "results", "slots": "holders"}
+GROUPS = {"places": "place", "outcomes": "results", "slots": "holders", "rates": "flow"}
 BEGIN, END = "-- names of the keys and arguments (tools/generate_scripts.py)", "-- end of the names"
 LUA_WORDS = (
     "cjson cmsgpack do end error function ipairs local math next nil pairs pcall redis repeat select string table then "

@@ -92,6 +92,8 @@ class Attempts:
         for what, failure in (self._elsewhere | self._failing).items():
             duty, queue, _ = what
             is_here = duty == "node" or not queue or queue in queues
+            if is_here and what in self._elsewhere:
+                failure.next_at = min(failure.next_at, time.monotonic())  # who led it meanwhile may have mended it
             (here if is_here else elsewhere)[what] = failure
         self._failing, self._elsewhere = here, elsewhere
 

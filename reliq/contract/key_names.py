@@ -38,8 +38,8 @@ class NamedKeys(JobKeys):
         "active", "answers", "awaited", "bodies", "buckets", "config", "consumers", "counters", "cycle", "dead",
         "delayed", "earlier_results", "early", "flow", "flows", "followed", "freed", "high", "history", "holders",
         "index", "low", "messages", "next_round", "outcomes", "outputs", "parked", "places", "prepared", "producers",
-        "questions", "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules", "servers",
-        "slots", "sqs", "ticks", "told", "trying", "waiting", "waits", "workers",
+        "questions", "rates", "receipts", "received", "results", "rounds", "runs", "schedule_states", "schedules",
+        "servers", "slots", "sqs", "ticks", "told", "trying", "waiting", "waits", "workers",
     )  # fmt: skip
 
     def __init__(self, queue: str) -> None:
@@ -153,6 +153,11 @@ class NamedKeys(JobKeys):
         #: learn of a free slot. The order is that of their KEYS.
         self.slots = (
             self.holders, self.freed,
+        )  # fmt: skip
+        #: What scripts call `rates`: how much the rates of the queue and of keys let through. The order is that of
+        #: their KEYS.
+        self.rates = (
+            self.flow, self.buckets,
         )  # fmt: skip
 
     def processing(self, consumer: str) -> str:

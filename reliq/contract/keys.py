@@ -9,12 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-PLACES, OUTCOMES, SLOTS = "places", "outcomes", "slots"
+PLACES, OUTCOMES, SLOTS, RATES = "places", "outcomes", "slots", "rates"
 #: Groups of keys that scripts take whole, with what each is.
 GROUPS: Final = {
     PLACES: "the keys of ready messages, and those that decide which one is next",
     OUTCOMES: "what handlers have returned, and who waits for it",
     SLOTS: "who has messages in processing, where `concurrency` is limited, and how the others learn of a free slot",
+    RATES: "how much the rates of the queue and of keys let through",
 }
 
 
@@ -163,8 +164,8 @@ QUEUE_KEYS: Final = (
         "done", "string", "exists after a message with this id or header was handled once", of=_DIGEST,
         expires=_WINDOW, searched=True,
     ),
-    Key("flow", "hash", "the state of the queue's limits and of its circuit breaker"),
-    Key("buckets", "zset", "groups by the ms at which the bucket of their key is full again"),
+    Key("flow", "hash", "the state of the queue's limits and of its circuit breaker", group=RATES),
+    Key("buckets", "zset", "groups by the ms at which the bucket of their key is full again", group=RATES),
     Key(
         "holders", "hash", "consumer -> how many messages it holds, where `concurrency` is limited; their sum",
         group=SLOTS, reclaimed=True,

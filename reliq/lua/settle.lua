@@ -1,10 +1,11 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  places, processing, lease, delayed, dead, index, slots, marks..., outcomes?
+-- KEYS  places, processing, lease, delayed, dead, index, slots, marks..., rates?, outcomes?
 --       marks: in the order of the messages done
+--       rates: if some messages were not started
 --       outcomes: with results
 -- ARGV  lease_ms, limit: number, room: number, row: number, first_name, last_name, row_uncounted: number, ack_count: number,
---       uncounted, results_ms: number, row_batches, acks... [name, size, place],
+--       uncounted, not_started, results_ms: number, row_batches, acks... [name, size, place],
 --       moves... [name, size, place, destination, counter, id, again, delay, mark_ms], results... [result_id, result]
 --       limit: n to claim, -1 = `claim_limited` does it at once; lease_ms, room: as for claim
 --       row: n acks in a row, from the oldest message of the list on
@@ -12,6 +13,7 @@
 --       row_uncounted: n of them that BLMOVE moved here: they are not yet counted as claimed
 --       ack_count: n other acks
 --       uncounted: positions, among all messages that follow, of those that BLMOVE moved here
+--       not_started: positions, among the moves, of messages that were not: the rates get back what their claim took
 --       results_ms: ms for which results are kept, 0 = there are none
 --       row_batches: batches of the acks in a row, each with its number of them, with blanks between; '?': the caller does
 --       not know them, and the script reads them from the messages
@@ -29,19 +31,21 @@
 --         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
--- Refuses to claim as claim does; says 'limited' also where nothing is to be claimed. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, holders, results
+-- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
+-- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, holders, results, flow
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, lease, delayed, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local lease_ms, limit, room, row = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local first_name, last_name, row_uncounted, ack_count = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local uncounted, results_ms, row_batches = ARGV[9], tonumber(ARGV[10]), ARGV[11]
-local PLACES, SLOTS, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP = 1, 19, 21, 12, 3, 0, 1, 2, 9
+local uncounted, not_started, results_ms, row_batches = ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12]
+local PLACES, SLOTS, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP = 1, 19, 21, 13, 3, 0, 1, 2, 9
 local DESTINATION, COUNTER, ID, AGAIN, DELAY, MARK_MS, RESULTS_STEP, RESULT_ID, RESULT = 3, 4, 5, 6, 7, 8, 2, 0, 1
 -- end of the names
 local q, slots = named_places(PLACES), named_slots(SLOTS)
 local MOVES = ACKS + ACKS_STEP * ack_count
 local RESULTS = #ARGV + 1 - (results_ms > 0 and RESULTS_STEP * (row + ack_count) or 0)
+local last_key = #KEYS - (results_ms > 0 and OUTCOMES_SIZE or 0)
+local rates = not_started ~= '' and named_rates(last_key - RATES_SIZE + 1)
 local now = now_ms()
 
 local length = redis.call('LLEN', processing) -- wrong types are refused here, before the first write
@@ -55,7 +59,11 @@ if MOVES < RESULTS then
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
   redis.call('HLEN', index)
-  for at = MARKS, #KEYS - (results_ms > 0 and OUTCOMES_SIZE or 0) do redis.call('STRLEN', KEYS[at]) end
+  if rates then
+    redis.call('HLEN', rates.flow)
+    redis.call('ZCARD', rates.buckets)
+  end
+  for at = MARKS, last_key - (rates and RATES_SIZE or 0) do redis.call('STRLEN', KEYS[at]) end
 end
 
 local function is_named(element, name)
@@ -152,6 +160,9 @@ if q.apart then delete_bodies(q.bodies, others) end
 have_left(q, others, 'acked')
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
+local gets_back = {}
+for position in string.gmatch(not_started, '%d+') do gets_back[MOVES + MOVES_STEP * (position - 1)] = true end
+
 local mark = MARKS - 1
 for at = MOVES, RESULTS - 1, MOVES_STEP do
   local destination, counter, id = ARGV[at + DESTINATION], ARGV[at + COUNTER], ARGV[at + ID]
@@ -162,6 +173,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
     redis.call('SET', KEYS[mark], '1', 'PX', mark_ms)
   end
   if element then
+    if gets_back[at] then refund(q.config, rates, group_of(element), cost_of(element)) end
     if destination == 'round' or destination == 'rest' then
       if is_member(q, element) then
         destination = destination == 'round' and 'head' or 'delayed'
@@ -211,7 +223,7 @@ for position in string.gmatch(uncounted, '%d+') do
 end
 if claimed > 0 then redis.call('HINCRBY', q.counters, 'claimed', claimed) end
 if not alive then return {'lost', now, codes} end
-if limit > 0 and q.paused then return {'paused', now, codes} end
-if q.limited then return {'limited', now, codes} end
 if limit < 1 then return {'ok', now, codes} end
+if q.paused then return {'paused', now, codes} end
+if q.limited then return {'limited', now, codes} end
 return {'ok', now, codes, unpack(take(q, processing, limit, room))}

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import random
+import re
 import time
 from typing import Annotated, Literal
 
@@ -109,6 +110,9 @@ def group_in(element: bytes) -> str:
     return extra.group if extra is not None else ""
 
 
+_MADE_HERE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}")
+
+
 def new_id() -> str:
     """Return a new UUIDv7 (RFC 9562) with 72 random bits; ids sort by the millisecond of their creation."""
     forks.mark()
@@ -118,7 +122,7 @@ def new_id() -> str:
 
 def is_made_here(identity: str) -> bool:
     """Whether an id has the form of those that `new_id` makes, which no other message has."""
-    return len(identity) == 36 and identity[14] == "7"
+    return _MADE_HERE.fullmatch(identity) is not None
 
 
 def new_ids(count: int) -> list[str]:

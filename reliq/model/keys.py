@@ -68,6 +68,11 @@ def queue_of(key: str) -> str:
     return key.partition("{")[2].partition("}")[0]
 
 
+def run_of(tag: str) -> str:
+    """Return how a key names a run, by the tag of its message."""
+    return tag.replace(" ", ":")
+
+
 def monitors_until(tag: str) -> str:
     """Return the key of the monitors that share the queues of one server; zset: by the ms at which they count as gone.
 

@@ -17,10 +17,10 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().d
 class Life:
     """What is known of one held message."""
 
-    __slots__ = ("book", "calls", "cancelled", "reported_at", "state", "stored")
+    __slots__ = ("book", "calls", "cancelled", "charged", "reported_at", "state", "stored")
 
     def __init__(self, state: bytes | None = None, stored: bool = False) -> None:
-        self.cancelled = False
+        self.cancelled = self.charged = False
         self.state = state  #: the latest checkpoint, MessagePack
         self.stored = stored  #: whether Redis has a report of the message
         self.reported_at = float("-inf")  #: by time.monotonic()

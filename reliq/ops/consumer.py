@@ -44,9 +44,6 @@ class Mark:
     seconds: float
 
 
-Unspent = tuple[str, int]  #: the group of a message's key, and its cost
-
-
 @dataclass(frozen=True, slots=True)
 class Move:
     """Where a message that is not acked goes from the processing list.
@@ -61,7 +58,7 @@ class Move:
     again: bytes = b""
     delay: float = 0.0  #: seconds
     mark: Mark | None = None  #: with destination DONE
-    unspent: Unspent | None = None  #: what a claim within limits took for it and gets back; None: it stays spent
+    started: bool = True  #: False: what its claim took of the rates of the queue and of its key goes back to them
     readable: bool = True  #: False: the element does not decode, so only all of its bytes tell it from others
 
     @property
@@ -163,11 +160,13 @@ def settle(
     the message, and its result. `batches`: of all messages that are in one, by element; None: the script looks at them.
     """
     in_row, others = acks[:row], acks[row:]
+    not_started = [position for position, move in enumerate(moves, 1) if not move.started]
     call = signatures.settle(
         keys,
         processing=keys.processing(consumer),
         lease=keys.lease(consumer),
         marks=[move.mark.key for move in moves if move.mark],
+        rates=keys.rates if not_started else (),
         outcomes=keys.outcomes if results_kept else (),
         lease_ms=milliseconds(lease),
         limit=limit,
@@ -178,6 +177,7 @@ def settle(
         row_uncounted=sum(element in uncounted for element in in_row) if uncounted else 0,
         ack_count=len(others),
         uncounted=_positions(others, moves, uncounted) if uncounted else "",
+        not_started=" ".join(map(str, not_started)),
         results_ms=milliseconds(results_kept),
         row_batches=_by_batch(in_row, batches),
         acks=[_ack(element, places) for element in others],

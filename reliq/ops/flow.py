@@ -135,12 +135,6 @@ def hold(keys: QueueKeys, seconds: float) -> Op[int]:
     return scripted(signatures.hold(keys, held_ms=milliseconds(seconds)))
 
 
-def refund(keys: QueueKeys, messages: Sequence[tuple[str, int]]) -> Op[int]:
-    """Give back what messages that were not started have taken of the rates; each by the group of its key, and cost."""
-    records = [signatures.refund_message(group=group, cost=cost) for group, cost in messages]
-    return scripted(signatures.refund(keys, messages=records))
-
-
 def held_until(keys: QueueKeys) -> Op[int]:
     """Read the ms at which the latest hold of the queue ends; 0: it was never held."""
     return Op(("HGET", keys.flow, Flow.HELD_UNTIL), lambda reply: int(reply or 0))

@@ -241,14 +241,6 @@ def redrive_letter(*, element: Argument, id: Argument, member: Argument, again: 
     return (element, id, member, again)
 
 
-def refund(keys: NamedKeys, *, messages: Records) -> Call:
-    return "refund", (keys.config, keys.flow, keys.buckets), (*flat(messages),)
-
-
-def refund_message(*, group: Argument, cost: Argument) -> Record:
-    return (group, cost)
-
-
 def register(
     keys: NamedKeys, *, lease: str, consumer: Argument, lease_ms: Argument, marks: bool, about: Argument | None = None,
 ) -> Call:
@@ -291,14 +283,14 @@ def set_policy(keys: NamedKeys, *, version: Argument, fields: Iterable[Argument]
 def settle(
     keys: NamedKeys, *, processing: str, lease: str, marks: Iterable[str], lease_ms: Argument, limit: float,
     room: float, row: float, first_name: Argument, last_name: Argument, row_uncounted: float, ack_count: float,
-    uncounted: Argument, results_ms: float, row_batches: Argument, acks: Records, moves: Records, results: Records,
-    outcomes: Sequence[str] = (),
+    uncounted: Argument, not_started: Argument, results_ms: float, row_batches: Argument, acks: Records,
+    moves: Records, results: Records, rates: Sequence[str] = (), outcomes: Sequence[str] = (),
 ) -> Call:
     return (
         "settle",
-        (*keys.places, processing, lease, keys.delayed, keys.dead, keys.index, *keys.slots, *marks, *outcomes),
-        (lease_ms, limit, room, row, first_name, last_name, row_uncounted, ack_count, uncounted, results_ms,
-        row_batches, *flat(acks), *flat(moves), *flat(results)),
+        (*keys.places, processing, lease, keys.delayed, keys.dead, keys.index, *keys.slots, *marks, *rates, *outcomes),
+        (lease_ms, limit, room, row, first_name, last_name, row_uncounted, ack_count, uncounted, not_started,
+        results_ms, row_batches, *flat(acks), *flat(moves), *flat(results)),
     )
 
 

@@ -18,7 +18,7 @@ from reliq.ops import Destination, Move, Settled, Steps
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
-from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable, unspent_on
+from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable
 from reliq.protocol.oversized import takeable
 
 SettleMoves = Callable[[Sequence[Move]], ops.Op[ops.Claimed]]
@@ -154,11 +154,11 @@ class Arrivals:
         if self.dying:
             dying = yield from takeable(list(self.dying))
             answer = yield settle(dying)
-            done = [move for move, code in zip(dying, answer.codes, strict=True) if code == Settled.DONE]
+            done = [move for move, code in zip(dying, answer.codes, strict=True) if code != Settled.LOST]
             self.buried += [move for move in done if move.destination is Destination.DEAD]
             self._held.uncounted.difference_update(move.element for move in dying)
             self.dying.clear()
-            yield from self._limits.refund(dying, answer.codes)
+            self._limits.note_moves(dying)
 
     def drop_removed(self, settle: SettleMoves) -> Steps[None]:
         """Remove arrived messages of members that have left the cycle meanwhile."""
@@ -171,5 +171,5 @@ class Arrivals:
             if member is None or not member.startswith(message.id.encode() + b" "):
                 self.messages.remove(message)
                 self._held.remove(message.element)
-                self.dying.append(cancelled(message, unspent_on(message)))
+                self.dying.append(cancelled(message, started=False))
         yield from self.bury(settle)

@@ -14,7 +14,7 @@ from reliq import ops
 from reliq.model.element import size_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import Claimed, Move, Op, Steps
-from reliq.protocol.limits import COUNTING, Limits, counted, refund
+from reliq.protocol.limits import COUNTING, Limits, counted
 from reliq.protocol.oversized import takeable
 from reliq.runtime.pieces import pieces
 
@@ -94,16 +94,12 @@ class Claimant:
         `in_row`: the acks should be the oldest messages of its list. A message that Redis would not take back with its
         changes becomes a dead letter as it is.
         """
-        moved = yield from takeable(moves)
-        *first, (acks, moves) = settlements(acks, moved, len if in_row else _not_in_row)
+        *first, (acks, moves) = settlements(acks, (yield from takeable(moves)), len if in_row else _not_in_row)
         codes = ""
         for piece in first:
             codes += (yield from self._settle(*piece, in_row, ()))[0].codes
         answers: list[Any] = yield from self._settle(acks, moves, in_row, beside)
-        codes += answers[0].codes
-        if moved and answers[0].status == "limited":
-            yield from refund(self.keys, moved, codes[-len(moved) :])
-        answers[0] = msgspec.structs.replace(answers[0], codes=codes)
+        answers[0] = msgspec.structs.replace(answers[0], codes=codes + answers[0].codes)
         return answers
 
     def _settle(

@@ -29,6 +29,7 @@ from reliq.runtime.process import this_process
 
 _FULL_LOOK = 0.05  #: seconds between two looks whether held messages are settled
 _PAUSE_LOOK = 0.2  #: seconds between two looks at a paused queue
+_PASSING_OVER = 1.0  #: seconds in which a claim looks for a message behind expired ones
 
 
 class ConsumerSteps(HeldSteps):
@@ -90,8 +91,11 @@ class ConsumerSteps(HeldSteps):
         return Moment.now() if self.claimant.renews else None
 
     def claim(self, limit: int) -> Steps[list[Message]]:
-        """Claim up to `limit` messages without waiting; oldest first. Those that have expired are passed over."""
-        until = time.monotonic() + self.lease / values.HEARTBEATS_PER_LEASE
+        """Claim up to `limit` messages without waiting; oldest first.
+
+        Those that have expired are passed over, for a second at most.
+        """
+        until = time.monotonic() + min(_PASSING_OVER, self.lease / values.HEARTBEATS_PER_LEASE)
         while True:
             came_at = self.came_at
             _, messages = yield from self.settle((), (), limit)
@@ -181,7 +185,7 @@ class ConsumerSteps(HeldSteps):
         return codes
 
     def has_buried(self, element: bytes) -> bool:
-        """Whether a message that was claimed is not to be handled, because it had expired or does not decode."""
+        """Whether a message that a claim has brought does not run: it had expired, or is not there any more."""
         return element not in self.held and not self._under_way.calls
 
     @property
@@ -263,7 +267,7 @@ class ConsumerSteps(HeldSteps):
                 yield from self._read_back()
             yield from self.arrivals.bury(self._settle_moves)
             held = reversed(list(self.held.values()))
-            yield from self.settle((), [released(message, spent=True) for message in held])
+            yield from self.settle((), [released(message, started=True) for message in held])
             forgotten = yield self.claimant.forget()
             if not forgotten:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it
@@ -282,12 +286,12 @@ class ConsumerSteps(HeldSteps):
 
     def end_life(self) -> None:
         """End this life after a lost lease: the monitor has taken everything back. The next life has a new name."""
+        self.limits.probe = None  # first: it is not among the held ones from now on
         for message in list(self.held.values()):
             message.lost = True
         self._held.clear()
         self.lives.clear()
         self.arrivals.clear()
-        self.limits.probe = None
         self.claimant.id = next_life(self.consumer)
         self._state = State.ENDED
         self._paused = self._gone = False
@@ -332,7 +336,7 @@ class ConsumerSteps(HeldSteps):
         """Give back the message that a BLMOVE took from a queue that is paused or has limits."""
         arrived = self.arrivals.messages
         if arrived:
-            yield from self.settle((), [released(message, spent=True) for message in arrived])  # BLMOVE took no token
+            yield from self.settle((), [released(message, started=True) for message in arrived])  # BLMOVE took no token
             arrived.clear()
 
     def _count_lost_lease(self) -> Steps[None]:

@@ -84,8 +84,7 @@ class HeldSteps:
         """Do what follows a settlement with these codes, for what left the queue or goes back to it."""
         if self.lives:
             yield from self.lives.end(acks, moves, codes)
-        if moves:
-            yield from self.limits.refund(moves, codes[len(acks) :])
+        self.limits.note_moves(moves)
 
     def tell(self, cancelled: ops.Cancelled) -> list[Message]:
         """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
@@ -130,9 +129,9 @@ class HeldSteps:
     def let_go(self, message: Message) -> None:
         """Note that a script has moved a message elsewhere: the run of its handler is over."""
         message.lost = True
+        self.run_over(message)  # first: the probe of a breaker that is not held counts as one that never ran
         self.note_settled([message.element])
         self.lives.forget(message.element)
-        self.run_over(message)
 
 
 def _not_running(steps: Steps[Any]) -> Any:

@@ -1,15 +1,13 @@
 """What a consumer knows of the limits of its queue, and how it claims and waits within them."""
 
-import contextlib
 import time
 from collections.abc import Sequence
 from typing import Final
 
 from reliq import ops
 from reliq.contract import values
-from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq.ops import LimitedClaim, Move, Settled, Sleep, Steps
+from reliq.ops import LimitedClaim, Move, Sleep, Steps
 
 #: Seconds after which a consumer asks again although it was told a later time: the limits may have changed.
 _ASK_AGAIN = {"rate": 5.0, "breaker": 1.0, "held": 1.0}
@@ -54,7 +52,7 @@ class Limits:
             (self.probe,) = answer.elements
 
     def ask_again(self) -> None:
-        """Note that a handler of this process gave tokens back, which the next messages may take. Thread-safe."""
+        """Note that tokens were given back, which the next messages may take. Thread-safe."""
         if self._reason == "rate":
             self._until = 0.0
 
@@ -62,9 +60,9 @@ class Limits:
         """Note that the probe of a breaker ended without a run: the next claim may bring another one."""
         self.probe, self._until = None, 0.0
 
-    def refund(self, moves: Sequence[Move], codes: str) -> Steps[None]:
-        """Give back what the claims of messages took that were settled, with these codes, without a start."""
-        if self.apply and (yield from refund(self._keys, moves, codes)):
+    def note_moves(self, moves: Sequence[Move]) -> None:
+        """Note what was settled: some of it may have given tokens back."""
+        if not all(move.started for move in moves):
             self.ask_again()
 
     def pause(self, consumer: str, timeout: float) -> Steps[bool]:
@@ -99,19 +97,6 @@ class Limits:
     def resting(self) -> bool:
         """Whether a claim would be told again to come later."""
         return self._until > time.monotonic()
-
-
-def refund(keys: QueueKeys, moves: Sequence[Move], codes: str) -> Steps[bool]:
-    """Give back to the rates what claims took for messages that were not started; return whether there were some.
-
-    `codes`: of the settlement that has made these moves. An error is ignored: it only keeps tokens back.
-    """
-    settled = zip(moves, codes, strict=True)
-    unspent = [move.unspent for move, code in settled if move.unspent and code == Settled.DONE]
-    if unspent:
-        with contextlib.suppress(ReliqError):
-            yield ops.refund(keys, unspent)
-    return bool(unspent)
 
 
 def counted(keys: QueueKeys, counter: str) -> Steps[bool]:

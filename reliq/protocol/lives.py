@@ -65,7 +65,7 @@ class Lives:
         gone = {one.element for one in back if cancelled_of([decode_envelope(one.element)], told)}
         for element in gone:
             self._by_element.setdefault(element, Life()).cancelled = True
-        return [cancelled(one, one.unspent) if one.element in gone else one for one in moves]
+        return [cancelled(one, started=one.started) if one.element in gone else one for one in moves]
 
     def report(self, consumer: str, message: Message, report: Report, place: int | None) -> Steps[None]:
         """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out.

@@ -5,7 +5,7 @@ import time
 from reliq.contract.values import cut
 from reliq.model.element import Failure
 from reliq.model.message import Message, undecodable_letter
-from reliq.ops import Destination, Move, Unspent
+from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 
 
@@ -20,9 +20,9 @@ def passed_over(element: bytes) -> Move:
     return Move(element, Destination.GONE, Counter.BLANKS_PASSED, readable=False)
 
 
-def cancelled(one: Message | Move, unspent: Unspent | None = None) -> Move:
+def cancelled(one: Message | Move, *, started: bool = True) -> Move:
     """Delete a message that was cancelled while its consumer held it; also in place of another move."""
-    return Move(one.element, Destination.GONE, Counter.CANCELLED, one.id, unspent=unspent)
+    return Move(one.element, Destination.GONE, Counter.CANCELLED, one.id, started=started)
 
 
 def repeated(message: Message) -> Move:
@@ -32,25 +32,26 @@ def repeated(message: Message) -> Move:
 
 def expired(message: Message) -> Move:
     """Move a message to the dead letters because it was not started in time."""
-    again, unspent = message.buried("expired"), unspent_on(message)
-    return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, again, unspent=unspent)
+    again = message.buried("expired")
+    return Move(message.element, Destination.DEAD, Counter.dead("expired"), message.id, again, started=False)
 
 
-def released(message: Message, delay: float = 0.0, *, spent: bool = False) -> Move:
+def released(message: Message, delay: float = 0.0, *, started: bool = False) -> Move:
     """Move a message back to the tail of the queue, to be taken next, or after `delay` seconds; not a failure.
 
-    One that was cancelled meanwhile is deleted. The rates get back what its claim took, unless that is `spent`.
+    One that was cancelled meanwhile is deleted. `started`: work on it may have begun, as on one that was charged; the
+    rates keep what its claim took.
     """
-    unspent = None if spent else unspent_on(message)
+    started = started or _is_charged(message)
     if message.cancelled:
-        return cancelled(message, unspent)
+        return cancelled(message, started=started)
     to = Destination.DELAYED if delay else Destination.TAIL
-    return Move(message.element, to, Counter.RELEASED, message.id, message.again(), delay, unspent=unspent)
+    return Move(message.element, to, Counter.RELEASED, message.id, message.again(), delay, started=started)
 
 
-def unspent_on(message: Message) -> Unspent:
-    """Return what a claim within limits took for a message, for one that is not started."""
-    return message.group, message.cost
+def _is_charged(message: Message) -> bool:
+    life = message.holder.lives.get(message.element) if message.holder is not None else None
+    return life is not None and life.charged
 
 
 def retried(message: Message, failure: Failure, delay: float) -> Move:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from reliq import ops
@@ -280,8 +280,10 @@ class Exchange:
         self.steps.note_settled([*acks, *(move.element for move in moves)])
         return codes
 
-    def hand_back(self, connection: Connection) -> None:
+    def hand_back(self, connection: Connection, ran: Collection[bytes] = ()) -> None:
         """Return all held messages at the end of the grace, uncharged, while the loop's own thread is stuck.
+
+        `ran`: elements of those whose handlers have begun.
 
         That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the
         processing list is read. The consumer stays registered: the monitor finds there what a late BLMOVE has moved.
@@ -293,9 +295,8 @@ class Exchange:
         reported = self.reports.on(acks, moves)
         self._store.call([self.steps.settle_op(acks, moves), ops.end(keys, consumer), *reported.ops], connection)
         elements = self._store.call(ops.read_back(keys, consumer), connection)
-        returned = [released(message, spent=self._was_started(message)) for message in self._decoded(elements)]
-        answer, *_ = self._store.run(self.steps.claimant.settle((), returned), connection)
-        self._store.run(self.steps.limits.refund(returned, answer.codes), connection)
+        returned = [released(message, started=message.element in ran) for message in self._decoded(elements)]
+        self._store.run(self.steps.claimant.settle((), returned), connection)
 
     def _decoded(self, elements: list[bytes]) -> Iterator[Message]:
         for element in elements:
@@ -303,10 +304,6 @@ class Exchange:
                 message = Message.decode(self.steps.keys.queue, element)
                 message.holder = self.steps  # which knows what was reported about it
                 yield message
-
-    def _was_started(self, message: Message) -> bool:
-        held = self.steps.held.get(message.element)
-        return held is not None and held.lost
 
     def _take_outcomes(self) -> tuple[list[bytes], list[Move]]:
         return drained(self._acks), drained(self._moves)

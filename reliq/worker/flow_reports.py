@@ -1,6 +1,7 @@
 """What a worker tells Redis beside its settlements: how runs ended, for the circuit breaker, and holds of the queue."""
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +19,14 @@ from reliq.protocol.consumer import ConsumerSteps
 
 log = logging.getLogger("reliq.worker")
 
-Hold = tuple[float, str | None]  #: seconds, and the group of the key; None: the whole queue
+
+class Hold(NamedTuple):
+    """A hold of a queue, or of a key of it, until a moment by time.monotonic()."""
+
+    until: float
+    group: str | None  #: of the key; None: the whole queue
+    is_new: bool = True  #: the other homes of the queue are not held yet
+
 
 _FAILED, _PASSED = counters_of(FAILED), counters_of(PASSED)
 
@@ -38,7 +46,6 @@ class FlowReports:
         self._steps = steps
         self._rule = rule
         self._holds: deque[Hold] = deque()
-        self.hold = self._holds.append  #: hold the queue (None) or a group, with the next settlement; any thread
         self._probe_ended = ""  #: how the probe of a breaker ended, which is not told yet
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
@@ -46,7 +53,7 @@ class FlowReports:
     def on(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
         """Return what goes with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
         holds = self._take_holds()
-        reports = [op for seconds, group in holds for op in self._held(seconds, group)]
+        reports = [op for hold in holds for op in self._held(hold)]
         probe = ""
         if self._rule is not None:
             known = self._steps.was_unanswered  # those may be counted
@@ -63,8 +70,12 @@ class FlowReports:
 
     def keep(self, reported: Reported) -> None:
         """Tell it with the next settlement: this one has failed."""
-        self._holds.extendleft(reversed(reported.holds))
+        self._holds.extendleft(hold._replace(is_new=False) for hold in reversed(reported.holds))
         self._probe_ended = reported.probe or self._probe_ended
+
+    def hold(self, seconds: float, group: str | None) -> None:
+        """Hold the queue (None) or a group, with the next settlement. Any thread."""
+        self._holds.append(Hold(time.monotonic() + seconds, group))
 
     def note_suspended(self, message: Message) -> None:
         """Note that a durable handler waits: a probe that came so far has passed. Any thread."""
@@ -77,12 +88,16 @@ class FlowReports:
             taken.append(self._holds.popleft())
         return taken
 
-    def _held(self, seconds: float, group: str | None) -> Iterator[ops.Op[Any]]:
+    def _held(self, hold: Hold) -> Iterator[ops.Op[Any]]:
+        left, group = hold.until - time.monotonic(), hold.group
+        if left <= 0:
+            return
         if group is None:
-            yield ops.hold(self._steps.keys, seconds)
-            self.hold_others(seconds)
+            yield ops.hold(self._steps.keys, left)
+            if hold.is_new:
+                self.hold_others(left)
         elif group and not group.startswith(LATEST):  # else the message has no key
-            yield ops.hold_key(self._steps.keys, group, seconds)
+            yield ops.hold_key(self._steps.keys, group, left)
 
     def _end_probe(self, acks: Sequence[bytes], moves: list[Move]) -> str:
         """Return how the probe ended: "untried" if its handler did not run, "" if it goes on."""
@@ -96,7 +111,8 @@ class FlowReports:
             if move.element == probe:
                 self._steps.limits.probe = None
                 if move.counter in _FAILED:
-                    moves[place] = _put_last(self._steps.held[probe])
+                    if (message := self._steps.held.get(probe)) is not None:  # else the lease is lost
+                        moves[place] = _put_last(message)
                     return "failed"
                 return "passed" if _passed(move) else "untried"
         if self._steps.has_buried(probe):

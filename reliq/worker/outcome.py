@@ -58,12 +58,12 @@ def after_error(handler: Handler, message: Message, error: BaseException, worker
     Logs a failure that is tried again; a death is logged after it is settled.
     """
     if isinstance(error, MarkUnknown) or (isinstance(error, TimeLimitExceeded) and looks_up(message)):
-        return released(message, _WHEN_MARK_IS_UNKNOWN, spent=True)
+        return released(message, _WHEN_MARK_IS_UNKNOWN, started=True)
     if isinstance(error, QueueFull) and error.of_redis:
         text = "redis_full queue=%s id=%s error=%s: tried again in %g s, not as a failure"
         kind = ("redis_full", message.queue, type(error).__qualname__)
         failures.write(logging.WARNING, kind, text, message.queue, message.id, error, _WHEN_REDIS_IS_FULL)
-        return released(message, _WHEN_REDIS_IS_FULL, spent=True)
+        return released(message, _WHEN_REDIS_IS_FULL, started=True)
     failure = failure_now(worker, _class_name(error), _text(error))
     if isinstance(error, InvalidBody):
         return buried(message, failure, "invalid")

@@ -13,7 +13,7 @@ from reliq.model.message import Message
 from reliq.model.policy import Retry
 from reliq.model.result import Answer
 from reliq.ops import Move
-from reliq.protocol.outcomes import cancelled, released, unspent_on
+from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.failures import failures
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
@@ -143,7 +143,7 @@ class Runner:
         if message.cancelled:
             return cancelled(message)
         if isinstance(error, Retry) and error.scope != "message" and error.delay:
-            self._exchange.hold((error.delay, message.group if error.scope == "key" else None))
+            self._exchange.hold(error.delay, message.group if error.scope == "key" else None)
         return after_error(self.handler, message, error, self._owner)
 
     def _end(self, message: Message, move: Move | None) -> None:
@@ -236,7 +236,7 @@ class Runner:
         for message in self._steps.tell(ids):
             run = self.running.get(message.element)
             if run is None:
-                self._exchange.move(cancelled(message, unspent_on(message)))
+                self._exchange.move(cancelled(message, started=False))
                 message.lost = True
             elif run.cancel is not None:
                 run.cancel()
@@ -247,11 +247,13 @@ class Runner:
         for run in list(self.running.values()):
             _abandon(run)
 
-    def abandon(self) -> None:
-        """Discard the results of all running handlers, because their messages are handed back."""
+    def abandon(self) -> set[bytes]:
+        """Discard the results of all running handlers, whose messages are handed back; return their elements."""
+        ran = set(self.running)
         for run in list(self.running.values()):
             if self._take_out(run.message) is not None:
                 _abandon(run)
+        return ran
 
 
 def _started(run: Run) -> float:

@@ -10,20 +10,19 @@ from reliq import forks
 
 T = TypeVar("T")
 
-_AT_ONCE = 8
+_AT_ONCE = 32
 
 
-def _new() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_ONCE, "reliq-call")
+_threads = ThreadPoolExecutor(_AT_ONCE, "reliq-call")
 
 
-def _renew() -> None:
+def _begin_anew() -> None:
+    """Forget the threads of the parent process: a child has none of them."""
     global _threads
-    _threads = _new()
+    _threads = ThreadPoolExecutor(_AT_ONCE, "reliq-call")
 
 
-_threads = _new()
-forks.in_every_child(_renew)  # which has none of the threads of its parent
+forks.in_every_child(_begin_anew)
 
 
 async def in_thread(function: Callable[..., T], *arguments: object) -> T:

@@ -270,8 +270,7 @@ class Worker:
             if loop.runner.running:  # else it only waits its turn
                 log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
             try:
-                loop.runner.abandon()
-                loop.exchange.hand_back(connection)
+                loop.exchange.hand_back(connection, loop.runner.abandon())
             except ReliqError as error:
                 text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
                 log.warning(text, _queue(loop), error)

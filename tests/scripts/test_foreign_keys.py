@@ -33,6 +33,7 @@ def settle() -> ops.Op:
     moves = [
         Move(keyed("a", "k"), Destination.DELAYED, "retried", "a", keyed("a2", "k"), 60.0),
         Move(element("b"), Destination.DONE, "acked", "b", mark=ops.Mark(KEYS.done("b"), 60.0)),
+        Move(element("d"), Destination.TAIL, "released", "d", element("d2"), started=False),
     ]
     return ops.settle(KEYS, "w", 15.0, elements("c"), moves, limit=2)
 
@@ -54,7 +55,6 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "claim_limited": lambda: ops.claim_limited(KEYS, "w", 15.0, 3, 1000, reports=True, suspect="gone"),
     "hold_key": lambda: ops.hold_key(KEYS, group_of("k"), 1.0),
     "hold": lambda: ops.hold(KEYS, 1.0),
-    "refund": lambda: ops.refund(KEYS, [("", 1)]),
     "switch_breaker": lambda: ops.switch_breaker(KEYS, 60.0),
     "claim": lambda: ops.claim(KEYS, "w", 15.0, 3),
     "discard": lambda: ops.discard(KEYS, [(element("x"), "x", b"reference")], "purged_dead"),

@@ -22,9 +22,9 @@ class Books:
         """A message was claimed."""
         self._claims[queue].append(self._world.clock.now)
 
-    def not_started(self, queue: str, count: int) -> None:
-        """So many of the messages that were claimed last do not start."""
-        del self._claims[queue][-count:]
+    def not_started(self, queue: str) -> None:
+        """One of the messages that were claimed last does not start."""
+        del self._claims[queue][-1:]
 
     def check(self, changed: Iterable[str]) -> None:
         """The counters have the messages that are there."""

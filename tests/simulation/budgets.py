@@ -4,10 +4,11 @@ Redis must know each bucket as the reference model does, after each step.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from reliq.model.element import group_of, limit_group_of
-from reliq.model.keys import QueueKeys, queue_of
+from reliq.model.keys import QueueKeys, logical_name, queue_of
 from reliq.ops import Op
 from tests.reference.limits import Bucket
 from tests.simulation.books import Books
@@ -15,6 +16,8 @@ from tests.simulation.requests import ops_of
 from tests.simulation.stories import Message, Story, Violation
 from tests.simulation.world import World
 
+#: Of the arguments of `settle`: places, and sizes of records.
+_ACK_COUNT, _NOT_STARTED, _MOVES, _ACK, _MOVE, _ID = 7, 9, 12, 3, 9, 5
 _EXACT = 2e-6  #: seconds; the server's clock has whole microseconds, and a float of the time since 1970 about as many
 
 
@@ -27,7 +30,8 @@ class Budgets:
         self._buckets: dict[tuple[str, str], Bucket] = {}  #: by queue and group of a key; "": of the queue itself
         self._claimed: dict[tuple[str, str], list[int]] = defaultdict(list)  #: costs, of the latest step
         self._charging: list[Op[Any]] = []  #: those that it asks for
-        self._refunding: list[Op[Any]] = []  #: likewise
+        self._not_started: set[Message] = set()  #: those that the latest step settles without a start
+        self._returned: dict[tuple[str, str], int] = defaultdict(int)  #: costs that it gives back
         self._charged: dict[str, int] = {}  #: by the key in Redis: what a run was charged last
 
     def asked(self, request: Any) -> None:
@@ -35,14 +39,13 @@ class Budgets:
         self._claimed.clear()
         scripts = [one for one in ops_of(request) if one.script]
         self._charging = [one for one in scripts if one.script and one.script.name == "charge"]
-        self._refunding = [one for one in scripts if one.script and one.script.name == "refund"]
+        settling = [one for one in scripts if one.script and one.script.name == "settle"]
+        self._not_started = {message for one in settling for message in _not_started(one)}
 
     def claimed(self, message: Message, story: Story) -> None:
         """A message was claimed within the limits."""
         queue = message[0]
-        self._claimed[queue, ""].append(story.cost)
-        group = group_of(story.key) if story.key else limit_group_of(story.limit_key) if story.limit_key else ""
-        if group:
+        for group in {"", _group_of(story)}:
             self._claimed[queue, group].append(story.cost)
 
     def check(self) -> None:
@@ -58,6 +61,13 @@ class Budgets:
             bucket.spend(sum(costs), self._now)
             touched.add((queue, group))
         self._claimed.clear()
+        for (queue, group), cost in self._returned.items():
+            bucket = self._bucket(queue, group)
+            # A key that is held for longer than its tokens need keeps that; one whose bucket is full is forgotten.
+            if bucket is not None and not (group and self._is_held(queue, group, bucket)):
+                bucket.spend(-cost, self._now)
+                touched.add((queue, group))
+        self._returned.clear()
         for queue, group in sorted(touched):
             self._compare(queue, group)
 
@@ -66,26 +76,14 @@ class Budgets:
         for op in self._charging:
             for queue, group in sorted(self._charge(op)):
                 self._compare(queue, group)
-        for op in self._refunding:
-            self._refund(op)
-        self._refunding = []
 
-    def _refund(self, op: Op[Any]) -> None:
-        """Messages that do not start give back what they took, unless the call was refused, or their key is held."""
-        config, _, _, *messages = map(_text, op.command[3:])
-        queue, returned = queue_of(config), defaultdict[str, int](int)
-        self._books.not_started(queue, len(messages) // 2)
-        for group, cost in zip(messages[::2], map(int, messages[1::2]), strict=True):
-            for one in {"", group}:
-                returned[one] += cost
-        for group, cost in sorted(returned.items()):
-            if (bucket := self._bucket(queue, group)) is None:
-                continue
-            before = bucket.full_at
-            bucket.spend(-cost, self._now)
-            if abs(self._there(queue, group) - max(self._now, bucket.full_at)) > _EXACT:
-                bucket.full_at = before
-            self._compare(queue, group)
+    def left(self, message: Message, story: Story) -> None:
+        """A message has left processing: one that was not started gives back what its claim took."""
+        if message not in self._not_started:
+            return
+        self._books.not_started(message[0])
+        for group in {"", _group_of(story)}:
+            self._returned[message[0], group] += story.cost
 
     def _charge(self, op: Op[Any]) -> set[tuple[str, str]]:
         config, _, _, charged, reserved, actual, group = map(str, op.command[3:10])
@@ -121,6 +119,9 @@ class Budgets:
             raise Violation(f"the bucket of {of} is full in {is_full:.6f} s, not in {must_be:.6f} s")
         bucket.full_at = there  # what rounding adds is not summed up
 
+    def _is_held(self, queue: str, group: str, bucket: Bucket) -> bool:
+        return self._there(queue, group) - self._now > bucket.most * bucket.each + 0.001
+
     def _there(self, queue: str, group: str) -> float:
         """Return when a bucket is full again, as Redis has it; now for one that is full."""
         keys, server = QueueKeys(queue), self._world.server
@@ -133,5 +134,15 @@ class Budgets:
         return self._world.server.micros / 1_000_000
 
 
-def _text(argument: Any) -> str:
-    return argument.decode() if isinstance(argument, bytes) else str(argument)
+def _group_of(story: Story) -> str:
+    return group_of(story.key) if story.key else limit_group_of(story.limit_key) if story.limit_key else ""
+
+
+def _not_started(op: Op[Any]) -> Iterator[Message]:
+    """Return the messages that a settlement says were not started."""
+    keys = int(str(op.command[2]))
+    queue = logical_name(queue_of(str(op.command[3])))
+    arguments = op.command[3 + keys :]
+    moves = _MOVES + _ACK * int(str(arguments[_ACK_COUNT]))
+    for position in str(arguments[_NOT_STARTED]).split():
+        yield queue, str(arguments[moves + _MOVE * (int(position) - 1) + _ID])

@@ -134,6 +134,7 @@ class Observer(World):
             if story.replace and not _REPLACES.isdisjoint(causes):
                 self.calls.replaced(message, story)
         elif old.state == PROCESSING and {"settle", "newest"} & set(causes):
+            self.budgets.left(message, story)
             self._ends.settled(process, message, story, old, new)
         elif old.state == PROCESSING and {"sleep", "park"} & set(causes):
             assert new is not None  # `may_move` knows

@@ -12,7 +12,7 @@ from reliq import ops
 from reliq.errors import LeaseLost
 from reliq.model.backoff import exponential
 from reliq.model.element import Undecodable
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, run_of
 from reliq.model.life import Life, Report
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
@@ -171,10 +171,13 @@ def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
         return _Lives({})
     messages = [Message.decode(keys.queue, element) for element in elements]
     reads = (ops.reported_tag, *TAGS)
-    told, *tags = yield [ops.told(keys), *(read(keys, message.id) for message in messages for read in reads)]
-    lives = {}
-    for message in messages:
-        lives[message.element] = Life(stored=any(tag is not None for tag in tags[: len(reads)]))
+    charged = [ops.exists(keys.charged(run_of(message.tag))) for message in messages]
+    noted = [read(keys, message.id) for message in messages for read in reads]
+    told, *answers = yield [ops.told(keys), *charged, *noted]
+    lives, tags = {}, answers[len(messages) :]
+    for message, life_charged in zip(messages, answers, strict=False):
+        life = lives[message.element] = Life(stored=any(tag is not None for tag in tags[: len(reads)]))
+        life.charged = life_charged
         del tags[: len(reads)]
     for message in cancelled_of(messages, told):
         lives[message.element].cancelled = True

@@ -301,7 +301,7 @@ class Channel(virtual.Channel):
 
     def _put_back(self) -> None:
         for one in reversed(list(self.qos.unacked.values())):
-            hand_back(one.exchange, [one.message])
+            hand_back(one.exchange, [one.message], started=True)
         self.qos.unacked.clear()
 
     def _settled(self) -> None:

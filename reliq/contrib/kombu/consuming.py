@@ -335,11 +335,14 @@ class Holder:
                 exchange.steps.lose()
 
 
-def hand_back(exchange: Exchange, messages: list[Message]) -> None:
-    """Note that messages go back to where they were taken from, in their order, not counted as delivered."""
+def hand_back(exchange: Exchange, messages: list[Message], *, started: bool = False) -> None:
+    """Note that messages go back to where they were taken from, in their order, not counted as delivered.
+
+    `started`: their tasks may run.
+    """
     for message in reversed(messages):
         if not message.lost:
-            exchange.move(released(message))
+            exchange.move(released(message, started=started))
 
 
 def _ignore(_: object) -> None:

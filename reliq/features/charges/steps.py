@@ -18,6 +18,7 @@ def _charged(keys: QueueKeys, message: Message, actual: int) -> Steps[None]:
 
 
 def _charged_here(consumer: ConsumerSteps, message: Message, actual: int) -> Steps[None]:
+    consumer.lives.of(message).charged = True
     yield from _charged(consumer.keys, message, actual)
     consumer.limits.ask_again()
 

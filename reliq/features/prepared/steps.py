@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from reliq import ops
 from reliq.contract import values
 from reliq.contract.values import Duration
-from reliq.errors import InvalidMessage, OutcomeUnknown, PreparedClosed, QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import InvalidMessage, PreparedClosed, QueueFull, ReliqError
 from reliq.features.prepared import ops as own
 from reliq.features.prepared.ops import Decision
 from reliq.model.element import Undecodable, is_made_here
@@ -15,7 +15,7 @@ from reliq.model.found import Place
 from reliq.model.keys import QueueKeys, digest_in
 from reliq.model.message import Message, undecodable_letter
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Steps, at_most
+from reliq.ops import Steps, Together, at_most
 from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
@@ -166,14 +166,14 @@ class PreparedQueue:
     def _check_unused(self, identity: str, home: QueueKeys) -> Steps[None]:
         """Raise InvalidMessage if another home, of another key, has prepared a message with this id.
 
-        As far as homes answer, and only for ids that a user has chosen.
+        As far as homes answer, and only for ids that a user has chosen; two calls at the same time both succeed.
         """
         others = [one.keys for one in (yield from self._homes.every()) if one.keys.queue != home.queue]
         if not others or is_made_here(identity):
             return
-        with contextlib.suppress(RedisUnavailable, OutcomeUnknown):
-            if any((yield [own.prepared_element(keys, identity) for keys in others])):
-                raise _in_use(identity)
+        found = yield Together([ops.one(own.prepared_element(keys, identity)) for keys in others])
+        if any(isinstance(one, bytes) for one in found):
+            raise _in_use(identity)
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""

@@ -1,6 +1,13 @@
 -- The limits of a queue: how much the rate allows at a moment, and the state of the circuit breaker, in the hash `flow`.
-
 -- A bucket may also be that of a key: then `buckets` has the moment, by the digest of the key.
+-- names of the keys and arguments (tools/generate_scripts.py)
+local function named_rates(at) -- types not checked
+  return {
+    flow = KEYS[at], buckets = KEYS[at + 1],
+  }
+end
+local RATES_SIZE = 2
+-- end of the names
 
 local UNITS = {s = 1000, m = 60000, h = 3600000, d = 86400000}
 local FEWEST = 10 -- ms: a rate of more than a message in this time gives several at once, so that consumers do not ask for each
@@ -34,6 +41,19 @@ end
 -- The same for tokens that were taken and are given back.
 local function unspent(bucket, full_at, now, tokens)
   return math.max(now, (full_at or 0) - tokens * bucket.each)
+end
+
+-- Give back to the rates what the claim of a message has taken that does not start.
+local function refund(config, rates, group, cost)
+  local limits, now = redis.call('HMGET', config, 'rate', 'burst', 'key_rate'), exact_now_ms()
+  local bucket, key_bucket = bucket_of(limits[1], limits[2]), bucket_of(limits[3])
+  local full_at = bucket and tonumber(redis.call('HGET', rates.flow, 'full_at') or nil)
+  if full_at then redis.call('HSET', rates.flow, 'full_at', string.format('%.6f', unspent(bucket, full_at, now, cost))) end
+  full_at = key_bucket and group and tonumber(redis.call('ZSCORE', rates.buckets, group) or nil)
+  local is_held = full_at and full_at - now > key_bucket.most * key_bucket.each + 1 -- for longer than its tokens need
+  if full_at and not is_held then
+    redis.call('ZADD', rates.buckets, string.format('%.6f', unspent(key_bucket, full_at, now, cost)), group)
+  end
 end
 
 -- The ms until the bucket has so many tokens.

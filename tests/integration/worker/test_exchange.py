@@ -1,6 +1,8 @@
 """What a loop and its watchdog share: nothing is settled twice or forgotten, and no loop leaves too early."""
 
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +21,7 @@ from reliq.worker.pooled import PooledLoop
 from reliq.worker.prefetch import MOST
 from reliq.worker.runner import Runner
 from tests.support.losing_proxy import LosingProxy, scripts_of
+from tests.support.workers import eventually, working
 
 
 @pytest.fixture
@@ -220,17 +223,63 @@ def test_what_is_handed_back_unstarted_gives_its_tokens_back(exchange, store, qu
         assert len(consumer.claim(5)) == 5
 
 
-def test_what_was_started_has_spent_its_token(exchange, store, queue):
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_what_was_started_has_spent_its_token(app, queue, size):
     """At the end of the grace, the messages whose handlers run are handed back too."""
+    started, ended = threading.Event(), threading.Event()
+
+    @app.handler("q")
+    def handle(message):
+        started.set()
+        assert ended.wait(60)
+
     queue.configure(rate="2/h", burst=2)
-    queue.send_many(range(2))
-    started, _ = exchange.settle_and_claim(2)
-    started.lost = True  # as for all running handlers, whose results are discarded
-    connection = store.connection()
-    exchange.hand_back(connection)
-    connection.close()
+    queue.send_many(["x" * size] * 2)
+    with working(app, grace=0.1):
+        assert started.wait(30)
+    ended.set()
     with queue.consumer() as consumer:
         assert len(consumer.claim(2)) == 1
+
+
+@pytest.mark.parametrize("limits", [{"rate": "1/h"}, {"key_rate": "1/h"}], ids=min)
+def test_a_consumer_that_waits_gets_what_is_handed_back(exchange, queue, limits):
+    """The tokens are back before the message is."""
+    queue.configure(**limits)
+    for _ in range(10):
+        queue.send("x", limit_key="t")
+        exchange.add_unstarted(exchange.settle_and_claim(1))
+        with queue.consumer() as consumer, ThreadPoolExecutor(1) as thread:
+            claimed = thread.submit(consumer.claim, 1, wait=10)
+            eventually(lambda: queue.stats().consumers == 2)
+            exchange.relieve()
+            (message,) = claimed.result()
+            consumer.release(message)
+            (message,) = consumer.claim(1)
+            message.charge(0)
+            consumer.ack(message)
+
+
+def test_what_was_charged_keeps_what_it_was_charged(queue):
+    queue.configure(rate="1/h", burst=100)
+    queue.send_many([NewMessage("x", cost=50) for _ in range(4)])
+    with queue.consumer() as consumer:
+        first, _ = consumer.claim(4)
+        first.charge(0)
+        consumer.release(first)
+        assert len(consumer.claim(4)) == 1
+
+
+def test_an_answer_that_is_lost_gives_tokens_back_once(losing, queue):
+    queue.configure(rate="1/h", burst=4)
+    queue.send_many(range(10))
+    with reliq.Reliq(losing.url) as app, app.queue("q").consumer() as consumer:
+        first, *_ = consumer.claim(4)
+        losing.armed = True
+        with contextlib.suppress(OutcomeUnknown):
+            consumer.release(first)
+        losing.armed = False
+        assert len(consumer.claim(4)) == 1
 
 
 def test_what_could_not_be_handed_back_keeps_its_order(exchange, store, queue, url):
@@ -308,14 +357,22 @@ def test_a_hold_is_told_again_where_settling_failed(exchange, store, queue, clie
     queue.send("x")
     (message,) = exchange.settle_and_claim(1)
     exchange.ack(message.element)
-    exchange.hold((60.0, None))
+    others: list[float] = []
+    exchange.reports.hold_others = others.append
+    exchange.hold(60.0, None)
     settle = (lambda: exchange.settle_and_claim(0)) if how == "loop" else exchange.relieve
     store.redirect("redis://127.0.0.1:1/0")
     with pytest.raises(RedisUnavailable):
         settle()
+    with pytest.raises(RedisUnavailable):
+        settle()
+    (hold,) = exchange.reports._holds
+    exchange.reports._holds[0] = hold._replace(until=hold.until - 30)  # as if Redis had been away for so long
     store.redirect(url)
     settle()
-    assert client.hexists(exchange.steps.keys.flow, "held_until")
+    left = int(client.hget(exchange.steps.keys.flow, "held_until")) / 1000 - client.time()[0]
+    assert 20 < left < 31, "until the moment that was first said"
+    assert len(others) == 1, "the other homes of the queue are held once"
 
 
 @pytest.mark.parametrize(("failed", "state"), [(False, "closed"), (True, "open")])
