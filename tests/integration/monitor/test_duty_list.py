@@ -101,8 +101,8 @@ def test_its_failures_are_counted_from_zero_logged_once_and_over_when_it_works_a
     client.set(KEYS.followed, "x")
     monitor = running(Counting)
     assert monitor.failures["counting"] == 0
-    client.delete("turns:q")
-    client.lpush("turns:q", "of another application")
+    with client.pipeline() as at_once:  # the duty counts its turns there
+        at_once.delete("turns:q").lpush("turns:q", "of another application").execute()
     eventually(lambda: monitor.failing == {("counting", "q")})
     found = metrics(url, monitor)
     assert {"duty": "counting"} in [one.labels for one in found["reliq_monitor_duty_failures"]]
