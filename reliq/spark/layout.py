@@ -136,7 +136,8 @@ def _is_headers(kind: spark.DataType) -> bool:
         case spark.MapType():
             return isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
         case spark.ArrayType(elementType=spark.StructType(names=["key", "value"], fields=[key, value])):
-            return isinstance(key.dataType, _TEXT) and isinstance(value.dataType, (*_TEXT, spark.BinaryType))
+            is_value = isinstance(value.dataType, (*_TEXT, spark.BinaryType, spark.NullType))
+            return isinstance(key.dataType, _TEXT) and is_value
     return False
 
 

@@ -18,6 +18,7 @@ import msgspec
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.locating import read_one
 from reliq.features.schedules.model import Run, State, Ticks, ticks_now
+from reliq.features.schedules.moving import MOVE_TAKES, settled
 from reliq.features.schedules.ops import Fire, Firing, Stored
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, StoredBody
@@ -35,6 +36,7 @@ _FIRES = 250  #: schedules in one call
 _MESSAGES = 1000  #: messages in one call
 _STALE = 1000  #: ms; a tick that is later is read again, and sent by the schedule's catch-up policy
 _UNREADABLE_PAUSE = 30_000  #: ms
+_DAY = 86_400_000  #: ms
 
 Named = tuple[QueueKeys, str]
 T = TypeVar("T")
@@ -190,7 +192,18 @@ class Schedules(Duty[int]):
                     yield from survey.attempts.of_queue(self.name, keys, steps, None, name)
                 else:
                     ready += [] if one is None else [one]
+                    if stored is not None and stored.state.source:
+                        steps = self._end_move(keys, name)
+                        yield from survey.attempts.of_queue(self.name, keys, steps, None, name)
         return ready
+
+    def _end_move(self, keys: QueueKeys, name: str) -> Steps[None]:
+        """End the move of a schedule whose mover has died; what the index does not know of does nothing."""
+        now = int(self._now())
+        yield own.postpone(keys, name, now + MOVE_TAKES)  # until the next try
+        left = (yield from settled(keys, [name])).get(name)
+        if left is not None and left.state.source:
+            yield own.postpone(keys, name, now + _DAY)
 
     def _prepare(self, keys: QueueKeys, stored: Stored) -> Prepared | None:
         most = 1 if (keys.queue, stored.definition.name) in self._cramped else _MESSAGES

@@ -130,7 +130,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     fired: int = 0  #: messages sent so far
     missed: int = 0  #: ticks that were not sent
-    source: str = ""  #: the queue from which it is being moved; until it is removed there it does not tick here
+    source: str = ""  #: the queue from which it is being moved; until that is over it does not tick here
 
     @property
     def wakes(self) -> int | None:
@@ -242,6 +242,8 @@ def _check_jitter(definition: Definition, given: Duration) -> None:
 
     Looks at ticks from 1970 or the start on: whether a definition is refused does not depend on the day.
     """
+    if definition.catch_up == "all":  # none is missed
+        return
     ticks = definition.ticks((definition.start or 0) - 1, _GAPS_SEEN + 1) if definition.jitter else []
     shortest = min((later - earlier for earlier, later in pairwise(ticks)), default=definition.jitter)
     if definition.jitter > shortest:

@@ -3,9 +3,9 @@
 The two queues and the index are in three slots, which no step changes at once. The order of the writes makes a move
 safe: the new queue gets the schedule, on its way (`State.source`: it does not tick); the index names the new queue;
 the old queue loses it, if it still is what the new one was told; it ticks in the new one. So at each moment at most
-one queue sends ticks, and the index leads to all that there is: who finds a schedule on its way, after a death in
-between, ends the move. Each write compares, that of the index too: of several processes with other plans one has its
-way.
+one queue sends ticks. Who finds a schedule on its way, after a death in between, ends the move: the next call, or a
+monitor. What a mover leaves before the index has learned of it does nothing. Each write compares, that of the index
+too: of several processes with other plans one has its way.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ from reliq.features.schedules.ops import Owned, Removal, Stored, Written, encode
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 
+MOVE_TAKES = 10_000  #: ms, at most: then a monitor ends the move of a process that has died
 TRIES = 20  #: of a change, while other processes change the same schedule
 
 Change = Callable[[str, Stored | None, int], Written | None]
@@ -31,9 +32,11 @@ def taken(definition: Definition, owner: str) -> Steps[bool]:
     name, keys = definition.name, QueueKeys(definition.queue)
     there = (yield from read_stored(keys, [name])).get(name)  # first: what is done to the old one later shows here
     old = (yield from settled(QueueKeys(owner), [name])).get(name)
-    state = _on_its_way(definition, old, (yield ops.server_time()), owner)
+    now = yield ops.server_time()
+    state = _on_its_way(definition, old, now, owner)
     held = Stored(definition, state, encode(state))
-    if not all((yield own.schedule_put(keys, [Written(name, there.raw_state if there else b"", state, definition)]))):
+    coming = Written(name, there.raw_state if there else b"", state, definition, now + MOVE_TAKES)
+    if not all((yield own.schedule_put(keys, [coming]))):
         return False
     if Owned.OTHER in (yield own.index_schedules([(name, owner, keys.queue)])):
         yield own.schedule_remove(keys, name, expected=held.raw_state)
@@ -59,17 +62,22 @@ def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
     raise OutcomeUnknown(f"schedule {coming[0].definition.name!r} is moved all the time; try again")
 
 
-def _end(keys: QueueKeys, one: Stored) -> Steps[None]:
-    """Take a schedule that is on its way from its former queue, and let it tick; nothing if something has changed."""
+def _end(keys: QueueKeys, one: Stored, later: Sequence[str] = ()) -> Steps[None]:
+    """Take a schedule that is on its way from its former queue, and let it tick; nothing if something has changed.
+
+    `later`: the queues to which it goes on from here.
+    """
     name, source, state = one.definition.name, QueueKeys(one.state.source), one.state
     old = (yield from read_stored(source, [name])).get(name)
-    if old is not None and old.state.source not in ("", keys.queue):
-        yield from _end(source, old)
+    if old is not None and old.state.source and old.state.source not in (keys.queue, *later):
+        yield from _end(source, old, [keys.queue, *later])
         return
     if old is not None:  # it has ticked since, or was paused
-        state = _on_its_way(one.definition, old, (yield ops.server_time()), source.queue)
-    if state != one.state and not all((yield own.schedule_put(keys, [Written(name, one.raw_state, state)]))):
-        return
+        now = yield ops.server_time()
+        state = _on_its_way(one.definition, old, now, source.queue)
+        again = Written(name, one.raw_state, state, look_at=now + MOVE_TAKES)
+        if state != one.state and not all((yield own.schedule_put(keys, [again]))):
+            return
     removal = yield own.schedule_remove(source, name, expected=old.raw_state if old else b"")
     if removal is not Removal.CHANGED:
         raw = one.raw_state if state == one.state else encode(state)

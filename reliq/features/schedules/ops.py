@@ -73,6 +73,12 @@ class Written:
     expected: bytes
     state: State
     definition: Definition | None = None  #: None: it stays as it is
+    look_at: int | None = None  #: ms at which a monitor ends a move that is not over by then
+
+    @property
+    def wakes(self) -> int | None:
+        """The ms at which a monitor must look at the schedule."""
+        return self.look_at if self.state.source else self.state.wakes
 
 
 def schedule_put(keys: QueueKeys, schedules: Sequence[Written]) -> Op[list[int]]:
@@ -87,7 +93,7 @@ def _change(one: Written) -> Record:
         expected=one.expected,
         definition=b"" if one.definition is None else encode(one.definition),
         state=encode(one.state),
-        due="" if one.state.wakes is None else one.state.wakes,
+        due="" if one.wakes is None else one.wakes,
     )
 
 

@@ -51,10 +51,14 @@ def check_now(home: JobKeys, queue: str | None, given: str | None) -> Steps[None
         raise DurabilityUnavailable(f"durability {wanted.name}: {have} replicas answer; this run has written nothing")
 
 
-def confirm_again(job: Job, turn: Turn | None, given: str | None, again: str) -> Steps[None]:
-    """Wait until an earlier run's commit has the durability that is given, else the one that it was to have."""
+def confirm_again(job: Job, turn: Turn | None, queue: str | None, given: str | None, again: str) -> Steps[None]:
+    """Wait until an earlier run's commit has the durability that is given, else the one that it was to have.
+
+    `queue`: that of all rows, if there is one. What an earlier version of reliq has committed is to have that of it.
+    """
     noted = yield commit_of(job, turn)
-    yield from confirm_commit(job, durability(given or noted or MEMORY.name), turn, again)
+    wanted = yield from wanted_for([queue] if queue else [], given or noted or None)
+    yield from confirm_commit(job, wanted, turn, again)
 
 
 def confirm_commit(job: Job, wanted: Durability, turn: Turn | None = None, again: str = "") -> Steps[None]:

@@ -25,7 +25,10 @@ def other(url):
 
 
 def ticking(client):
-    return sorted((name.decode(), of) for of in QUEUES for name in client.zrange(QueueKeys(of).ticks, 0, -1))
+    """The schedules that tick, with their queues; of those on their way only the monitor's look is noted."""
+    found = [(name, of) for of in QUEUES for name in client.zrange(QueueKeys(of).ticks, 0, -1)]
+    on_their_way = {(name, of) for name, of in found if b'"source"' in client.hget(QueueKeys(of).schedule_states, name)}
+    return sorted((name.decode(), of) for name, of in found if (name, of) not in on_their_way)
 
 
 def listed(app):
@@ -95,6 +98,20 @@ def test_after_the_death_of_a_mover_every_call_finds_all_of_the_schedule(app, ot
 
 
 @pytest.mark.parametrize("after", STEPS)
+def test_a_monitor_ends_the_move_of_a_process_that_has_died(app, other, client, after):
+    app.schedules.add("s", "1h", "q")
+    run(app, moving(app), after, lambda: DEATH)
+    for of in QUEUES:  # as if the time that a move takes were over
+        if b'"source"' in (client.hget(QueueKeys(of).schedule_states, "s") or b""):
+            client.zadd(QueueKeys(of).ticks, {"s": 1})
+    monitor = Monitor(app.store)
+    for _ in range(3):
+        monitor.send_ticks()
+    assert ticking(client) == listed(other)
+    assert len(listed(other)) == 1
+
+
+@pytest.mark.parametrize("after", STEPS)
 def test_redis_that_is_full_during_a_move_loses_nothing(app, client, after):
     app.schedules.add("s", "1h", "q")
     app.queue("r").send("x")
@@ -130,7 +147,7 @@ def test_a_tick_during_a_move_is_sent_once_and_counted(app, other, client, after
 
     def tick():
         for queue in QUEUES:
-            if client.zscore(QueueKeys(queue).ticks, "s"):
+            if ("s", queue) in ticking(client):
                 make_due(client, "s", queue)
         Monitor(other.store).send_ticks()
 

@@ -103,6 +103,19 @@ def test_a_write_of_several_queues_that_is_written_again_has_the_durability_of_i
     assert not ReliqWriter(replace(again, durability="memory"), rows, overwrite=False)._write
 
 
+@pytest.mark.parametrize(
+    ("turn", "once"),
+    [(None, {"job": "load"}), (Turn("shop", 7, versions=True), {"txnAppId": "shop", "txnVersion": "7"})],
+)
+def test_what_an_earlier_version_has_committed_is_to_have_the_durability_of_its_queue(app, impatient, turn, once):
+    """It noted none."""
+    job = Job(KEYS, "load") if turn is None else Job(KEYS)
+    app.queue("orders").configure(durability="replicas=1")
+    app.store.run(staging.commit(job, [stage(app.store, job)], turn))
+    with pytest.raises(OutcomeUnknown, match="is committed, but durability replicas=1 was not reached"):
+        ReliqWriter(options(app.url, **{"columns": "", **once}), ROWS, overwrite=False)
+
+
 def test_a_command_that_is_run_again_waits_for_replicas_too(app, impatient, capsys):
     app.queue("orders").configure(durability="replicas=1")
     with pytest.raises(OutcomeUnknown):

@@ -27,7 +27,7 @@ def test_a_version_is_written_once_and_an_earlier_one_never(spark, orders, app):
 
 def test_a_version_is_remembered_for_longer_than_jobs_and_streams_are(spark, orders, app):
     write(numbers(spark, 4), txnAppId="yearly", txnVersion=3)
-    version, _ = app.store.call(ops.command("HGET", KEYS.versions, "yearly")).split()
+    version, *_ = app.store.call(ops.command("HGET", KEYS.versions, "yearly")).split()
     app.store.call(ops.command("HSET", KEYS.versions, "yearly", version + b" 1"))  # in 1970
     app.store.call(ops.command("DEL", *app.store.call(ops.command("KEYS", "reliq:{orders}:job:*"))))
     Monitor(app.store).tidy()

@@ -10,7 +10,7 @@
 --       epoch: of the stream
 --       messages: how many, kept with the outcome
 --       about: JSON, what the job has written, for the list of ended jobs; '' = none
---       durability: that the commit is to have, kept with the outcome and with the epoch; '' = in memory
+--       durability: that the commit is to have, kept with the outcome and with the epoch; '' = not known
 -- Returns 'committed'; 'already': by an earlier call of this run; 'repeated': the stream has committed this epoch;
 --         'closed': the job was aborted, or belongs to another run
 -- Removes before it adds: when memory is full, staged messages can still become visible and be consumed.

@@ -55,7 +55,7 @@ def enqueue(options: argparse.Namespace) -> int:
     home, store = _home(options), _store(options)
     before = staging.Job(home, job_name(home, options.application, job))
     if store.run(staging.outcome(home, before.name)) is not None:  # said without starting Spark
-        store.run(durable.confirm_again(before, None, None, "; run it again with its --job"))
+        store.run(durable.confirm_again(before, None, options.queue, None, "; run it again with its --job"))
         return _say_before(options, job)
     mandatory = "true" if options.mandatory else None
     how = {"queue": options.queue, "mandatory": mandatory, "maxBody": options.max_body}

@@ -144,7 +144,7 @@ def commit(store: Store, job: Job, every: Sequence[Staged], options: WriteOption
     about = summary_of(every, options.rules)
     wanted = store.run(durable.wanted_for(about.queues, options.durability))
     store.run(durable.confirm_parts(job, parts, wanted))
-    answer = store.run(staging.commit(job, parts, turn, about, wanted.name if wanted.waits else ""))
+    answer = store.run(staging.commit(job, parts, turn, about, wanted.name))
     store.run(durable.confirm_commit(job, wanted, turn, again(options, turn)))
     if answer == "repeated":
         note_before(store, job, options, turn)
@@ -239,7 +239,7 @@ class ReliqWriter(DataSourceArrowWriter):
             if not self._write:
                 store.run(staging.finish_due(self._job.home, [self._job.name.encode()]))
                 how = again(options, self._turn)
-                store.run(durable.confirm_again(self._job, self._turn, options.durability, how))
+                store.run(durable.confirm_again(self._job, self._turn, options.queue, options.durability, how))
                 note_before(store, self._job, options, self._turn)
             elif options.on_handled is not None:
                 if not JOB_ENDS:
