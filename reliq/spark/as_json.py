@@ -62,7 +62,7 @@ def _formless(place: str, kind: spark.DataType) -> Iterator[tuple[str, spark.Dat
 
 
 def _castable(kind: spark.DataType) -> str:
-    """Return a type as SQL has it, with string in the place of what has no JSON form."""
+    """Return the SQL name of a type, with `string` for each part that has no JSON form."""
     match kind:
         case spark.StructType():
             return f"struct<{', '.join(f'{quoted(one.name)}: {_castable(one.dataType)}' for one in kind.fields)}>"

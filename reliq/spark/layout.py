@@ -142,7 +142,7 @@ def _is_headers(kind: spark.DataType) -> bool:
 
 
 def _cast_to_headers(kind: spark.DataType) -> str:
-    """Return the type to which Spark can cast this one so that it is headers; empty if there is none."""
+    """Return the SQL type of headers to which Spark casts this one; empty if it casts it to none."""
     match kind:
         case spark.MapType():
             return "map<string,string>"

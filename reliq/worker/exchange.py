@@ -29,6 +29,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
+from reliq.worker.drained import drained
 from reliq.worker.flow_reports import FlowReports, Reported
 
 log = logging.getLogger("reliq.worker")
@@ -333,13 +334,3 @@ class Exchange:
             except IndexError:
                 return
             self._on_dead(move)
-
-
-def drained(items: deque[Any]) -> list[Any]:
-    """Empty the deque and return its items; an item that another thread takes meanwhile belongs to that thread."""
-    taken = []
-    while True:
-        try:
-            taken.append(items.popleft())
-        except IndexError:
-            return taken

@@ -16,6 +16,7 @@ from reliq.model.message import Message
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.worker.drained import drained
 
 log = logging.getLogger("reliq.worker")
 
@@ -52,7 +53,7 @@ class FlowReports:
 
     def on(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
         """Return what goes with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
-        holds = self._take_holds()
+        holds: list[Hold] = drained(self._holds)
         reports = [op for hold in holds for op in self._held(hold)]
         probe = ""
         if self._rule is not None:
@@ -81,12 +82,6 @@ class FlowReports:
         """Note that a durable handler waits: a probe that came so far has passed. Any thread."""
         if message.element == self._steps.limits.probe:
             self._steps.limits.probe, self._probe_ended = None, "passed"
-
-    def _take_holds(self) -> list[Hold]:
-        taken = []
-        while self._holds:
-            taken.append(self._holds.popleft())
-        return taken
 
     def _held(self, hold: Hold) -> Iterator[ops.Op[Any]]:
         left, group = hold.until - time.monotonic(), hold.group

@@ -8,7 +8,8 @@ from typing import Any
 
 from reliq.contract import values
 from reliq.model.message import Message
-from reliq.worker.exchange import Exchange, drained
+from reliq.worker.drained import drained
+from reliq.worker.exchange import Exchange
 from reliq.worker.loop import PAUSED_LOOK, Shared
 from reliq.worker.prefetch import Prefetch
 from reliq.worker.runner import Run, Runner

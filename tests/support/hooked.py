@@ -3,9 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from reliq.ops import Steps
 
 DEATH = object()
+
+
+def beginning(monkeypatch: pytest.MonkeyPatch, kind: type, method: str, act: Callable[[], object]) -> None:
+    """Act, as another process, when a method of this kind is called."""
+    done = getattr(kind, method)
+
+    def late(self: Any, *arguments: Any) -> Any:
+        act()
+        return done(self, *arguments)
+
+    monkeypatch.setattr(kind, method, late)
 
 
 def hooked(steps: Steps[Any], after: int, hook: Callable[[], object]) -> Steps[Any]:

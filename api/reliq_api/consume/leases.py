@@ -171,13 +171,15 @@ def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
         return _Lives({})
     messages = [Message.decode(keys.queue, element) for element in elements]
     reads = (ops.reported_tag, *TAGS)
-    charged = [ops.exists(keys.charged(run_of(message.tag))) for message in messages]
-    noted = [read(keys, message.id) for message in messages for read in reads]
-    told, *answers = yield [ops.told(keys), *charged, *noted]
-    lives, tags = {}, answers[len(messages) :]
-    for message, life_charged in zip(messages, answers, strict=False):
+    charges = [ops.exists(keys.charged(run_of(message.tag))) for message in messages]
+    told, *answers = yield [
+        ops.told(keys), *charges, *(read(keys, message.id) for message in messages for read in reads)
+    ]  # fmt: skip
+    charged, tags = answers[: len(messages)], answers[len(messages) :]
+    lives = {}
+    for message, is_charged in zip(messages, charged, strict=True):
         life = lives[message.element] = Life(stored=any(tag is not None for tag in tags[: len(reads)]))
-        life.charged = life_charged
+        life.charged = is_charged
         del tags[: len(reads)]
     for message in cancelled_of(messages, told):
         lives[message.element].cancelled = True

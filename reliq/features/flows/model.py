@@ -41,12 +41,12 @@ decode_node = msgspec.json.Decoder(Node).decode
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of a member, from a header that anyone may have set; None if it is none."""
+    """Return the number of a member; None if the text, which any sender may have put into the header, is no number."""
     return int(text) if text.isdecimal() and len(text) <= len(str(MOST_MEMBERS)) else None
 
 
 def beginning_of(queue: str, identity: str) -> bytes:
-    """Return how the encoded node of a message begins: whoever sends a message may give it any headers."""
+    """Return how the record of its flow begins to tell of a member; headers alone do not show that one is."""
     return msgspec.json.encode((queue, identity)).removesuffix(b"]") + b","
 
 

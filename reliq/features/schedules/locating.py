@@ -125,7 +125,7 @@ def read_stored(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored
 
 
 def read_one(name: str, definition: bytes | None, state: bytes | None) -> Stored | None:
-    """Return a schedule, None if there is none; raises InvalidSetting for one that reliq did not write."""
+    """Return a schedule, or None; raises InvalidSetting for a value that reliq did not write."""
     try:
         return own.read_stored(definition, state)
     except (ValueError, msgspec.MsgspecError) as error:
@@ -136,7 +136,7 @@ def read_one(name: str, definition: bytes | None, state: bytes | None) -> Stored
 
 
 def schedules_in(name: str, definition: bytes | None, state: bytes | None, run: Run | None) -> Sequence[Schedule]:
-    """Return the schedule, nothing if there is none; raises InvalidSetting for one that reliq did not write."""
+    """Return the schedule as a list of one, or an empty list; raises as `read_one`."""
     stored = read_one(name, definition, state)
     return [] if stored is None else [Schedule.of(stored, run)]
 

@@ -137,7 +137,7 @@ class Owned(IntEnum):
 
 
 def index_schedules(changes: Iterable[tuple[str, str, str]]) -> Op[list[Owned]]:
-    """Note the queues of schedules: name, the queue as it was read, the new one; an empty one is none."""
+    """Change the index of schedules: each by its name, its queue as it was read, and its new one; empty: no queue."""
     records = [signatures.schedule_index_change(name=name, expected=old, queue=queue) for name, old, queue in changes]
     call = signatures.schedule_index(owners=SCHEDULES, changes=records)
     return scripted(call, lambda reply: [Owned(one) for one in reply])

@@ -234,7 +234,7 @@ def commit(
 ) -> Op[str]:
     """Commit a job. `versions`: `stream` is an application, and `epoch` the version of its transaction.
 
-    `about`: a `Summary`, encoded, for the list of ended jobs. `durability`: that the commit is to have; empty: none.
+    `about`: a `Summary`, encoded, for the list of ended jobs. `durability`: that of the commit; empty: not known.
     """
     call = signatures.commit(
         home,

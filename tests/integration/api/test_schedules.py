@@ -5,7 +5,7 @@ import pytest
 from reliq.features.schedules.steps import ScheduleSteps
 from reliq_api.access import keyring
 from tests.integration.api.serving import problem, serving
-from tests.support.hooked import hooked
+from tests.support.hooked import beginning, hooked
 
 DAILY = "/v1/queues/q/schedules/daily"
 
@@ -168,13 +168,7 @@ def test_a_schedule_that_appears_meanwhile_in_a_queue_of_others_is_not_taken_awa
 )
 def test_a_schedule_that_moves_meanwhile_to_another_queue_is_left_alone(service, app, monkeypatch, method, verb):
     app.schedules.add("daily", "1h", "q")
-    done = getattr(ScheduleSteps, verb)
-
-    def late(steps, name):
-        app.schedules.add("daily", "1h", "hidden")
-        return done(steps, name)
-
-    monkeypatch.setattr(ScheduleSteps, verb, late)
+    beginning(monkeypatch, ScheduleSteps, verb, lambda: app.schedules.add("daily", "1h", "hidden"))
     answer = service.delete(DAILY) if verb == "remove" else service.post(f"{DAILY}/{verb}")
     assert problem(answer) == (404, "schedule_not_found")
     found = app.schedules.get("daily")

@@ -10,6 +10,7 @@ from reliq.features.schedules import ops as own
 from reliq.features.schedules.steps import ScheduleSteps
 from reliq.features.schedules.ui import FATES
 from reliq_api.access import keyring
+from tests.support.hooked import beginning
 
 ATTACK = '"><svg/onload=alert(2)>'
 
@@ -118,13 +119,7 @@ def test_a_key_sees_and_changes_the_schedules_of_its_queues(app, client):
 @pytest.mark.parametrize("verb", ["remove", "pause", "resume", "run"])
 def test_a_schedule_that_moves_meanwhile_to_another_queue_is_left_alone(app, client, monkeypatch, verb):
     app.schedules.add("s", "1h", "orders")
-    done = getattr(ScheduleSteps, verb)
-
-    def late(steps, name):
-        app.schedules.add("s", "1h", "hidden")
-        return done(steps, name)
-
-    monkeypatch.setattr(ScheduleSteps, verb, late)
+    beginning(monkeypatch, ScheduleSteps, verb, lambda: app.schedules.add("s", "1h", "hidden"))
     assert client.post(f"/schedules/s/{verb}", data={"confirm": "s"}).status_code == 404
     found = app.schedules.get("s")
     assert (found.queue, found.paused, found.last_id) == ("hidden", False, "")
