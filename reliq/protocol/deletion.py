@@ -106,6 +106,9 @@ def _state_of(keys: QueueKeys) -> Steps[tuple[Deleted, float]]:
 
 def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
     """Delete one home."""
+    for one in NOTES:
+        if one.settle is not None:
+            yield from one.settle(keys)
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
         elsewhere = yield from _elsewhere(keys.queue)

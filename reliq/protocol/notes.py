@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reliq.ops import Op
+from reliq.model.keys import QueueKeys
+from reliq.ops import Op, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +14,5 @@ class Notes:
     name: str  #: as `deletion.Deleted` counts them; empty: it does not
     read: Callable[[], Op[Mapping[str, str]]]  #: the queue of each name
     forget: Callable[[Sequence[str]], Op[int]]
+    #: Before a deletion: ends what is under way between the queue and others, which would be left with a part of it.
+    settle: Callable[[QueueKeys], Steps[None]] | None = None

@@ -9,11 +9,12 @@ too: of several processes with other plans one has its way.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown
+from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.locating import by_queue, read_stored
 from reliq.features.schedules.model import Definition, State, ticks_now
@@ -60,6 +61,19 @@ def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
         for one in coming:
             yield from _end(keys, one)
     raise OutcomeUnknown(f"schedule {coming[0].definition.name!r} is moved all the time; try again")
+
+
+def settled_all(keys: QueueKeys) -> Steps[None]:
+    """End the moves of the schedules of a queue that is deleted: to it, and from there to others.
+
+    Else the queue from which one comes would have it still, and tick, though it is listed nowhere.
+    """
+    moving = yield own.moving_schedules(keys)
+    owners = (yield own.queues_of_schedules(moving)) if moving else []
+    for name, owner in zip(moving, owners, strict=True):
+        if owner is not None:
+            with suppress(InvalidSetting):  # what nobody can read does not tick
+                yield from settled(QueueKeys(owner), [name])
 
 
 def _end(keys: QueueKeys, one: Stored, later: Sequence[str] = ()) -> Steps[None]:

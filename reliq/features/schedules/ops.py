@@ -1,6 +1,7 @@
 """Ops for schedules: read and write them, find those that are due, send their messages."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -166,6 +167,20 @@ def read_stored(definition: bytes | None, state: bytes | None) -> Stored | None:
     if definition is None or state is None:
         return None
     return Stored(_definition(definition), _state(state), state)
+
+
+def moving_schedules(keys: QueueKeys) -> Op[list[str]]:
+    """Read the names of the schedules that are on their way to this queue, or lie there on their way to another one."""
+    return Op(("HGETALL", keys.schedule_states), _read_moving)
+
+
+def _read_moving(reply: list[bytes]) -> list[str]:
+    moving: list[str] = []
+    for name, state in zip(reply[::2], reply[1::2], strict=True):
+        with suppress(msgspec.MsgspecError):
+            if _state(state).source:
+                moving.append(name.decode())
+    return moving
 
 
 def latest_runs(keys: QueueKeys, names: Sequence[str]) -> Op[list[Run | None]]:

@@ -17,7 +17,7 @@ from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.locating import Schedule, by_queue, no_schedule, places_of, schedules_in
 from reliq.features.schedules.model import Definition, Run, ScheduleOptions, State, check_schedule_name, define
-from reliq.features.schedules.moving import TRIES, Change, defined, settled, taken, unmet, without_overdue
+from reliq.features.schedules.moving import TRIES, Change, defined, settled, settled_all, taken, unmet, without_overdue
 from reliq.features.schedules.ops import Owned, Removal, Stored, Written
 from reliq.features.schedules.recurrence import time_zone
 from reliq.model.keys import QueueKeys
@@ -244,4 +244,4 @@ def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
     return Written(name, old.raw_state, msgspec.structs.replace(state, paused=False))
 
 
-NOTES_OF_QUEUES = Notes("schedules", own.schedule_names, own.unindex_schedules)
+NOTES_OF_QUEUES = Notes("schedules", own.schedule_names, own.unindex_schedules, settled_all)
