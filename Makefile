@@ -104,9 +104,9 @@ SEEDS ?= 10000
 simulate: $(READY) ## Whole systems on one virtual clock, with faults, by seed: SEEDS=10000, or one SEED=7 (a quarter of an hour)
 	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-# It installs packages from the registry, into environments below the temporary folder.
+# It installs packages from the registry, into environments below the temporary folder. What fails is not tried again.
 test-install: $(READY) ## README and docs/install.md word by word in an empty environment; the wheel on every Python (3 minutes)
-	$(BIN)/pytest tests/packaging -rs
+	$(BIN)/pytest -p no:cacheprovider tests/packaging -rs
 
 # Without the tests of the tools themselves, of browsers and of JVMs.
 LOWEST := .data/lowest
