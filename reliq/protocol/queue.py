@@ -107,10 +107,10 @@ class QueueSteps:
         return (yield from self.config())
 
     def pause(self) -> Steps[None]:
-        yield from switch(self.homes, "the pause", lambda keys: [ops.announce(keys.queue), ops.pause(keys)])
+        yield from switch(self.homes, "the pause", paused=True)
 
     def resume(self) -> Steps[None]:
-        yield from switch(self.homes, "the end of the pause", lambda keys: [ops.resume(keys)])
+        yield from switch(self.homes, "the end of the pause", paused=False)
 
     def open_breaker(self, duration: Duration) -> Steps[None]:
         open_for = values.seconds(duration, "duration", shortest=0.1)

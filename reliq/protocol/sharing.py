@@ -1,18 +1,21 @@
 """The policy of a queue with partitions: each has its share of it.
 
-The first partition has the policy of the whole queue. A change is noted there (`change` of config) until all the others
-have their share of it: where one is away meanwhile, or the caller dies, a monitor finishes it.
+The first partition has the policy of the whole queue, and each change replaces there what it has read. The change is
+noted (`change` of config) until all the others have their share of it: where one is away meanwhile, or the caller dies,
+a monitor finishes it. Who has given out the shares reads the policy again, and gives out what it is by now: the shares
+of several calls at once reach the others in any order.
 """
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from reliq import ops
 from reliq.contract.settings import BY_NAME
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps, Together
@@ -23,6 +26,7 @@ from reliq.protocol.policy import SHARED, check_shares, is_paced, read_whole, sh
 from reliq.protocol.resizing import change, settle, take_in, tell
 
 _Share = dict[str, int | float | str | None]  #: settings as they are stored; None = it is not set
+_Policy = Mapping[str, str]
 
 _TRIES = 10
 _POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
@@ -36,18 +40,68 @@ def configure(
     count = 1 if Config.PARTITIONS in to_reset else int(to_set.get(Config.PARTITIONS, layout.count))
     to_set = {name: value for name, value in to_set.items() if name != Config.PARTITIONS}
     if not layout.several and count == 1:
-        yield [ops.announce(keys.queue), *ops.configure(keys, to_set, to_reset)]
+        yield from _change_alone(keys, [ops.announce(keys.queue), *ops.configure(keys, to_set, to_reset)])
         return
-    before = policy_of((yield ops.read_hash(keys.config)))
-    policy = {**before, **{name: str(value) for name, value in to_set.items()}}
-    for name in to_reset:
-        policy.pop(name, None)
-    check_shares(policy, count)
+
+    def changed(before: _Policy) -> _Policy:
+        policy = {**before, **{name: str(value) for name, value in to_set.items()}}
+        return {name: value for name, value in policy.items() if name not in to_reset}
+
+    check_shares(changed(policy_of((yield ops.read_hash(keys.config)))), count)
     if count != layout.count:
         layout = yield from change(keys.queue, count, sharded)
-    if (yield from take_effect(keys.queue, layout, policy)) and layout.moving:
+    if (yield from take_effect(keys.queue, layout, changed)) and layout.moving:
         yield from settle(keys.queue, layout)  # at once if no message has to move; else a monitor does
     yield from homes.read()
+
+
+def take_effect(queue: str, layout: Layout, changed: Callable[[_Policy], _Policy]) -> Steps[bool]:
+    """Change the policy, and tell each partition its share, and of which keys it is the home; return as `take_in`.
+
+    `changed` returns the policy that replaces another one; it is called again if that is changed meanwhile. Without
+    the first partition, nothing is changed. Raises DoneInPart if others are away: a monitor finishes the change.
+    """
+    yield ops.announce(queue)
+    sharing = yield from _share_out(queue, changed, secrets.token_hex(8))
+    told, away = yield from tell(queue, layout)
+    done_everywhere("the change of the policy", queue, {**sharing.answers, **away}, by_monitor=True)
+    yield from _end(queue, sharing)
+    return told
+
+
+def switch(homes: QueueHomes, what: str, *, paused: bool) -> Steps[None]:
+    """Pause a queue, or end its pause, in each partition; raises DoneInPart.
+
+    It is carried out also where the first one is away; else a monitor finishes it in those that are.
+    """
+    every = [one.keys for one in (yield from homes.every(complete=True))]
+    if len(every) == 1:
+        yield from _change_alone(every[0], _switched(every[0], paused))
+        return
+
+    def changed(before: _Policy) -> _Policy:
+        others = {name: value for name, value in before.items() if name != Config.PAUSED}
+        return {**others, Config.PAUSED: "1"} if paused else others
+
+    try:
+        sharing = yield from _share_out(homes.queue, changed, secrets.token_hex(8))
+    except RedisUnavailable as error:
+        switched = {keys.queue: _switched(keys, paused) for keys in every[1:]}
+        done_everywhere(what, homes.queue, {homes.queue: error, **(yield from _made(switched))})
+    else:
+        done_everywhere(what, homes.queue, sharing.answers, by_monitor=True)
+        yield from _end(homes.queue, sharing)
+
+
+def _switched(keys: QueueKeys, paused: bool) -> list[ops.Op[Any]]:
+    return [ops.announce(keys.queue), ops.pause(keys)] if paused else [ops.resume(keys)]
+
+
+def _change_alone(keys: QueueKeys, changes: Sequence[ops.Op[Any]]) -> Steps[None]:
+    """Change the policy of the only partition; others that have come meanwhile get their shares of it."""
+    *_, layout = yield [*changes, ops.layout(keys)]
+    if layout.several:
+        yield from share_again(keys.queue, layout)
 
 
 def policy_of(values: Mapping[str, str]) -> dict[str, str]:
@@ -55,48 +109,63 @@ def policy_of(values: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in read_whole(values).items() if name in _POLICY}
 
 
-def take_effect(queue: str, layout: Layout, policy: Mapping[str, str]) -> Steps[bool]:
-    """Give each partition its share of the policy, and tell it of which keys it is the home; return as `take_in`.
-
-    The first one has the policy of the whole queue: without it, nothing is changed. Raises DoneInPart if others are
-    away: a monitor finishes the change.
-    """
-    shares, token = _shares(queue, layout, policy), secrets.token_hex(8)
-    yield [ops.announce(queue), ops.begin_change(QueueKeys(queue), token), *_changes(queue, shares.pop(queue))]
-    answers = {queue: True, **(yield from _give(shares))}
-    told, away = yield from tell(queue, layout)
-    done_everywhere("the change of the policy", queue, {**answers, **away}, by_monitor=True)
-    yield from _end_change(queue, token, layout)
-    return told
-
-
-def switch(homes: QueueHomes, what: str, changes: Callable[[QueueKeys], list[ops.Op[Any]]]) -> Steps[None]:
-    """Change a field of the policy by the same ops in each partition; raises DoneInPart.
-
-    It is carried out also where the first one is away; else a monitor finishes it in those that are.
-    """
-    every, token = (yield from homes.every(complete=True)), secrets.token_hex(8)
-    first = every[0].keys
-    if len(every) == 1:
-        yield changes(first)
-        return
-
-    def of(keys: QueueKeys) -> Steps[bool]:
-        noted = [ops.begin_change(keys, token)] if keys == first else []
-        yield [*noted, *changes(keys)]
-        return True
-
-    names = [one.keys.queue for one in every]
-    answers = dict(zip(names, (yield Together([of(one.keys) for one in every])), strict=True))
-    done_everywhere(what, homes.queue, answers, by_monitor=answers[first.queue] is True)
-    yield ops.end_change(first, token)
-
-
 def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
     """Finish a change of the policy that has not reached all partitions; return as `share_again`."""
     told = yield from share_again(queue, layout)
     yield from _end_change(queue, token, layout)
     return told
+
+
+def share_again(queue: str, layout: Layout) -> Steps[bool]:
+    """Give all partitions their shares of the policy that the queue has; return as `take_in`."""
+    sharing = yield from _share_out(queue, lambda policy: policy)
+    checked(list(sharing.answers.values()))
+    if sharing.layout != layout:
+        return False
+    return not layout.several or (yield from take_in(queue, layout))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """How the shares of a policy were given out."""
+
+    layout: Layout
+    answers: dict[str, Any]  #: by partition: True, or the error
+    token: str | None  #: of the change, to be ended; None: a monitor shares again, another call may not be over
+
+
+def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | None = None) -> Steps[_Sharing]:
+    """Replace the policy in the first partition, with a note of the change if it has a token, and give out the shares.
+
+    Raises RedisUnavailable if the first one is away: nothing has been changed.
+    """
+    keys, compared = QueueKeys(queue), (*_POLICY, Config.WHOLE, Config.PARTITIONS, Config.CHANGE)
+    alone, answers = True, dict[str, Any]()
+    values = yield ops.read_hash(keys.config)
+    for _ in range(_TRIES):
+        policy, layout = changed(policy_of(values)), read_layout(values.get(Config.PARTITIONS))
+        if token is not None:
+            check_shares(policy, layout.count)
+            alone = alone and values.get(Config.CHANGE) in (None, token)
+        shares = _shares(queue, layout, policy)
+        of_first = shares.pop(queue) | ({Config.CHANGE: token} if token else {})
+        replaced = yield ops.exchange_policy(keys, {name: values.get(name) for name in compared}, of_first)
+        if replaced:
+            changed, answers = dict, {queue: True, **(yield from _give(shares))}
+        try:
+            values = yield ops.read_hash(keys.config)
+        except RedisUnavailable:
+            if token is None or not answers:
+                raise
+            return _Sharing(layout, answers, None)
+        if replaced and (policy_of(values), read_layout(values.get(Config.PARTITIONS))) == (policy, layout):
+            return _Sharing(layout, answers, token if alone else None)
+    raise OutcomeUnknown(f"the policy of queue {queue!r} changes all the time: look at it, and try again")
+
+
+def _end(queue: str, sharing: _Sharing) -> Steps[None]:
+    if sharing.token is not None:
+        yield from _end_change(queue, sharing.token, sharing.layout)
 
 
 def _end_change(queue: str, token: str, layout: Layout) -> Steps[None]:
@@ -110,33 +179,18 @@ def _end_change(queue: str, token: str, layout: Layout) -> Steps[None]:
 
 
 def _give(shares: Mapping[str, _Share]) -> Steps[dict[str, Any]]:
-    """Give partitions their shares, also if one of them is away; return by partition True, or its error."""
-    answers: dict[str, Any] = {}
-    for name, of_it in shares.items():
-        try:
-            yield [ops.announce(name), *_changes(name, of_it)]
-            answers[name] = True
-        except ReliqError as error:
-            answers[name] = error
-    return answers
+    """Give partitions their shares; return by partition True, or its error."""
+    return (yield from _made({name: [ops.announce(name), *_changes(name, of_it)] for name, of_it in shares.items()}))
 
 
-def share_again(queue: str, layout: Layout) -> Steps[bool]:
-    """Do the same with the policy that the queue has; nothing undoes a change of it that is made at the same time."""
-    keys = QueueKeys(queue)
-    for _ in range(_TRIES):
-        values = yield ops.read_hash(keys.config)
-        policy, known = policy_of(values), {name: values.get(name) for name in (*_POLICY, Config.WHOLE)}
-        shares = _shares(queue, layout, policy)
-        if not (yield ops.exchange_policy(keys, known, shares.pop(queue))):
-            continue
-        checked(list((yield from _give(shares)).values()))
-        values = yield ops.read_hash(keys.config)
-        if read_layout(values.get(Config.PARTITIONS)) != layout:
-            return False
-        if policy_of(values) == policy:
-            break
-    return not layout.several or (yield from take_in(queue, layout))
+def _made(changes: Mapping[str, list[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
+    """Make changes of partitions; return by partition True, or its error."""
+
+    def made(ops_of_it: list[ops.Op[Any]]) -> Steps[bool]:
+        yield ops_of_it
+        return True
+
+    return dict(zip(changes, (yield Together([made(one) for one in changes.values()])), strict=True))
 
 
 def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, _Share]:

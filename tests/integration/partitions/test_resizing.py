@@ -660,7 +660,7 @@ def test_a_queue_that_is_resumed_while_a_monitor_gives_shares_stays_resumed(app)
     assert [one.stats.paused for one in orders.partitions().partitions] == [False] * 3
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize("calls", range(1, 8))
 @pytest.mark.parametrize("act", ["pause", "policy"])
 def test_a_change_whose_caller_died_is_finished_by_a_monitor(app, client, monitor, act, calls):
     """`calls`: after so many round trips the caller is no more; then it is as if it had been paused in all of them."""
@@ -668,21 +668,16 @@ def test_a_change_whose_caller_died_is_finished_by_a_monitor(app, client, monito
     orders.configure(partitions=3, max_length=30)
     orders.send("body")
     if act == "pause":
-        steps: ops.Steps[object] = sharing.switch(orders._steps.homes, "the pause", lambda keys: [ops.pause(keys)])
+        steps: ops.Steps[object] = sharing.switch(orders._steps.homes, "the pause", paused=True)
     else:
-        policy = {**policy_of(client, "orders"), "max_length": "60", "paused": "1"}
-        steps = sharing.take_effect("orders", layout_of(app), policy)
+        changes = {"max_length": "60", "paused": "1"}
+        steps = sharing.take_effect("orders", layout_of(app), lambda policy: {**policy, **changes})
     app.store.run(broken_off(steps, calls))
     paused = orders.config().paused
     monitor.tend_partitions()
     assert not client.hexists(QueueKeys("orders").config, "change")
     assert [one.stats.paused for one in orders.partitions().partitions] == [paused] * 3
     assert orders.config().max_length == (60 if act == "policy" and paused else 30)
-
-
-def policy_of(client, name):
-    stored = {field.decode(): value.decode() for field, value in client.hgetall(QueueKeys(name).config).items()}
-    return sharing.policy_of(stored)
 
 
 def broken_off(steps, calls):
