@@ -21,33 +21,30 @@ ASK_EVERY = 0.2  #: seconds between two questions to all homes of a queue
 LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor that makes one tells no one who waits
 
 
-def result(keys: QueueKeys, identity: str, wait: Duration) -> Steps[Any]:
-    """Return what the handler of a message returned; raises HandlerFailed; NoResult if `wait` ends first."""
+def result_of(homes: QueueHomes, identity: str, wait: Duration) -> Steps[Any]:
+    """Return what the handler of a message returned; raises HandlerFailed; NoResult if `wait` ends first.
+
+    The only home of a queue tells that there is a result; several are asked, again and again.
+    """
     check_id(identity)
     left = seconds(wait, "wait")
     until = time.monotonic() + left
     while True:
-        answer = yield from look(keys, identity, left)
-        if answer.result is not None:
-            return read_result(answer.result)
+        every = [one.keys for one in (yield from homes.every())]  # each time: their number may change meanwhile
+        if len(every) == 1:
+            answer = yield from look(every[0], identity, left)
+            stored = answer.result
+        else:
+            stored = yield from look_at_all(every, identity)
+        if stored is not None:
+            return read_result(stored)
         left = until - time.monotonic()
         if left <= 0:
-            raise missing(keys, identity)
-        yield from _wait(keys, identity, answer.since, min(left, LOOK_EVERY))
-
-
-def result_of(homes: QueueHomes, identity: str, wait: Duration) -> Steps[Any]:
-    """Do the same for a queue; with several homes each is asked, again and again while the caller waits."""
-    check_id(identity)
-    every = yield from homes.every()
-    if len(every) == 1:
-        return (yield from result(homes.first.keys, identity, wait))
-    until = time.monotonic() + seconds(wait, "wait")
-    while (stored := (yield from look_at_all([one.keys for one in every], identity))) is None:
-        if time.monotonic() >= until:
-            raise missing(homes.first.keys, identity)
-        yield ops.Sleep(min(ASK_EVERY, max(0.0, until - time.monotonic())))
-    return read_result(stored)
+            raise missing(every[0], identity)
+        if len(every) == 1:
+            yield from _wait(every[0], identity, answer.since, min(left, LOOK_EVERY))
+        else:
+            yield ops.Sleep(min(ASK_EVERY, left))
 
 
 def look_at_all(every: Sequence[QueueKeys], identity: str) -> Steps[bytes | None]:

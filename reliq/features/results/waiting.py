@@ -13,6 +13,7 @@ from reliq.errors import ReliqError
 from reliq.features.results import ops as own
 from reliq.features.results.steps import ASK_EVERY, LOOK_EVERY, look, look_at_all, missing
 from reliq.model.keys import QueueKeys
+from reliq.protocol.homes import QueueHomes
 from reliq.transport.aiostore import AioStore
 from reliq_api.background import Background
 from reliq_api.consume.homes import HomesOf
@@ -39,48 +40,38 @@ class Results:
         seconds, when the service stops, or when the client disconnects (`gone`).
         """
         check_id(identity)
-        every = [one.keys for one in await self._store.run(self._homes(queue).every())]
-        keys = every[0]
-        if len(every) > 1:
-            stored = await self._of_any(every, identity, wait, gone)
-        elif not wait:
-            stored = (await self._store.run(look(keys, identity))).result
-        else:
-            watch = await self._watch(keys)
-            with watch.waiting(identity) as noticed, _told(gone, noticed) as listener:
-                stored = await self._awaited(keys, identity, wait, noticed, listener)
+        homes = self._homes(queue)
+        keys, *others = await self._store.run(homes.known())
+        if not wait:
+            stored = await self._look([keys, *others], identity, wait)
+        else:  # several homes are asked, again and again
+            watch = contextlib.nullcontext(asyncio.Event()) if others else (await self._watch(keys)).waiting(identity)
+            with watch as noticed, _told(gone, noticed) as listener:
+                stored = await self._awaited(homes, identity, wait, noticed, listener)
         if stored is None:
             raise missing(keys, identity)
         return stored
 
-    async def _of_any(self, every: list[QueueKeys], identity: str, wait: float, gone: Gone) -> bytes | None:
-        """Look at all homes, again and again until there is a result or the time is over."""
-        until = time.monotonic() + wait
-        ended = asyncio.create_task(gone())
-        try:
-            while True:
-                stored: bytes | None = await self._store.run(look_at_all(every, identity))
-                left = until - time.monotonic()
-                if stored is not None or left <= 0 or self._draining or ended.done():
-                    return stored
-                await asyncio.wait((ended,), timeout=min(left, ASK_EVERY))
-        finally:
-            ended.add_done_callback(lambda task: task.cancelled() or task.exception())
-            ended.cancel()
+    async def _look(self, every: list[QueueKeys], identity: str, wait: float) -> bytes | None:
+        if len(every) > 1:
+            stored: bytes | None = await self._store.run(look_at_all(every, identity))
+        else:
+            stored = (await self._store.run(look(every[0], identity, wait))).result
+        return stored
 
     async def _awaited(
-        self, keys: QueueKeys, identity: str, wait: float, noticed: asyncio.Event, listener: asyncio.Task[None]
+        self, homes: QueueHomes, identity: str, wait: float, noticed: asyncio.Event, listener: asyncio.Task[None]
     ) -> bytes | None:
         until = time.monotonic() + wait
         while True:
             noticed.clear()  # before the look: what happens after it is noticed
-            left = max(0.0, until - time.monotonic())
-            stored: bytes | None = (await self._store.run(look(keys, identity, left))).result
+            every = await self._store.run(homes.known())  # each time: their number may change meanwhile
+            stored = await self._look(every, identity, max(0.0, until - time.monotonic()))
             left = until - time.monotonic()
             if stored is not None or left <= 0 or self._draining or listener.done():
                 return stored
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(noticed.wait(), min(left, LOOK_EVERY))
+                await asyncio.wait_for(noticed.wait(), min(left, LOOK_EVERY if len(every) == 1 else ASK_EVERY))
 
     async def _watch(self, keys: QueueKeys) -> "Watch":
         """Return the watch of a queue, which notices everything from now on; to be joined before the next await."""

@@ -1,5 +1,6 @@
 """A queue with partitions over HTTP: clients name the queue, and get and settle messages of all partitions."""
 
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,12 +8,17 @@ import pytest
 
 from reliq import ops
 from reliq.errors import RedisUnavailable
+from reliq.features.results.steps import result_of
+from reliq.features.results.waiting import Results
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.protocol.claiming import Failing, ready_counts
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.protocol.homes import QueueHomes
+from reliq.protocol.producer import ProducerPool
 from reliq.protocol.stats import stats_of
 from tests.integration.api.serving import serving
+from tests.support.hooked import beginning, hooked
 from tests.support.losing_proxy import LosingProxy, scripts_of
 from tests.support.workers import eventually, working
 
@@ -253,3 +259,44 @@ def test_one_who_waits_for_a_result_learns_that_its_handler_failed(app, orders, 
             (message,) = consumer.claim(wait=5)
             consumer.dead(message, "broken")
         assert waiting.result().json()["code"] == "handler_failed"
+
+
+@pytest.fixture
+def change(app):
+    """Change the number of partitions, and let a message be handled in the new home of its key."""
+
+    def made(before: int, after: int) -> None:
+        key = next(key for key in map(str, range(100)) if _place(key, before) != _place(key, after))
+        app.handler("prices", result="1h")(lambda message: message.body.decode())
+        app.queue("prices").configure(partitions=after)
+        app.queue("prices").send("25", id="m", key=key)
+        with working(app):
+            eventually(lambda: app.queue("prices").stats().counters.get("acked"))
+
+    return made
+
+
+def _place(key: str, count: int) -> int:
+    return homes_of(count)[bucket_of_key(key)]
+
+
+CHANGES = [(1, 2), (2, 4), (2, 1)]
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_one_who_waits_gets_a_result_from_a_partition_that_has_come_meanwhile(app, change, before, after):
+    app.queue("prices").configure(partitions=before)
+    steps = result_of(QueueHomes("prices", ProducerPool()), "m", 20)
+    assert app.store.run(hooked(steps, 2, lambda: change(before, after))) == "25"
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_so_does_a_client_of_http(app, change, service, monkeypatch, before, after):
+    app.queue("prices").configure(partitions=before)
+    waits = threading.Event()
+    beginning(monkeypatch, Results, "_awaited", waits.set)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(service.get, "/v1/queues/prices/messages/m/result", params={"wait": 20}, timeout=40)
+        assert waits.wait(10)
+        change(before, after)
+        assert waiting.result().json() == {"result": "25", "encoding": "json"}
