@@ -1,14 +1,14 @@
 """Deletion of a queue, with everything that belongs to it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
@@ -79,8 +79,18 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
         except (RedisUnavailable, OutcomeUnknown) as error:
             done_everywhere("the deletion", queue, {**deleted, first.queue: error})
             raise
+        yield from _drop_forgotten(queue, {first.queue, *deleted})
         return _summed([*had, there])
     raise _changing(queue)
+
+
+def _drop_forgotten(queue: str, deleted: Collection[str]) -> Steps[None]:
+    """Drop what is left of partitions that were forgotten: the layout does not name them, and they were empty."""
+    for name in (yield ops.queue_names()):
+        if is_partition(name) and logical_name(name) == queue and name not in deleted:
+            keys = QueueKeys(name)
+            yield ops.drop_queue(keys)
+            yield from _look_for_late_sends(keys)
 
 
 def _changing(queue: str) -> QueueInUse:

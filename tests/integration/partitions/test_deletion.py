@@ -8,6 +8,7 @@ from reliq.cli import main
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.protocol import deletion
+from tests.support.turns import Monitor
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 
@@ -43,6 +44,19 @@ def test_all_partitions_go_and_nothing_is_left(app, orders, client):
     assert keys_left(client) == []
     assert client.smembers("reliq:queues") == set()
     assert app.queue("orders").config().partitions == 1
+
+
+def test_nothing_is_left_of_partitions_that_were_forgotten(app, orders, client):
+    orders.configure(partitions=1)
+    monitor = Monitor(app.store)
+    for _ in range(6):
+        monitor.scan()
+        monitor.tend_partitions()
+    assert [one.name for one in orders.partitions().partitions] == ["orders"]
+    silent(client)
+    assert delete(app) == 0
+    assert keys_left(client) == []
+    assert client.smembers("reliq:queues") == set()
 
 
 @pytest.mark.parametrize("name", NAMES)
