@@ -1,5 +1,6 @@
 """The workers of pytest-xdist that are forked from a process which has imported the tests."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -38,7 +39,8 @@ def test_workers_run_the_tests_also_where_that_process_has_ended(tmp_path, ends)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(textwrap.dedent(TESTS.format(ends=ends, forked=not ends)))
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "1", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "1", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # others take most of the time of the start
         check=False, capture_output=True, text=True, cwd=warm.ROOT, timeout=120,
     )  # fmt: skip
     assert "1 failed, 1 passed" in ran.stdout, ran.stdout + ran.stderr
