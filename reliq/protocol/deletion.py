@@ -8,7 +8,7 @@ from typing import Any
 
 from reliq import ops
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
-from reliq.model.keys import QueueKeys, is_partition, logical_name
+from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, Together, Transaction, Watch
 from reliq.protocol.acts import done_everywhere
 from reliq.protocol.counted import Counted
@@ -85,10 +85,9 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
 
 
 def _drop_forgotten(queue: str, deleted: Collection[str]) -> Steps[None]:
-    """Drop what is left of partitions that were forgotten: the layout does not name them, and they were empty."""
-    for name in (yield ops.queue_names()):
-        if is_partition(name) and logical_name(name) == queue and name not in deleted:
-            keys = QueueKeys(name)
+    """Drop what is left of homes that were forgotten: the layout does not name them, and they were empty."""
+    for keys in map(QueueKeys, (yield ops.queue_names())):
+        if keys.logical == queue and keys.queue not in deleted:
             yield ops.drop_queue(keys)
             yield from _look_for_late_sends(keys)
 
