@@ -11,7 +11,7 @@
 --       open_for: ms
 -- Returns {the state before, the state now}: 'closed' | 'open' | 'half_open'
 -- While it is not closed only a probe moves it: other runs began before it opened.
--- uses: now, flow
+-- uses: now, flow, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config, flow, counters = KEYS[1], KEYS[2], KEYS[3]
 local passed, failed, probe, threshold = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
@@ -21,7 +21,7 @@ local now = now_ms()
 redis.call('HLEN', config)
 redis.call('HLEN', counters)
 redis.call('HLEN', flow) -- wrong types are refused here, before the first write
-redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(flow)
 local state, since = unpack(redis.call('HMGET', flow, 'breaker', 'breaker_since'))
 
 if state then

@@ -6,6 +6,7 @@
 --       known: how many of the fields are compared
 --       fields: each with its value, '' = it is not there; first those that are compared, then those that are set
 -- Returns 1, or 0 if one of them has another value
+-- uses: full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config, holders = KEYS[1], KEYS[2]
 local version, known = ARGV[1], tonumber(ARGV[2])
@@ -16,7 +17,7 @@ for i = FIELDS, last, 2 do
   if (redis.call('HGET', config, ARGV[i]) or '') ~= ARGV[i + 1] then return 0 end
 end
 redis.call('HLEN', holders) -- a wrong type is refused here, before the first write
-redis.call('HDEL', config, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(config)
 redis.call('HINCRBY', config, version, 1)
 for i = last + 1, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', config, ARGV[i]) else redis.call('HSET', config, ARGV[i], ARGV[i + 1]) end

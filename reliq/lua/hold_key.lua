@@ -5,14 +5,14 @@
 --       group: digest of the key
 --       held_ms: from now
 -- Returns the ms at which it ends. A hold that ends later stays. The key's bucket is empty until then.
--- uses: now, flow
+-- uses: now, flow, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config, buckets = KEYS[1], KEYS[2]
 local group, held_ms = ARGV[1], ARGV[2]
 -- end of the names
 redis.call('ZCARD', buckets) -- wrong types are refused here, before the first write
 local policy = redis.call('HMGET', config, 'key_rate')
-redis.call('PERSIST', buckets) -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(config)
 local until_ms = now_ms() + held_ms
 local bucket = bucket_of(policy[1])
 local full_at = until_ms + (bucket and (bucket.most - 1) * bucket.each or 0) -- so that there is one token then

@@ -4,11 +4,12 @@
 -- ARGV  consumer, tag
 --       tag: the message's
 -- Returns 1, or 0 if the consumer keeps no marks, or was reclaimed
+-- uses: full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local trying = KEYS[1]
 local consumer, tag = ARGV[1], ARGV[2]
 -- end of the names
 if redis.call('HEXISTS', trying, consumer) == 0 then return 0 end
-redis.call('PERSIST', trying) -- no effect, but after this write the next one passes when memory is full
+pass_when_full(trying)
 redis.call('HSET', trying, consumer, '-' .. tag)
 return 1

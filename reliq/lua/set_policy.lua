@@ -5,13 +5,14 @@
 --       version: the field that counts the changes, '' = this one is not counted
 --       fields: each with its value
 -- Returns 1
+-- uses: full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config = KEYS[1]
 local version = ARGV[1]
 local FIELDS = 2
 -- end of the names
 redis.call('HLEN', config) -- a wrong type is refused here, before the first write
-redis.call('HDEL', config, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(config)
 if version ~= '' then redis.call('HINCRBY', config, version, 1) end
 if #ARGV >= FIELDS then redis.call('HSET', config, unpack(ARGV, FIELDS)) end
 return 1

@@ -5,7 +5,7 @@
 -- ARGV  open_for: number
 --       open_for: ms; 0 = close it
 -- Returns the state before: 'closed' | 'open' | 'half_open'
--- uses: now, flow, calls
+-- uses: now, flow, calls, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config, flow, counters, call = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local open_for = tonumber(ARGV[1])
@@ -13,7 +13,7 @@ local open_for = tonumber(ARGV[1])
 redis.call('HLEN', config)
 redis.call('HLEN', counters)
 redis.call('HLEN', flow) -- wrong types are refused here, before the first write
-redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(flow)
 local answered = answer_before(call)
 if answered then return answered end
 local before = redis.call('HGET', flow, 'breaker') or 'closed'

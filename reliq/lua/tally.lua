@@ -7,7 +7,7 @@
 --       counter: who counts all of them, and begins or ends that with this call; '' = these are not all
 --       members: the consumers of the lists
 -- Returns 1, or 0 if another one counts, if all are counted, or if the limit was set anew meanwhile
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, holders, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config = KEYS[1]
 local counter, begins, ends = ARGV[1], ARGV[2] == '1', ARGV[3] == '1'
@@ -32,7 +32,7 @@ if counter ~= '' then
     return 0
   end
 end
-redis.call('HDEL', slots.holders, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(slots.holders)
 for at = 1, #lengths do
   if counter == '' then
     note_held(q, slots, KEYS[LISTS + at - 1])

@@ -7,7 +7,7 @@
 --       group: of the key, or empty
 --       kept_ms: for how long that is known after the latest charge
 -- Returns 1. A repeated call changes nothing
--- uses: flow
+-- uses: flow, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local config, flow, buckets, charged = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local reserved, actual, group, kept_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -17,7 +17,7 @@ redis.call('HLEN', flow) -- wrong types are refused here, before the first write
 redis.call('ZCARD', buckets)
 local limits = redis.call('HMGET', config, 'rate', 'burst', 'key_rate')
 local more = actual - (redis.call('GET', charged) or reserved)
-redis.call('PERSIST', flow) -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(flow)
 redis.call('SET', charged, actual, 'PX', kept_ms)
 
 local function moved(bucket, full_at)

@@ -6,14 +6,14 @@
 --       kept: ms for which the record stays once all members have ended
 --       dropped: those that waited are given up. Until that is noted, a monitor gives them up
 -- Returns the state of the flow; '' = it does not exist
--- uses: endings
+-- uses: endings, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local graph, every = KEYS[1], KEYS[2]
 local id, before, state, kept, dropped = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 -- end of the names
 redis.call('HLEN', graph) -- wrong types are refused here, before the first write
 redis.call('ZCARD', every)
-redis.call('HDEL', graph, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(graph)
 local present = redis.call('HGET', graph, 'state')
 if not present then return '' end
 if dropped and present == state then

@@ -6,7 +6,7 @@
 --       joined: the message whose handler has opened the flow knows how it ended
 -- Returns {how many members have not ended, state, parent, of the last members: how many have not ended, are dead, have failed}; {}: there
 -- is no such flow. The parent and what follows are nil in a flow that no handler has opened
--- uses: endings
+-- uses: endings, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local graph, every = KEYS[1], KEYS[2]
 local id, kept, joined = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
@@ -16,7 +16,7 @@ local STAYS = {dead = true, revived = true} -- in the queue
 redis.call('HLEN', graph) -- wrong types are refused here, before the first write
 redis.call('ZCARD', every)
 if redis.call('HEXISTS', graph, 'state') == 0 then return {} end
-redis.call('HDEL', graph, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(graph)
 if joined then redis.call('HSET', graph, 'joined', '1') end
 
 -- Count a last member, one that no other waits for, among those that it belongs to now.

@@ -5,7 +5,7 @@
 --       opened: the id of the other flow
 --       outcome: open, dead (it stands still), cancelled (a part of it has failed), acked (also: nobody waits for it any more)
 -- Returns 1, or 0 if the message does not wait for that flow
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local id, opened, outcome = ARGV[1], ARGV[2], ARGV[3]
 local PLACES = 1
@@ -19,7 +19,7 @@ local head, behind = string.match(record or '', '^([^\n]*)(\n.*)$')
 if not head or not string.find(head, ' ' .. opened, 1, true) then return 0 end
 local before = outcome_of(record)
 record = string.gsub(head, ' ' .. opened .. '[!-]?', MARKS[outcome] and ' ' .. opened .. MARKS[outcome] or '', 1) .. behind
-redis.call('HDEL', q.followed, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(q.followed)
 redis.call('HSET', q.followed, field, record)
 if not string.find(head .. ' ', ' h ', 1, true) then return 1 end
 local after = outcome_of(record)

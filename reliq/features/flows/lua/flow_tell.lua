@@ -5,7 +5,7 @@
 --       place: of the one that has ended, among those that the message waits for
 --       outcome: acked, dead (it may be redriven), or any other: it is gone
 -- Returns {id, element ...} of those that are to become dead letters: `flow_bury`
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index = KEYS[14], KEYS[15]
 local PLACES, TOLD, TOLD_STEP, ID, PLACE, OUTCOME = 1, 1, 3, 0, 1, 2
@@ -15,7 +15,7 @@ local q = places(PLACES)
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 redis.call('HLEN', q.followed)
-redis.call('HDEL', q.followed, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(q.followed)
 q.skips = 'skipped'
 local answer, ready, ids = {}, {}, {}
 

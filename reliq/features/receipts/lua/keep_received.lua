@@ -6,14 +6,14 @@
 --       first, limit: which of the list
 -- Returns {entries of the list that were looked at, names of those in flight}; the others leave the list. A message whose
 --         time is over stays in flight if nobody has made it visible yet.
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts, attempt = KEYS[1], KEYS[2], KEYS[3]
 local visible, first, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 -- end of the names
 redis.call('ZCARD', received) -- wrong types are refused here, before the first write
 redis.call('HLEN', receipts)
-redis.call('HDEL', receipts, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(receipts)
 local now = now_ms()
 local entries = redis.call('LRANGE', attempt, first, first + limit - 1)
 local names = marked_names(entries)

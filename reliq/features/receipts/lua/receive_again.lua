@@ -4,14 +4,14 @@
 -- ARGV  visible: number
 --       visible: ms
 -- Returns the elements; none if one of them was settled, has become visible, or was received by another call
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts, attempt = KEYS[1], KEYS[2], KEYS[3]
 local visible = tonumber(ARGV[1])
 -- end of the names
 redis.call('ZCARD', received) -- wrong types are refused here, before the first write
 redis.call('HLEN', receipts)
-redis.call('HDEL', receipts, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(receipts)
 local now = now_ms()
 local names = marked_names(redis.call('LRANGE', attempt, 0, -1))
 local records = records_of(receipts, names)

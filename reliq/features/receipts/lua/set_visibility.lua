@@ -6,7 +6,7 @@
 --       visible: ms
 --       key_group: of the message's key, '' = none
 -- Returns one letter for each: d = done, e = its time was over, and the message is visible; u = it is not in flight
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts, early = KEYS[14], KEYS[15], KEYS[16]
 local late = ARGV[1] == '1'
@@ -14,7 +14,7 @@ local PLACES, CHANGES, CHANGES_STEP, NAME, VISIBLE, KEY_GROUP = 1, 2, 3, 0, 1, 2
 -- end of the names
 local q = places(PLACES)
 check_flights(received, receipts, early)
-redis.call('HDEL', receipts, '') -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(receipts)
 local now = now_ms()
 local codes, landed = {}, {}
 for at = CHANGES, #ARGV, CHANGES_STEP do

@@ -6,6 +6,7 @@
 --       definition: '' = unchanged
 --       state: its next one; due: ms at which that is due, '' = paused or ended
 -- Returns 1 for each that was written, 0 for each whose state is another one: the caller reads it again
+-- uses: full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local schedules, schedule_states, ticks = KEYS[1], KEYS[2], KEYS[3]
 local CHANGES, CHANGES_STEP, NAME, EXPECTED, DEFINITION, STATE, DUE = 1, 5, 0, 1, 2, 3, 4
@@ -20,7 +21,7 @@ for at = CHANGES, #ARGV, CHANGES_STEP do
     if definition ~= '' then
       redis.call('HSET', schedules, name, definition)
     else
-      redis.call('HDEL', schedule_states, '') -- no effect, but after this write the next ones pass when memory is full
+      pass_when_full(schedule_states)
     end
     redis.call('HSET', schedule_states, name, ARGV[at + STATE])
     if due == '' then redis.call('ZREM', ticks, name) else redis.call('ZADD', ticks, due, name) end

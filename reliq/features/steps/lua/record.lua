@@ -7,7 +7,7 @@
 --       number: of the entry: the next one, or one that it replaces; none replaces what has ended, as a call that arrives late would
 -- Returns 'ok'; 'lost': the consumer does not hold the message; 'other': the record is another message's, or has another entry;
 --         'behind': it has fewer entries than the caller has stored, as Redis was restarted with an older state. Then nothing was stored
--- uses: held, records, entries
+-- uses: held, records, entries, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, lease, processing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local id, name, position, sent, nonce, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -21,6 +21,6 @@ local field = record_of(id)
 local former = number <= count and redis.call('HGET', followed, field .. '\n' .. number)
 if former and string.find(former, '^[sfz]') then return former == entry and 'ok' or 'other' end
 if not head then redis.call('HLEN', config) end -- a wrong type is refused here, before the first write
-redis.call('PERSIST', followed) -- no effect, but after this write the next ones pass when memory is full
+pass_when_full(followed)
 write_entry(followed, config, field, number, entry, sent, nonce, count, names, head)
 return 'ok'

@@ -15,7 +15,7 @@
 --         `waiting`), glimpse's number, glimpse}
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it, or the removal of the last message behind it. Nothing is removed from a processing list: the caller only looks there.
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, calls, glimpse
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, calls, glimpse, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, key, call = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local start, most, most_bytes, removals = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -129,7 +129,7 @@ local function pass_end()
 end
 
 if removals > 0 and #found > 0 then
-  redis.call('PERSIST', q.config) -- no effect, but after this write the next ones pass when memory is full
+  pass_when_full(q.config)
   for _, one in ipairs(found) do -- all of them first: what leaves may make others ready, which moves the places
     if key == q.waiting then
       redis.call('ZREM', key, one[2])

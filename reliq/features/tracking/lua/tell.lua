@@ -5,7 +5,7 @@
 --       sent: ms at which it was sent, by the clock of its producer, which may be ahead: another message with this id is sent later
 --       kept: ms for which the note is
 -- Returns 1, or 0 if the consumer does not hold the message
--- uses: now, element
+-- uses: now, element, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local told, processing = KEYS[1], KEYS[2]
 local id, sent, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -13,7 +13,7 @@ local id, sent, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 redis.call('HLEN', told) -- a wrong type is refused here, before the first write
 for _, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
   if id_of(element) == id then
-    redis.call('PERSIST', told) -- no effect that lasts, but after this write the next ones pass when memory is full
+    pass_when_full(told)
     redis.call('HSET', told, id, string.format('%.0f', math.max(now_ms(), sent)))
     redis.call('PEXPIRE', told, kept)
     return 1
