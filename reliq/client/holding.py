@@ -127,8 +127,7 @@ class Holding:
             codes = ""
             for some, others in settlements(acks, moves):
                 answer: ops.Claimed = self._store.call(self.steps.settle_op(some, others), self._connections.beside)
-                codes += self.steps.read_codes(some, others, answer.codes)
-                self.steps.note_settled([*some, *(move.element for move in others)])
+                codes += self.steps.note_answer(some, others, answer.codes)
         self._report(self.steps.after_settling(acks, moves, codes))
         return codes
 

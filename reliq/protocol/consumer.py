@@ -141,10 +141,7 @@ class ConsumerSteps(HeldSteps):
     def _settle(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
     ) -> Steps[str]:
-        """Settle and claim with one call, or with further ones if messages are many, or not where they should be.
-
-        In a queue with limits the claim is a call of its own, after the settlement.
-        """
+        """Settle and claim with one call, or with several if the messages are many or the queue has limits."""
         codes, every = "", len(acks) + len(moves)
         *first, (acks, moves) = settlements(acks, moves, self._held.row_of)
         for some, others in first:
@@ -156,33 +153,36 @@ class ConsumerSteps(HeldSteps):
     def _settle_some(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
     ) -> Steps[str]:
-        row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
-        limited, plain = (limit, limit and ops.CLAIMS_NEXT) if self.limits.apply else (0, min(limit, AT_ONCE))
+        """Settle and claim: with the call that settles, and with a second one what that could not bring."""
+        at_once = ops.CLAIMS_NEXT if limit and self.limits.apply else min(limit, AT_ONCE)
         with self._under_way:
-            renewed_at = self._renewing_now()
-            self._held.leaving += row
-            try:
-                answers = yield [self.settle_op(acks, moves, plain, row), *beside]
-                answer: ops.Claimed = answers[0]
-                if answer.status == "elsewhere":
-                    renewed_at = self._renewing_now()
-                    answer = yield self.settle_op(acks, moves, plain)
-            except OutcomeUnknown:
-                self.note_unanswered(acks, moves)
-                raise
-            finally:
-                self._held.leaving -= row
-            codes = self.read_codes(acks, moves, answer.codes)
-            self._held.remove_all([*acks, *(move.element for move in moves)])
-            self._note(answer, renewed_at, claimed=plain > 0)
+            answer, renewed_at = yield from self._call_settle(acks, moves, at_once, beside)
+            codes = self.note_answer(acks, moves, answer.codes)
+            self._note(answer, renewed_at, claimed=at_once > 0)
         yield from self.after_settling(acks, moves, codes)
-        if plain > 0 and self.limits.note_plain(answer):
-            limited = limit
-        elif len(answer.elements) == plain:
-            limited = limit - plain
-        if limited > 0 and answer.status != "lost" and (room := self._held.room()):
-            yield from self._claim(limited, room)
+        left = self.limits.left_to_claim(limit, at_once, answer)
+        if left and (room := self._held.room()):
+            yield from self._claim(left, room)
         return codes
+
+    def _call_settle(
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
+    ) -> Steps[tuple[ops.Claimed, Moment | None]]:
+        """Settle the first acks as a row, else each by its place; return also the moment if that renewed the lease."""
+        row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
+        renewed_at = self._renewing_now()
+        self._held.leaving += row
+        try:
+            answer, *_ = yield [self.settle_op(acks, moves, limit, row), *beside]
+            if answer.status == "elsewhere":
+                renewed_at = self._renewing_now()
+                answer = yield self.settle_op(acks, moves, limit)
+        except OutcomeUnknown:
+            self.note_unanswered(acks, moves)
+            raise
+        finally:
+            self._held.leaving -= row
+        return answer, renewed_at
 
     def has_buried(self, element: bytes) -> bool:
         """Whether a message that a claim has brought does not run: it had expired, or is not there any more."""
@@ -311,7 +311,8 @@ class ConsumerSteps(HeldSteps):
         self._verified_at = time.monotonic()
         self.trust.renewed(sent_at)
         if before is State.ENDED:
-            yield from self._count_lost_lease()
+            with contextlib.suppress(QueueFull):  # a full Redis counts nothing; its consumers go on and drain it
+                yield ops.count(self.keys, Counter.LEASE_LOST)
 
     def _check_process(self) -> None:
         """Refuse to work in a forked child: it would share the processing list with its parent."""
@@ -338,10 +339,6 @@ class ConsumerSteps(HeldSteps):
         if arrived:
             yield from self.settle((), [released(message, started=True) for message in arrived])  # BLMOVE took no token
             arrived.clear()
-
-    def _count_lost_lease(self) -> Steps[None]:
-        with contextlib.suppress(QueueFull):  # a full Redis counts nothing, but its consumers must go on and drain it
-            yield ops.count(self.keys, Counter.LEASE_LOST)
 
     def _verify(self) -> Steps[None]:
         """Check, once per lease or when uncertain, whether the processing list holds more than `held`."""

@@ -2,7 +2,7 @@
 
 import enum
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from reliq import ops
 from reliq.contract import values
@@ -70,7 +70,7 @@ class HeldMessages:
         self.batches.pop(element, None)
         return self.by_element.pop(element, None)
 
-    def remove_all(self, elements: Iterable[bytes]) -> None:
+    def remove_all(self, elements: Collection[bytes]) -> None:
         """Remove messages that were settled. Thread-safe."""
         pop = self.by_element.pop
         for element in elements:
@@ -92,11 +92,10 @@ class HeldMessages:
         self.batches.clear()
         self._large.clear()
 
-    def read_codes(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> str:
+    def read_codes(self, elements: Sequence[bytes], codes: str) -> str:
         """Return the codes of a settlement; what an earlier one without an answer has settled is done by it."""
         if not self.unanswered:
             return codes
-        elements = [*acks, *(move.element for move in moves)]
         ours = (code == Settled.ALREADY and one in self.unanswered for one, code in zip(elements, codes, strict=True))
         return "".join(Settled.DONE if is_ours else code for is_ours, code in zip(ours, codes, strict=True))
 

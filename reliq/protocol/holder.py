@@ -1,7 +1,7 @@
 """The messages that a consumer holds, how they are settled, and what their handlers ask of it."""
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from reliq import ops
@@ -57,7 +57,7 @@ class HeldSteps:
     def settle_op(
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int = 0, row: int = 0
     ) -> ops.Op[ops.Claimed]:
-        """Return the op that settles; another thread may use it to settle, and reports that with `note_settled`."""
+        """Return the op that settles; another thread may use it to settle, and reports that with `note_answer`."""
         return self._held.settle_op(self.claimant, acks, moves, limit, row)
 
     def note_unanswered(self, acks: Sequence[bytes], moves: Sequence[Move]) -> None:
@@ -68,13 +68,18 @@ class HeldSteps:
         """Whether a settlement of this message has got no answer."""
         return element in self._held.unanswered
 
-    def read_codes(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> str:
-        """Return the codes of a settlement; what an earlier one without an answer has settled is done by it."""
-        return self._held.read_codes(acks, moves, codes)
+    def note_answer(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> str:
+        """Note that these messages are settled; return their codes. Thread-safe.
 
-    def note_settled(self, elements: Iterable[bytes]) -> None:
-        """Note elements that another thread has settled. Thread-safe."""
-        elements = list(elements)
+        What an earlier settlement without an answer has settled is done by this one.
+        """
+        elements = [*acks, *(move.element for move in moves)]
+        codes = self._held.read_codes(elements, codes)
+        self.note_settled(elements)
+        return codes
+
+    def note_settled(self, elements: Collection[bytes]) -> None:
+        """Note elements that a call has settled, maybe that of another thread. Thread-safe."""
         settled = self._settled_elsewhere  # the end of a read-back takes it away at any moment
         if settled is not None:
             settled.update(elements)  # first: a read-back looks into `held` first

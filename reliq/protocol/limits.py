@@ -41,6 +41,18 @@ class Limits:
         self._met = self._met or refused
         return refused
 
+    def left_to_claim(self, limit: int, at_once: int, answer: ops.Claimed) -> int:
+        """Return how many of `limit` messages another call is to claim, after this answer to one for `at_once`.
+
+        `at_once`: CLAIMS_NEXT if another call is to claim all of them.
+        """
+        claims = at_once > 0 and not self.note_plain(answer)
+        if answer.status == "lost":
+            return 0
+        if not claims:
+            return limit
+        return limit - at_once if len(answer.elements) == at_once else 0
+
     def note(self, answer: LimitedClaim) -> None:
         """Note the answer of a claim within limits."""
         self.suspect, self.idle = answer.suspect, False

@@ -277,9 +277,7 @@ class Exchange:
         except OutcomeUnknown:
             self.steps.note_unanswered(acks, moves)
             raise
-        codes = self.steps.read_codes(acks, moves, answer.codes)
-        self.steps.note_settled([*acks, *(move.element for move in moves)])
-        return codes
+        return self.steps.note_answer(acks, moves, answer.codes)
 
     def hand_back(self, connection: Connection, ran: Collection[bytes] = ()) -> None:
         """Return all held messages at the end of the grace, uncharged, while the loop's own thread is stuck.

@@ -345,6 +345,5 @@ class Loop:
         except BaseException:
             self._acks, self._moves = acks + self._acks, moves + self._moves
             raise
-        codes = self.consumer.read_codes(acks, moves, answer.codes)
-        self.consumer.note_settled([*acks, *(move.element for move in moves)])
+        codes = self.consumer.note_answer(acks, moves, answer.codes)
         yield from self.consumer.after_settling(acks, moves, codes)

@@ -176,7 +176,7 @@ class HomeReceiver:
         codes, self._in_flight = yield own.receive(
             self.keys, consumer.consumer, wanted.visibility, flights, wanted.attempt
         )
-        consumer.note_settled(one.element for one in messages)
+        consumer.note_settled([one.element for one in messages])
         return [
             shown(self.keys, again, before)
             for again, (_, before), code in zip(flying, chosen, codes, strict=True)
