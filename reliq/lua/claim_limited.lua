@@ -37,9 +37,10 @@ redis.call('ZCARD', delayed)
 redis.call('HLEN', index)
 redis.call('ZCARD', buckets)
 
-local policy = redis.call('HMGET', q.config, 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency', 'weighted')
-local bucket = bucket_of(policy[1], policy[2])
-local concurrency = tonumber(policy[3])
+local rate, burst, concurrency, key_rate, fair, key_concurrency, weighted = unpack(redis.call(
+  'HMGET', q.config, 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency', 'weighted'))
+concurrency = tonumber(concurrency)
+local bucket, key_bucket, by_key = bucket_of(rate, burst), bucket_of(key_rate), key_rate or fair or key_concurrency
 local in_use, known, suspect_next = 0, 0, ''
 if concurrency then
   suspect_next = redis.call('SRANDMEMBER', consumers) or ''
@@ -63,100 +64,101 @@ if concurrency then
   in_use = in_use - known + held_before
 end
 
-local state = redis.call(
-  'HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at', 'waiter', 'waiter_until', 'prober')
-if state[1] and tonumber(state[1]) <= now then
+local state = limits_state(flow)
+if state.held_until and state.held_until <= now then
   redis.call('HDEL', flow, 'held_until')
-  state[1] = false
+  state.held_until = nil
 end
-if state[2] and tonumber(state[3]) <= now and not reports then -- nothing would tell how its probe ends
+if state.breaker and state.breaker_until <= now and not reports then -- nothing would tell how its probe ends
   close_breaker(flow)
-  state[2] = false
+  state.breaker = nil
 end
-local held, breaker, prober = state[1], state[2], state[7]
-if breaker and prober then -- no other probe while its consumer has it, whose list the next claim sees
-  suspect_next = prober
+if state.breaker and state.prober then -- no other probe while its consumer has it, whose list the next claim sees
+  suspect_next = state.prober
   local length -- of its list; nil: this call cannot see it
-  if prober == consumer then
+  if state.prober == consumer then
     length = held_before
-  elseif prober == suspect then
+  elseif state.prober == suspect then
     length = redis.call('LLEN', suspect_list)
   end
-  if length ~= 0 then state[3] = math.max(tonumber(state[3]), now + (length and PROBE_LOOK or 1)) end
+  if length ~= 0 then state.breaker_until = math.max(state.breaker_until, now + (length and PROBE_LOOK or 1)) end
 end
 
 -- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one that is
 -- full later.
-local key_bucket, by_key = bucket_of(policy[4]), policy[4] or policy[5] or policy[6]
 local full = redis.call('ZRANGEBYSCORE', buckets, '-inf', now, 'LIMIT', 0, 1000)
 if #full > 0 then redis.call('ZREM', buckets, unpack(full)) end
 local known_buckets = redis.call('ZCARD', buckets) > 0
 
-local function rest(due)
-  return function(element)
-    if is_member(q, element) then leave_round(q, group_of(element)) end
-    index_add(delayed, index, math.ceil(due), id_of(element), element)
-  end
-end
-
--- Where messages have costs of their own, each is weighed when it is taken: one for which the bucket has too little goes back
--- to its place, and ends the claim. One that costs more than a full bucket takes a full one, and the next ones wait for the rest.
-local weighted = policy[7]
+-- How many tokens a message takes, where messages have costs of their own.
 local function price_of(element)
   return weighted and cost_of(element) or 1
 end
 
--- Nil for a message that its key lets through; else the function that puts it elsewhere.
-local function refusal_by_key(element)
+-- Until when a message waits whose key is held, or has too few tokens for it; nil: it may go.
+local function waits_until(element, key_full_at)
+  if not key_full_at or key_full_at <= now then return nil end
+  if not key_bucket then return key_full_at end
+  local least = math.min(price_of(element), key_bucket.most)
+  if least <= 0 or tokens_in(key_bucket, key_full_at, now) >= least then return nil end
+  return now + ms_until(key_bucket, key_full_at, now, least)
+end
+
+local function delay(element, due)
+  if is_member(q, element) then leave_round(q, group_of(element)) end
+  index_add(delayed, index, math.ceil(due), id_of(element), element)
+end
+
+-- Take the slot and the tokens that a message needs of its key. If the key lacks some, returns the function that puts
+-- the message elsewhere; one that waits for tokens keeps its slot.
+local function take_of_key(element)
   local group = group_of(element)
   if not group or is_latest(group) then return nil end -- a dedup key has no limits
-  local laned, most, until_claim = is_laned(element), nil, nil
-  if laned then
-    most, until_claim = slots_of(q, group)
-    if most and not has_slot(q, group, id_of(element)) and not take_slot(q, group, id_of(element)) then
-      return function() join_line(q, group, element) end
-    end
+  local most, until_claim
+  if is_laned(element) then most, until_claim = slots_of(q, group) end
+  if most and not has_slot(q, group, id_of(element)) and not take_slot(q, group, id_of(element)) then
+    return function() join_line(q, group, element) end
   end
-  local full_at = known_buckets and tonumber(redis.call('ZSCORE', buckets, group) or nil)
-  if full_at and full_at > now then
-    if not key_bucket then return rest(full_at) end
-    local least = math.min(price_of(element), key_bucket.most)
-    if least > 0 and tokens_in(key_bucket, full_at, now) < least then return rest(now + ms_until(key_bucket, full_at, now, least)) end
-  end
+  local key_full_at = known_buckets and tonumber(redis.call('ZSCORE', buckets, group) or nil)
+  local due = waits_until(element, key_full_at)
+  if due then return function() delay(element, due) end end
   if key_bucket then
-    redis.call('ZADD', buckets, string.format('%.6f', spent(key_bucket, full_at or nil, now, price_of(element))), group)
+    note_key_full_at(buckets, group, spent(key_bucket, key_full_at, now, price_of(element)))
     known_buckets = true
   end
   if until_claim then release_slot(q, element) end
   return nil
 end
 
-if not (bucket or concurrency or held or breaker or by_key or known_buckets) then
+if not (bucket or concurrency or state.held_until or state.breaker or by_key or known_buckets) then
   redis.call('HDEL', q.config, 'limited')
   return {'ok', now_whole, '', 0, '', unpack(take(q, processing, limit, room))}
 end
 
 local allowed, reason, wait = within_limits(limit, not weighted and bucket, concurrency, in_use, state, now)
-if breaker and allowed > 0 then allowed, reason = 1, 'probe' end
+if state.breaker and allowed > 0 then allowed, reason = 1, 'probe' end
 
-local full_at, wait_for_tokens = tonumber(state[4]), nil
-local function refusal_of(element, list)
+-- Take what a message needs of its key and, where each is weighed, of the rate: one for which the bucket has too little
+-- goes back to its place, and ends the claim. One that costs more than a full bucket takes a full one, and the next ones
+-- wait for the rest.
+local full_at, wait_for_tokens = state.full_at, nil
+local function take_of_limits(element, list)
   local price = bucket and weighted and price_of(element) or 0
   local least = price > 0 and math.min(price, bucket.most)
   if least and tokens_in(bucket, full_at, now) < least then
     wait_for_tokens = ms_until(bucket, full_at, now, least)
     return function() redis.call('RPUSH', list, element) end, true
   end
-  local put_elsewhere = (by_key or known_buckets) and refusal_by_key(element)
+  local put_elsewhere = (by_key or known_buckets) and take_of_key(element)
   if not put_elsewhere and least then full_at = spent(bucket, full_at, now, price) end
   return put_elsewhere
 end
 
 local looks_at_each = by_key or known_buckets or bucket and weighted
-local taken = take(q, processing, allowed, room, looks_at_each and refusal_of)
+local taken = take(q, processing, allowed, room, looks_at_each and take_of_limits)
 if #taken > 0 and bucket then
   if not weighted then full_at = spent(bucket, full_at, now, #taken) end
-  if full_at then redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at)) end
+  if full_at then note_full_at(flow, full_at) end
   if reason == 'rate' then wait = ms_until_tokens(bucket, full_at, now, limit) end
 end
 if #taken < allowed then reason, wait = '', 0 end -- it is not a limit that ended this claim
@@ -170,10 +172,10 @@ if concurrency then
   in_use = in_use + #taken
 end
 -- A consumer that got messages is busy: one of those that wait takes what is left, or waits for messages in its place.
-local waiter, others_wait = state[5], state[5] and state[5] ~= consumer and tonumber(state[6]) > now
-if #taken > 0 and waiter == consumer then redis.call('HDEL', flow, 'waiter', 'waiter_until') end
+local others_wait = state.waiter and state.waiter ~= consumer and state.waiter_until > now
+if #taken > 0 and state.waiter == consumer then redis.call('HDEL', flow, 'waiter', 'waiter_until') end
 local free = wait == 0 and not (concurrency and in_use >= concurrency)
-if #taken > 0 and free and (waiter or concurrency) and not is_told and (not others_wait or ready_messages(q) > 0) then
+if #taken > 0 and free and (state.waiter or concurrency) and not is_told and (not others_wait or ready_messages(q) > 0) then
   wake_one(slots)
 end
 if reason == 'concurrency' and #taken == 0 then

@@ -17,6 +17,6 @@ local until_ms = now_ms() + held_ms
 local bucket = bucket_of(policy[1])
 local full_at = until_ms + (bucket and (bucket.most - 1) * bucket.each or 0) -- so that there is one token then
 full_at = math.max(full_at, tonumber(redis.call('ZSCORE', buckets, group) or 0))
-redis.call('ZADD', buckets, string.format('%.6f', full_at), group)
+note_key_full_at(buckets, group, full_at)
 redis.call('HSET', config, 'limited', 1)
 return until_ms

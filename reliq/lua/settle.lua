@@ -161,6 +161,7 @@ have_left(q, others, 'acked')
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
 local gets_back = {}
+local refund = rates and refund_to(rates, q.config)
 for position in string.gmatch(not_started, '%d+') do gets_back[MOVES + MOVES_STEP * (position - 1)] = true end
 
 local mark = MARKS - 1
@@ -173,7 +174,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
     redis.call('SET', KEYS[mark], '1', 'PX', mark_ms)
   end
   if element then
-    if gets_back[at] then refund(q.config, rates, group_of(element), cost_of(element)) end
+    if gets_back[at] then refund(group_of(element), cost_of(element)) end
     if destination == 'round' or destination == 'rest' then
       if is_member(q, element) then
         destination = destination == 'round' and 'head' or 'delayed'

@@ -49,18 +49,16 @@ if redis.call('ZCOUNT', delayed, '-inf', string.format('%.0f', now)) > 0 then --
   overdue = overdue_since(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES'))
 end
 local limited_by, breaker = '', 'closed'
-local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency', 'max_length', 'weighted')
-if policy[1] then
-  local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'full_at')
-  breaker = state[2] or breaker
-  local bucket = bucket_of(policy[2], policy[3])
-  local concurrency = policy[4] ~= '0' and tonumber(policy[4]) -- 0: a closed partition with nothing to give out
-  local _, reason = within_limits(1, bucket, concurrency, processing, state, exact_now_ms())
-  limited_by = reason
-  local first = policy[6] and bucket and next_of(q.messages)
-  if reason == '' and first and tokens_in(bucket, tonumber(state[4]), exact_now_ms()) < math.min(cost_of(first), bucket.most) then
-    limited_by = 'rate'
-  end
+local limited, rate, burst, concurrency, max_length, weighted =
+  unpack(redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'concurrency', 'max_length', 'weighted'))
+if limited then
+  local state, bucket, exact_now = limits_state(flow), bucket_of(rate, burst), exact_now_ms()
+  local most = concurrency ~= '0' and tonumber(concurrency) -- 0: a closed partition with nothing to give out
+  local _, reason = within_limits(1, bucket, most, processing, state, exact_now)
+  local first = weighted and bucket and next_of(q.messages)
+  local has_too_few = first and tokens_in(bucket, state.full_at, exact_now) < math.min(cost_of(first), bucket.most)
+  limited_by = reason == '' and has_too_few and 'rate' or reason
+  breaker = state.breaker or breaker
 end
 local scheduled, next_tick = redis.call('ZCARD', ticks), '0'
 if scheduled > 0 then next_tick = redis.call('ZRANGE', ticks, 0, 0, 'WITHSCORES')[2] end
@@ -84,7 +82,7 @@ return {
   breaker,
   scheduled,
   next_tick,
-  policy[5],
+  max_length,
   redis.call(redis.call('SCARD', consumers) > MOST_CONSUMERS and 'SCARD' or 'SMEMBERS', consumers),
   unpack(redis.call('HGETALL', q.counters)),
 }

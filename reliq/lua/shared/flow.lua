@@ -43,16 +43,25 @@ local function unspent(bucket, full_at, now, tokens)
   return math.max(now, (full_at or 0) - tokens * bucket.each)
 end
 
--- Give back to the rates what the claim of a message has taken that does not start.
-local function refund(config, rates, group, cost)
-  local limits, now = redis.call('HMGET', config, 'rate', 'burst', 'key_rate'), exact_now_ms()
-  local bucket, key_bucket = bucket_of(limits[1], limits[2]), bucket_of(limits[3])
-  local full_at = bucket and tonumber(redis.call('HGET', rates.flow, 'full_at') or nil)
-  if full_at then redis.call('HSET', rates.flow, 'full_at', string.format('%.6f', unspent(bucket, full_at, now, cost))) end
-  full_at = key_bucket and group and tonumber(redis.call('ZSCORE', rates.buckets, group) or nil)
-  local is_held = full_at and full_at - now > key_bucket.most * key_bucket.each + 1 -- for longer than its tokens need
-  if full_at and not is_held then
-    redis.call('ZADD', rates.buckets, string.format('%.6f', unspent(key_bucket, full_at, now, cost)), group)
+-- Note when the bucket of the queue, or of a key, is full again.
+local function note_full_at(flow, full_at)
+  redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at))
+end
+
+local function note_key_full_at(buckets, group, full_at)
+  redis.call('ZADD', buckets, string.format('%.6f', full_at), group)
+end
+
+-- Returns the function that gives back to the rates what the claim of a message has taken that does not start.
+local function refund_to(rates, config)
+  local rate, burst, key_rate = unpack(redis.call('HMGET', config, 'rate', 'burst', 'key_rate'))
+  local bucket, key_bucket, now = bucket_of(rate, burst), bucket_of(key_rate), exact_now_ms()
+  return function(group, cost)
+    local full_at = bucket and tonumber(redis.call('HGET', rates.flow, 'full_at') or nil)
+    if full_at then note_full_at(rates.flow, unspent(bucket, full_at, now, cost)) end
+    full_at = key_bucket and group and tonumber(redis.call('ZSCORE', rates.buckets, group) or nil)
+    local is_held = full_at and full_at - now > key_bucket.most * key_bucket.each + 1 -- for longer than its tokens need
+    if full_at and not is_held then note_key_full_at(rates.buckets, group, unspent(key_bucket, full_at, now, cost)) end
   end
 end
 
@@ -67,18 +76,28 @@ local function ms_until_tokens(bucket, full_at, now, wanted)
   return ms_until(bucket, full_at, now, some)
 end
 
+-- What `flow` says of a queue: moments are numbers, and what is not there is nil or false.
+local function limits_state(flow)
+  local held_until, breaker, breaker_until, prober, full_at, waiter, waiter_until = unpack(redis.call(
+    'HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'prober', 'full_at', 'waiter', 'waiter_until'))
+  return {
+    held_until = tonumber(held_until), breaker = breaker, breaker_until = tonumber(breaker_until), prober = prober,
+    full_at = tonumber(full_at), waiter = waiter, waiter_until = tonumber(waiter_until),
+  }
+end
+
 -- What a queue's limits let through at this moment of `wanted` messages: how many, and if that is fewer, the reason and
--- the ms after which it may be more (0 = when another message has ended). `state` has the fields held_until, breaker,
--- breaker_until and full_at of `flow`.
+-- the ms after which it may be more (0 = when another message has ended).
 local function within_limits(wanted, bucket, concurrency, in_use, state, now)
   local most, reason, wait = wanted, '', 0
   local function at_most(number, why, ms)
     if number < most then most, reason, wait = number, why, ms end
   end
-  local held_until, breaker_until, full_at = tonumber(state[1]), tonumber(state[3]), tonumber(state[4])
-  if held_until and held_until > now then at_most(0, 'held', held_until - now) end
-  if state[2] and breaker_until > now then at_most(0, 'breaker', breaker_until - now) end
-  if bucket then at_most(tokens_in(bucket, full_at, now), 'rate', ms_until_tokens(bucket, full_at, now, wanted)) end
+  if state.held_until and state.held_until > now then at_most(0, 'held', state.held_until - now) end
+  if state.breaker and state.breaker_until > now then at_most(0, 'breaker', state.breaker_until - now) end
+  if bucket then
+    at_most(tokens_in(bucket, state.full_at, now), 'rate', ms_until_tokens(bucket, state.full_at, now, wanted))
+  end
   if concurrency then at_most(math.max(0, concurrency - in_use), 'concurrency', 0) end
   return most, reason, wait
 end

@@ -28,10 +28,10 @@ end
 local bucket, key_bucket = bucket_of(limits[1], limits[2]), bucket_of(limits[3])
 if bucket and more ~= 0 then
   local full_at = tonumber(redis.call('HGET', flow, 'full_at') or nil)
-  redis.call('HSET', flow, 'full_at', string.format('%.6f', moved(bucket, full_at)))
+  note_full_at(flow, moved(bucket, full_at))
 end
 if key_bucket and group ~= '' and more ~= 0 then
   local full_at = tonumber(redis.call('ZSCORE', buckets, group) or nil)
-  redis.call('ZADD', buckets, string.format('%.6f', moved(key_bucket, full_at)), group)
+  note_key_full_at(buckets, group, moved(key_bucket, full_at))
 end
 return 1

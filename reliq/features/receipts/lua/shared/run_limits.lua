@@ -3,12 +3,13 @@
 -- Nil where there are no limits. `let_through(group, element)`: whether this one may go, which then has taken its tokens;
 -- `write()`: note what was taken.
 local function limits_of(q, flow, buckets)
-  local policy = redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'key_rate', 'weighted')
-  if not policy[1] then return nil end
-  local now, bucket, key_bucket = exact_now_ms(), bucket_of(policy[2], policy[3]), bucket_of(policy[4])
-  local state = redis.call('HMGET', flow, 'held_until', 'breaker', 'full_at')
-  local closed = state[1] and tonumber(state[1]) > now or state[2]
-  local full_at, full_ats = tonumber(state[3]), {}
+  local limited, rate, burst, key_rate, weighted =
+    unpack(redis.call('HMGET', q.config, 'limited', 'rate', 'burst', 'key_rate', 'weighted'))
+  if not limited then return nil end
+  local now, bucket, key_bucket = exact_now_ms(), bucket_of(rate, burst), bucket_of(key_rate)
+  local state = limits_state(flow)
+  local closed = state.held_until and state.held_until > now or state.breaker
+  local full_at, full_ats = state.full_at, {}
 
   local function has(one, at, price)
     local least = math.min(price, one.most) -- one that costs more than a full bucket takes a full one
@@ -17,7 +18,7 @@ local function limits_of(q, flow, buckets)
 
   local function let_through(group, element)
     if closed then return false end
-    local price = policy[5] and cost_of(element) or 1
+    local price = weighted and cost_of(element) or 1
     local key_full_at = full_ats[group] or tonumber(redis.call('ZSCORE', buckets, group) or nil)
     if key_full_at and key_full_at > now and not key_bucket then return false end -- the key is held
     if bucket and not has(bucket, full_at, price) then return false end
@@ -28,8 +29,8 @@ local function limits_of(q, flow, buckets)
   end
 
   local function write()
-    if bucket and full_at then redis.call('HSET', flow, 'full_at', string.format('%.6f', full_at)) end
-    for group, at in pairs(full_ats) do redis.call('ZADD', buckets, string.format('%.6f', at), group) end
+    if bucket and full_at then note_full_at(flow, full_at) end
+    for group, at in pairs(full_ats) do note_key_full_at(buckets, group, at) end
   end
 
   return {let_through = let_through, write = write}
