@@ -84,8 +84,8 @@ if state.breaker and state.prober then -- no other probe while its consumer has 
   if length ~= 0 then state.breaker_until = math.max(state.breaker_until, now + (length and PROBE_LOOK or 1)) end
 end
 
--- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one that is
--- full later.
+-- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one
+-- that is full later.
 local full = redis.call('ZRANGEBYSCORE', buckets, '-inf', now, 'LIMIT', 0, 1000)
 if #full > 0 then redis.call('ZREM', buckets, unpack(full)) end
 local known_buckets = redis.call('ZCARD', buckets) > 0
@@ -138,9 +138,9 @@ end
 local allowed, reason, wait = within_limits(limit, not weighted and bucket, concurrency, in_use, state, now)
 if state.breaker and allowed > 0 then allowed, reason = 1, 'probe' end
 
--- Take what a message needs of its key and, where each is weighed, of the rate: one for which the bucket has too little
--- goes back to its place, and ends the claim. One that costs more than a full bucket takes a full one, and the next ones
--- wait for the rest.
+-- Take what a message needs of its key and, where each is weighed, of the rate: one for which the bucket has too
+-- little goes back to its place, and ends the claim. One that costs more than a full bucket takes a full one, and the
+-- next ones wait for the rest.
 local full_at, wait_for_tokens = state.full_at, nil
 local function take_of_limits(element, list)
   local price = bucket and weighted and price_of(element) or 0

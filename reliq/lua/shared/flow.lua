@@ -18,8 +18,8 @@ local function exact_now_ms()
   return time[1] * 1000 + time[2] / 1000
 end
 
--- The bucket of a rate such as '100/s': the ms of one token, and the most tokens; nil without a rate. Without a burst it
--- holds the tokens of a tenth of a second, at least one.
+-- The bucket of a rate such as '100/s': the ms of one token, and the most tokens; nil without a rate. Without a burst
+-- it holds the tokens of a tenth of a second, at least one.
 local function bucket_of(rate, burst)
   if not rate then return nil end
   local tokens, unit = string.match(rate, '^([%d.]+)/(%a)$')
@@ -27,8 +27,8 @@ local function bucket_of(rate, burst)
   return {each = each, most = tonumber(burst) or math.max(1, math.ceil(100 / each))}
 end
 
--- A bucket is known by the moment at which it is full again: each token that is taken moves this moment by the ms of one
--- (the "generic cell rate algorithm" of ATM networks, ITU-T I.371).
+-- A bucket is known by the moment at which it is full again: each token that is taken moves this moment by the ms of
+-- one (the "generic cell rate algorithm" of ATM networks, ITU-T I.371).
 local function tokens_in(bucket, full_at, now)
   local missing = math.max(0, (full_at or 0) - now) / bucket.each
   return math.floor(bucket.most - missing + 1e-6)

@@ -10,8 +10,8 @@
 --             was claimed
 --             With `kept` also one behind the latest of the list, if that is the last one in flight of its key.
 --       mark: a text without a blank, before its name in `attempt`
--- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message is not there any more, or it is
---         not the first of its line, or the limits of the queue hold it back
+-- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message
+--         is not there any more, or it is not the first of its line, or the limits of the queue hold it back
 -- A micro-batch, which gives `kept`, keeps to the rates of the queue and of its keys also with what waits. Where `concurrency`
 -- is limited, which counts what is claimed, nothing goes into flight.
 -- `attempt`: gets the names, so that `receive_again` and `keep_received` find them.
@@ -34,42 +34,51 @@ redis.call('HLEN', flow)
 redis.call('ZCARD', buckets)
 if attempt then redis.call('LLEN', attempt) end
 
-if kept > 0 and q.concurrency then return {string.rep('n', (#ARGV + 1 - MOVES) / MOVES_STEP), redis.call('ZCARD', received)} end
+if kept > 0 and q.concurrency then
+  return {string.rep('n', (#ARGV + 1 - MOVES) / MOVES_STEP), redis.call('ZCARD', received)}
+end
 local names = {}
 for at = MOVES, #ARGV, MOVES_STEP do names[#names + 1] = ARGV[at + NAME] end
 local records = records_of(receipts, names)
 
--- The messages of a key that were in flight before this call hold back those that come after them (`bound`).
--- A micro-batch goes on behind the latest message of its list.
-local keys, record, goes_on = {}, nil, nil
+-- The key behind whose latest message of the list a micro-batch goes on, and the turn of that message.
+local goes_on, latest_turn
 if attempt and kept > 0 then
   local latest = marked_names(redis.call('LRANGE', attempt, -1, -1))[1]
   local field = latest and field_of(records_of(receipts, {latest}), latest)
-  record = field and redis.call('HGET', receipts, field)
-  goes_on = record and ordering_key_of(string.sub(record, #FIRST_TURN + 1))
+  local record = field and redis.call('HGET', receipts, field)
+  if record then
+    goes_on = ordering_key_of(string.sub(record, #FIRST_TURN + 1))
+    latest_turn = string.sub(record, 1, #FIRST_TURN)
+  end
 end
+
+-- A key, and what this call takes of it. Those of its messages that were in flight before the call hold back those
+-- that come after them (`bound`).
+local keys = {}
 local function key_of(group)
   if not keys[group] then
     local before = turns_in_flight(q, group)
     local bound = lowest(before)
-    if goes_on == group and highest(before) == string.sub(record, 1, #FIRST_TURN) then bound = nil end
-    keys[group] = {before = before, bound = bound, taken = {}, line = {}, at = 0, passed = 0}
+    if goes_on == group and highest(before) == latest_turn then bound = nil end
+    keys[group] = {before = before, bound = bound, taken = {}, page = {}, at = 0, passed = 0}
   end
   return keys[group]
 end
 
 -- The first in the line of a key, behind those that this call has taken. `most`: how many it may still take.
 local function next_of(group, key, most)
-  if key.at == #key.line then
-    key.line = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', key.passed, math.min(PAGE, most))
+  if key.at == #key.page then
+    local size = math.min(PAGE, most)
+    key.page = redis.call('ZRANGEBYLEX', q.waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', key.passed, size)
     key.at = 0
   end
-  return key.line[key.at + 1]
+  return key.page[key.at + 1]
 end
 
 -- What changes is written at the end, in one command a key.
 local codes, entries, scored, written, gone, left = {}, {}, {}, {}, {}, {}
-local function take_one(at, element, turn)
+local function put_in_flight(at, turn)
   local name, again = ARGV[at + NAME], ARGV[at + AGAIN]
   local group = ordering_key_of(again)
   if group then table.insert(key_of(group).taken, turn) end
@@ -81,66 +90,69 @@ local function take_one(at, element, turn)
   written[#written + 1], written[#written + 2] = field, turn .. again
 end
 
-local limits = kept > 0 and limits_of(q, flow, buckets)
--- Take one that was claimed just now, the oldest ones first, which a micro-batch puts in flight first.
-local claimed
-do
-  local held, unseen = {}, math.min(holds, JUST_CLAIMED) -- by id
-  local function look_further()
-    local last = unseen - 1
-    unseen = math.max(0, unseen - PAGE)
-    for _, element in ipairs(redis.call('LRANGE', processing, unseen, last)) do
-      local id = id_of(element)
-      held[id] = held[id] or {}
-      table.insert(held[id], element)
-    end
-  end
-  claimed = function(former)
-    local id = id_of(former)
-    while true do
-      local same = held[id] or {}
-      for at, element in ipairs(same) do
-        if string.sub(element, 1, #former) == former then
-          gone[#gone + 1] = table.remove(same, at)
-          return element
-        end
-      end
-      if unseen == 0 then return nil end
-      look_further()
-    end
+local function flies_already(at)
+  local name = ARGV[at + NAME]
+  if not (records[id_of(name)] or records[name]) then return false end
+  local flying, _, later = find_flight(received, receipts, name)
+  return flying and not later
+end
+
+-- The claimed messages by id, read from the oldest ones on, which a micro-batch puts in flight first.
+local claimed, unread = {}, math.min(holds, JUST_CLAIMED)
+local function read_claimed()
+  local last = unread - 1
+  unread = math.max(0, unread - PAGE)
+  for _, element in ipairs(redis.call('LRANGE', processing, unread, last)) do
+    local id = id_of(element)
+    claimed[id] = claimed[id] or {}
+    table.insert(claimed[id], element)
   end
 end
 
-for at = MOVES, #ARGV, MOVES_STEP do
-  local former, line = ARGV[at + FORMER], ARGV[at + LINE]
-  local name, code = ARGV[at + NAME], 'n'
-  local flying, _, later
-  if records[id_of(name)] or records[name] then flying, _, later = find_flight(received, receipts, name) end
-  if flying and not later then
-    code = 'd'
-  elseif line == '' then
-    local element = claimed(former)
-    if element then
-      local group = ordering_key_of(element)
-      if group then key_of(group).bound = nil end -- one that is ready passes on with none in flight
-      take_one(at, element, FIRST_TURN)
-      code = 'd'
+-- Take out a message that was claimed just now; nil if it is not there.
+local function take_out(former)
+  local id = id_of(former)
+  while true do
+    local same = claimed[id] or {}
+    for place, element in ipairs(same) do
+      if string.sub(element, 1, #former) == former then return table.remove(same, place) end
     end
-  else
-    local group, turn = string.sub(line, 1, GROUP), string.sub(line, GROUP + 1)
-    local key = key_of(group)
-    local flies = key.before ~= '' or #key.taken > 0
-    local first = flies and next_of(group, key, (#ARGV + 1 - at) / MOVES_STEP)
-    local comes = first and string.sub(first, 1, #line + #former) == line .. former and (not key.bound or turn < key.bound)
-    if comes and (not limits or limits.let_through(group, ARGV[at + AGAIN])) then
-      key.at, key.passed = key.at + 1, key.passed + 1
-      left[#left + 1] = first
-      note(q, 'claimed', ARGV[at + AGAIN], consumer)
-      take_one(at, element_in_line(first), turn)
-      code = 'd'
-    end
+    if unread == 0 then return nil end
+    read_claimed()
   end
-  codes[#codes + 1] = code
+end
+
+local function take_claimed(at)
+  local element = take_out(ARGV[at + FORMER])
+  if not element then return false end
+  gone[#gone + 1] = element
+  local group = ordering_key_of(element)
+  if group then key_of(group).bound = nil end -- one that is ready passes on with none in flight
+  put_in_flight(at, FIRST_TURN)
+  return true
+end
+
+-- Take a message that waits, if it is the first of its line, others of its key are in flight before it, and the
+-- limits let it go.
+local limits = kept > 0 and limits_of(q, flow, buckets)
+local function take_waiting(at)
+  local former, again, line = ARGV[at + FORMER], ARGV[at + AGAIN], ARGV[at + LINE]
+  local group, turn = string.sub(line, 1, GROUP), string.sub(line, GROUP + 1)
+  local key = key_of(group)
+  if key.before == '' and #key.taken == 0 then return false end
+  local first = next_of(group, key, (#ARGV + 1 - at) / MOVES_STEP)
+  if not first or string.sub(first, 1, #line + #former) ~= line .. former then return false end
+  if key.bound and turn >= key.bound or limits and not limits.let_through(group, again) then return false end
+  key.at, key.passed = key.at + 1, key.passed + 1
+  left[#left + 1] = first
+  note(q, 'claimed', again, consumer)
+  put_in_flight(at, turn)
+  return true
+end
+
+for at = MOVES, #ARGV, MOVES_STEP do
+  local take = ARGV[at + LINE] == '' and take_claimed or take_waiting
+  codes[#codes + 1] = (flies_already(at) or take(at)) and 'd' or 'n'
 end
 if #gone == holds then
   redis.call('DEL', processing)

@@ -1,26 +1,31 @@
--- Flows: messages that wait until others have ended. In `followed` are
---   under a vertical tab and the id of a message that waits: its line, for how many it waits, its rule, its flow, and the places of those whose
---   end may be told again; `x` and its flow if it is not to be enqueued any more;
---   under two and the id of a member: flow, number, and a line for each message behind it: place, id, and its home if that is another one;
---   behind the number the flows that its handler has opened and that it is to wait for, `!` behind one that stands still because of a dead letter,
---   `-` behind one that has failed; `h` once the handler has ended; and `r` once it was said to be dead, which may be told late, when it was
---   redriven and has ended: those that it let go then count it once;
---   from three on the ring (`ring`) of what has happened to members, for a monitor.
--- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of its own: a vertical tab
--- and a number. Requires `follow`, `element` and `bodies`.
+-- Flows: messages that wait until others have ended. Fields of `followed`:
+--   WAITING and the id of a message that waits: its line, for how many it waits, its rule, its flow, and the places of
+--     those whose end may be told again; `x` and its flow if it is not to be enqueued any more.
+--   MEMBER and the id of a member: its flow, its number and marks, and a line for each message behind it: place, id, and
+--     its home if that is another one. A mark is
+--       a flow that its handler has opened and that it is to wait for, with a `!` behind it if that stands still because
+--       of a dead letter, or a `-` if it has failed;
+--       `h`: its handler has ended;
+--       `r`: it was said to be dead, which may be told late, when it was redriven and has ended: those that it let go
+--       then count it once.
+--   NEWS and more: the ring (`ring`) of what has happened to members, for a monitor.
+-- `flowing` of config counts the fields of the first two kinds. A message that waits is in `waiting`, in a line of
+-- its own: WAITING and a number. Requires `follow`, `element` and `bodies`.
 local count_flowing, report_flow, take_from_flow, let_all_go, mark_member, outcome_of, have_ended
 makers[#makers + 1] = function()
+  local WAITING, MEMBER, NEWS = '\v', '\v\v', '\v\v\v'
+
   count_flowing = function(q, change)
     if change ~= 0 and redis.call('HINCRBY', q.config, 'flowing', change) <= 0 then redis.call('HDEL', q.config, 'flowing') end
   end
 
   report_flow = function(q, texts)
-    if #texts > 0 then add_note(q.followed, q.config, '\v\v\v', 'flowed', table.concat(texts, '\v')) end
+    if #texts > 0 then add_note(q.followed, q.config, NEWS, 'flowed', table.concat(texts, '\v')) end
   end
 
   local function line_of(record)
     local number = string.match(record, '^%d+')
-    return number and string.format('\v%015.0f', number)
+    return number and WAITING .. string.format('%015.0f', number)
   end
 
   -- Take a message out of its line; nil if it is not there.
@@ -32,10 +37,10 @@ makers[#makers + 1] = function()
     return string.sub(member, 2 * GROUP + 1)
   end
 
-  -- Let a message wait no longer for those at some places before it; it goes on if these were the last ones. `again`: what is told here
-  -- may be told again, and counts once.
+  -- Let a message wait no longer for those at some places before it; it goes on if these were the last ones. `again`:
+  -- what is told here may be told again, and counts once.
   local function let_go(q, id, places, again)
-    local field = '\v' .. id
+    local field = WAITING .. id
     local record = redis.call('HGET', q.followed, field) or ''
     local line, left, rest, known = string.match(record, '^(%d+) (%d+) (%a %S+)(.*)$')
     if not line then return end
@@ -61,7 +66,7 @@ makers[#makers + 1] = function()
     local lines = {}
     for from = 1, #ids > 1 and #ids or 0, 1000 do
       local fields = {}
-      for at = from, math.min(from + 999, #ids) do fields[#fields + 1] = '\v' .. ids[at] end
+      for at = from, math.min(from + 999, #ids) do fields[#fields + 1] = WAITING .. ids[at] end
       for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
         lines[ids[from + at - 1]] = tonumber(string.match(record or '', '^%d+')) or 0
       end
@@ -115,35 +120,45 @@ makers[#makers + 1] = function()
     return record
   end
 
+  -- Note that a member has left the queue. It stays a member while flows that its handler has opened run or stand
+  -- still. `ended`: what is told of all members of the call.
+  local function end_member(q, id, record, event, ended)
+    local field, outcome = MEMBER .. id, event
+    if event == 'acked' then outcome = outcome_of(record) end
+    if not outcome or outcome == 'dead' then
+      record = mark_member(q, field, record, 'h')
+      if not outcome then return end
+      record = mark_member(q, field, record, 'r')
+    else
+      if redis.call('HDEL', q.followed, field) == 0 then return end
+      ended.gone = ended.gone + 1
+      ended.again = ended.again or is_marked(record, 'r')
+      if outcome == 'acked' then record = told_of(record, ended.here) end
+    end
+    ended.texts[#ended.texts + 1] = outcome .. ' ' .. id .. ' ' .. record
+  end
+
   -- Note members that are in the queue no more.
   have_ended = function(q, ids, event)
-    local here, texts, gone, again = {}, {}, 0, false
+    local ended = {here = {}, texts = {}, gone = 0, again = false}
     for from = 1, #ids, 1000 do
-      local fields, waits = {}, {}
+      local members, waits = {}, {}
       for at = from, math.min(from + 999, #ids) do
-        fields[#fields + 1], waits[#waits + 1] = '\v\v' .. ids[at], '\v' .. ids[at]
+        members[#members + 1], waits[#waits + 1] = MEMBER .. ids[at], WAITING .. ids[at]
       end
-      if event ~= 'acked' then gone = gone + redis.call('HDEL', q.followed, unpack(waits)) end
-      for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
-        local id, outcome = ids[from + at - 1], event
-        if record and event == 'acked' then outcome = outcome_of(record) end
-        if record and (not outcome or outcome == 'dead') then -- before the flows that its handler has opened
-          record = mark_member(q, fields[at], record, 'h')
-          if outcome then texts[#texts + 1] = 'dead ' .. id .. ' ' .. mark_member(q, fields[at], record, 'r') end
-        elseif record and redis.call('HDEL', q.followed, fields[at]) == 1 then
-          gone, again = gone + 1, again or is_marked(record, 'r')
-          texts[#texts + 1] = outcome .. ' ' .. id .. ' ' .. (outcome == 'acked' and told_of(record, here) or record)
-        end
+      if event ~= 'acked' then ended.gone = ended.gone + redis.call('HDEL', q.followed, unpack(waits)) end
+      for at, record in ipairs(redis.call('HMGET', q.followed, unpack(members))) do
+        if record then end_member(q, ids[from + at - 1], record, event, ended) end
       end
     end
-    count_flowing(q, -gone)
-    report_flow(q, texts)
-    let_all_go(q, here, here, again)
+    count_flowing(q, -ended.gone)
+    report_flow(q, ended.texts)
+    let_all_go(q, ended.here, ended.here, ended.again)
   end
 
   -- Tell a monitor of a member that stays.
   local function tell(q, element, event)
-    local field = '\v\v' .. id_of(element)
+    local field = MEMBER .. id_of(element)
     local record = q.flowing and redis.call('HGET', q.followed, field)
     if record then report_flow(q, {event .. ' ' .. id_of(element) .. ' ' .. mark_member(q, field, record, 'r')}) end
   end
@@ -156,7 +171,7 @@ makers[#makers + 1] = function()
     have_gone_home = function(q, elements) -- their fields were copied
       if not q.flowing then return end
       local gone = 0
-      for _, element in ipairs(elements) do gone = gone + redis.call('HDEL', q.followed, '\v\v' .. id_of(element)) end
+      for _, element in ipairs(elements) do gone = gone + redis.call('HDEL', q.followed, MEMBER .. id_of(element)) end
       count_flowing(q, -gone)
     end,
 
@@ -168,7 +183,7 @@ makers[#makers + 1] = function()
     has_revived = function(q, element) tell(q, element, 'revived') end,
 
     holds_back = function(q, element)
-      local record = redis.call('HGET', q.followed, '\v' .. id_of(element))
+      local record = redis.call('HGET', q.followed, WAITING .. id_of(element))
       if not record then return false end
       local line = line_of(record)
       if line then
