@@ -125,16 +125,11 @@ class Batches(Duty[int]):
     def _without_open(self, batches: Sequence[str], survey: Survey, layouts: dict[str, Layout]) -> Steps[Sequence[str]]:
         """Return those of the batches that may have ended. `layouts`: of the queues that this turn has read."""
         try:
-            now, *records = yield [ops.server_time(), *map(own.batch_fields, batches)]
-            found = {batch: one for batch, one in zip(batches, records, strict=True) if not waits(one, now)}
-            # One that is ending ends, even if a message of it was sent again since.
-            queues = {batch: [] if Field.ENDING in one else own.queues_in(one) for batch, one in found.items()}
-            queues = {batch: some for batch, some in queues.items() if not any(map(survey.away, some))}
+            queues = yield from self._queues_of(batches, survey)
             new = {keys.queue: keys for some in queues.values() for keys in some if keys.queue not in layouts}
             if new:
                 layouts.update(zip(new, (yield [ops.layout(keys) for keys in new.values()]), strict=True))
-            homes = {batch: homes_of(some, layouts) for batch, some in queues.items()}
-            homes = {batch: some for batch, some in homes.items() if not any(map(survey.away, some))}
+            homes = _reached({batch: homes_of(some, layouts) for batch, some in queues.items()}, survey)
             by_home: dict[str, list[str]] = defaultdict(list)
             for batch, some in homes.items():
                 for keys in some:
@@ -143,3 +138,22 @@ class Batches(Duty[int]):
             return [batch for batch in homes if batch not in self._found]
         except (RedisUnsuitable, ValueError):  # a record or a count that cannot be read: it fails alone
             return batches
+
+    @staticmethod
+    def _queues_of(batches: Sequence[str], survey: Survey) -> Steps[Mapping[str, Sequence[QueueKeys]]]:
+        """Return the queues of those of the batches that need not wait.
+
+        One that is ending has none: it ends, even if a message of it was sent again since.
+        """
+        now, *records = yield [ops.server_time(), *map(own.batch_fields, batches)]
+        queues = {
+            batch: [] if Field.ENDING in record else own.queues_in(record)
+            for batch, record in zip(batches, records, strict=True)
+            if not waits(record, now)
+        }
+        return _reached(queues, survey)
+
+
+def _reached(places: Mapping[str, Sequence[QueueKeys]], survey: Survey) -> dict[str, Sequence[QueueKeys]]:
+    """Return those of the batches of which no queue or home is on a server that is away."""
+    return {batch: some for batch, some in places.items() if not any(map(survey.away, some))}

@@ -6,7 +6,7 @@ message comes, or is brought by a monitor; those that a message does not come to
 
 import hmac
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from reliq import ops
 from reliq.contract.values import check_id
@@ -38,32 +38,19 @@ class SignalSteps:
         check_id(identity)
         check_step_name(name, "signal")
         stored, every = stored_signal(value), (yield from self._every())
-        answers: dict[str, str] = {}
-        token, first_asked = secrets.token_hex(8), {one.queue for one in every}
-
-        def ask(homes: list[QueueKeys], kept: float | None) -> Steps[None]:
-            counting = homes[0] if _EARLY.isdisjoint(answers.values()) else None
-            said = yield [
-                own.signal(one, identity, name, stored, kept, one.call(token), counted=one is counting) for one in homes
-            ]
-            answers.update(zip((one.queue for one in homes), said, strict=True))
-
+        giving = _Giving(self._homes.queue, identity, name, stored, {one.queue for one in every})
         if len(every) > 1 or early is None:  # which one has the message is known if one of them knows anything of it
-            yield from ask(every, None)
-            if len(every) > 1 and _nobody_knows(answers.values()):  # it was on its way from one to another
-                yield from ask(every, None)
-        while _may_come(answers.values(), early):
-            missing = [one for one in every if answers.get(one.queue, "unknown") == "unknown"]
-            if missing:  # those that an earlier call has not reached get it too
-                yield from ask(missing, early or EARLY)
+            yield from giving.ask(every, None)
+            if len(every) > 1 and giving.nobody_knows:  # it was on its way from one to another
+                yield from giving.ask(every, None)
+        while giving.may_come(early):
+            if missing := giving.not_taken_by(every):  # those that an earlier call has not reached get it too
+                yield from giving.ask(missing, early or EARLY)
             known = {one.queue for one in every}
-            # A home that was added meanwhile has got the early signals that the first one had before.
             every = yield from self._every(fresh=0.0)
             if {one.queue for one in every} <= known:
                 break
-        # And it may have got this one.
-        said = [answer for home, answer in answers.items() if home in first_asked or answer != "early before"]
-        return _taken(self._homes.queue, identity, name, said)
+        return giving.is_taken()
 
     def _every(self, **freshness: float) -> Steps[list[QueueKeys]]:
         """Return all homes: a signal that one of them does not get may be the one that its message waits for."""
@@ -85,26 +72,59 @@ class SignalSteps:
         raise refused
 
 
-#: What homes answer, first what only the one says that has the message, or had it.
-_KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
-_EARLY = {"early before", "early"}
-_ONLY_EARLY = {*_EARLY, "unknown"}
+class _Giving:
+    """A signal that is given to the homes of a queue, and what each of them has answered."""
 
+    #: What homes answer, first what only the one says that has the message, or had it.
+    KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
+    EARLY = frozenset({"early before", "early"})
 
-def _nobody_knows(answers: Collection[str]) -> bool:
-    return set(answers) == {"unknown"}
+    def __init__(self, queue: str, identity: str, name: str, stored: bytes, first_homes: Collection[str]) -> None:
+        self._queue = queue
+        self._identity = identity
+        self._name = name
+        self._stored = stored
+        self._token = secrets.token_hex(8)
+        self._first_homes = first_homes
+        self._answers: dict[str, str] = {}  #: by home
 
+    def ask(self, homes: Sequence[QueueKeys], kept: float | None) -> Steps[None]:
+        """Give it to homes; `kept`: seconds for which one that does not know the message keeps it; None: not at all."""
+        counting = homes[0] if self.EARLY.isdisjoint(self._answers.values()) else None
+        said = yield [
+            own.signal(
+                one, self._identity, self._name, self._stored, kept, one.call(self._token), counted=one is counting
+            )
+            for one in homes
+        ]
+        self._answers.update(zip((one.queue for one in homes), said, strict=True))
 
-def _may_come(answers: Collection[str], early: float | None) -> bool:
-    """Whether the message may come to any home: it is on its way, or not known at all."""
-    return set(answers) <= _ONLY_EARLY and not (early is None and _nobody_knows(answers))
+    def not_taken_by(self, homes: Sequence[QueueKeys]) -> list[QueueKeys]:
+        """Return the homes that were not asked, or know nothing of the message and do not keep the signal."""
+        return [one for one in homes if self._answers.get(one.queue, "unknown") == "unknown"]
 
+    @property
+    def nobody_knows(self) -> bool:
+        """Whether the homes know nothing of the message."""
+        return set(self._answers.values()) == {"unknown"}
 
-def _taken(queue: str, identity: str, name: str, answers: Collection[str]) -> bool:
-    said = min(answers, key=_KNOWN.index)
-    if said in REFUSED:
-        raise SignalRefused(f"message {identity} of {queue!r} does not take the signal {name!r}: {REFUSED[said]}", said)
-    return said not in ("before", "early before")
+    def may_come(self, early: float | None) -> bool:
+        """Whether the message may come to any home: it is on its way, or not known at all."""
+        return {*self._answers.values()} <= {*self.EARLY, "unknown"} and not (early is None and self.nobody_knows)
+
+    def is_taken(self) -> bool:
+        """Return False if the message has had the signal. Raises SignalRefused."""
+        # A home that was added meanwhile has got the early signals that the first one had, maybe this one too.
+        answers = [
+            answer for home, answer in self._answers.items() if home in self._first_homes or answer != "early before"
+        ]
+        said = min(answers, key=self.KNOWN.index)
+        if said in REFUSED:
+            raise SignalRefused(
+                f"message {self._identity} of {self._queue!r} does not take the signal {self._name!r}: {REFUSED[said]}",
+                said,
+            )
+        return said not in ("before", "early before")
 
 
 def give_anywhere(homes_of: Callable[[str], QueueHomes], identity: str, name: str, value: object) -> Steps[bool]:
