@@ -11,7 +11,7 @@
 -- Returns 'ok', also for a call that was carried out before; 'closed': the job is decided, or belongs to another run;
 --         'torn': the part does not hold the chunks that its writer appended
 -- Follows the RPUSH in a MULTI, because hashing the chunks as arguments of Lua would take longer than everything else.
--- uses: now
+-- uses: now, enlisting
 -- names of the keys and arguments (tools/generate_scripts.py)
 local job, jobs, parts, staged, stored_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local name, run, limit_ms, part, before = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -45,10 +45,5 @@ if state and chunks > 0 and length == appended_again then
   return 'ok'
 end
 if length ~= appended or (before > 0 and not state) then return taken_back('torn') end
-local now = now_ms()
-redis.call('HSET', job, 'state', 'open', 'run', run)
-redis.call('HSETNX', job, 'opened', now)
-redis.call('HINCRBY', job, 'staged', messages)
-redis.call('ZADD', jobs, now + limit_ms, name)
-redis.call('SADD', parts, part)
+enlist(job, jobs, parts, name, run, limit_ms, part, messages)
 return 'ok'

@@ -7,7 +7,7 @@
 --       limit_ms: time limit, renewed
 --       messages: n that will be staged
 -- Returns 'ok'; 'closed': the job is decided, or belongs to another run
--- uses: now
+-- uses: now, enlisting
 -- names of the keys and arguments (tools/generate_scripts.py)
 local job, jobs, parts = KEYS[1], KEYS[2], KEYS[3]
 local name, run, limit_ms, part, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -16,10 +16,5 @@ local state, current = unpack(redis.call('HMGET', job, 'state', 'run'))
 redis.call('ZCARD', jobs) -- wrong types are refused here, before the first write
 redis.call('SCARD', parts)
 if state and (state ~= 'open' or current ~= run) then return 'closed' end
-local now = now_ms()
-redis.call('HSET', job, 'state', 'open', 'run', run)
-redis.call('HSETNX', job, 'opened', now)
-redis.call('HINCRBY', job, 'staged', messages)
-redis.call('ZADD', jobs, now + limit_ms, name)
-redis.call('SADD', parts, part)
+enlist(job, jobs, parts, name, run, limit_ms, part, messages)
 return 'ok'
