@@ -51,38 +51,47 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
 
     Return how many were promoted, and the seconds until the next is due: 0.0 = now, None = none within `ahead` seconds.
     """
-    attempts, known = survey.attempts, survey.known
-    waits: list[int] = []
+    attempts = survey.attempts
+    looked, waits = yield from _look(survey, ahead)
+    due = [keys for keys, wait in looked if wait == 0]
+    moved = yield from attempts.together(Promotion.name, due, _move, "move")
+    busy = [keys for keys, (count, _) in moved if count == BATCH]
+    moved += yield from attempts.together(Promotion.name, busy, _move_more, "move more")
+    waits += [wait for _, wait in looked if wait > 0]
+    waits += [soonest for _, (_, soonest) in moved if soonest >= 0]
+    return sum(count for _, (count, _) in moved), min(waits) / 1000 if waits else None
+
+
+def _look(survey: Survey, ahead: float) -> Steps[tuple[list[tuple[QueueKeys, int]], list[int]]]:
+    """Ask when the next message is due of the queues of which no later moment is known.
+
+    Return these queues with the ms, -1 = none within `ahead` seconds, and the ms that are known of others.
+    """
+    known = survey.known
+    far = max(ahead, SLOW_LOOK) if known.grows else ahead
+    delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)
+    began = time.monotonic()
+    due_at = {keys: known.get(keys.delayed, "due") for keys in delayed}  # None without notices of changes
+    unknown = [keys for keys, at in due_at.items() if at is None or at <= began]
+    waits = [max(0, math.ceil((at - began) * 1000)) for at in due_at.values() if at is not None]
 
     def look(some: Sequence[QueueKeys]) -> Steps[list[int]]:
         answers = yield [ops.due(group, far) for group in survey.groups(some)]
         return list(itertools.chain.from_iterable(answers))
 
-    def move(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
-        answers: list[tuple[int, int]] = yield [ops.promote(keys, BATCH) for keys in some]
-        return answers
-
-    def move_more(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
-        answers = yield [ops.promote(keys, BATCH) for keys in some for _ in range(CALLS)]
-        return [(sum(count for count, _ in of_queue), of_queue[-1][1]) for of_queue in pieces(answers, CALLS)]
-
-    far = max(ahead, SLOW_LOOK) if known.grows else ahead
-    delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)
-    began, due = time.monotonic(), []
-    for keys in delayed:
-        at = known.get(keys.delayed, "due")  # by time.monotonic(); None without notices of changes
-        if at is None:
-            due.append(keys)
-        else:
-            waits.append(max(0, math.ceil((at - began) * 1000)))
-            due += [keys] if at <= began else []
-    looked = yield from attempts.together(Promotion.name, due, look)
+    looked = yield from survey.attempts.together(Promotion.name, unknown, look)
     for keys, wait in looked:
         known.note(keys.delayed, began + (wait / 1000 if wait >= 0 else far), "due")
-    waits += [wait for _, wait in looked if wait > 0]
-    moved = yield from attempts.together(Promotion.name, [keys for keys, wait in looked if wait == 0], move, "move")
-    busy = [keys for keys, (count, _) in moved if count == BATCH]
-    moved += yield from attempts.together(Promotion.name, busy, move_more, "move more")
-    waits += [soonest for _, (_, soonest) in moved]
-    later = [soonest for soonest in waits if soonest >= 0]
-    return sum(count for _, (count, _) in moved), min(later) / 1000 if later else None
+    return looked, waits
+
+
+def _move(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
+    """Promote a batch of each queue; return how many messages were due, and the ms until the next is."""
+    answers: list[tuple[int, int]] = yield [ops.promote(keys, BATCH) for keys in some]
+    return answers
+
+
+def _move_more(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
+    """Promote several batches of each queue; return the same."""
+    answers = yield [ops.promote(keys, BATCH) for keys in some for _ in range(CALLS)]
+    return [(sum(count for count, _ in of_queue), of_queue[-1][1]) for of_queue in pieces(answers, CALLS)]

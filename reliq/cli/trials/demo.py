@@ -189,6 +189,7 @@ class _Demo:
         return None
 
     def _report(self, ids: Sequence[str], seconds: float) -> int:
+        """Print what has become of the messages; return the exit status."""
         stats = self._queue.stats()
         with contextlib.closing(sqlite3.connect(self._results)) as connection:
             (handled, runs) = connection.execute("SELECT count(*), total(runs) FROM results").fetchone()
@@ -212,11 +213,8 @@ class _Demo:
             ("lines, functions, classes", "  ".join(f"{number:,}" for number in found)),
             ("counted without the queue", "  ".join(f"{number:,}" for number in direct)),
         ]
-        print()
-        for name, value in rows:
-            print(f"  {name:28} {value}")
-        good = lost == 0 and tuple(found) == direct and stats.dead == 0
-        if good:
+        print("", *(f"  {name:28} {value}" for name, value in rows), sep="\n")
+        if lost == 0 and tuple(found) == direct and stats.dead == 0:
             print("\n  Nothing was lost.")
             return 0
         print("\n  FAILED: the numbers do not agree. The workers said:")

@@ -180,15 +180,9 @@ def end(batch: str) -> Steps[bool]:
     job = yield from _job_state(fields)
     if job in (JobState.OPEN, JobState.COMMITTED):  # not completely visible yet
         return False
-    if Field.ENDING not in fields:
-        counts = yield from _counts(batch, fields)
-        # A handler in one queue may send to another one that was read before: two equal looks are one instant.
-        if counts.open or counts != (yield from _counts(batch, fields)):
-            return False
-        counts += _of_children(fields)
-        _, ending = yield own.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled))
-    else:
-        ending = fields[Field.ENDING]
+    ending = fields[Field.ENDING] if Field.ENDING in fields else (yield from _begin_end(batch, fields))
+    if ending is None:
+        return False
     sent, dead, cancelled = map(int, ending.split())
     total = Counts(0, sent, dead, cancelled)
     target = fields[Field.DEAD] if dead and fields[Field.DEAD] else fields[Field.DONE]
@@ -200,6 +194,17 @@ def end(batch: str) -> Steps[bool]:
         yield [own.batch_forget(keys, batch) for keys in queues]
     yield own.batch_end(batch, fields[Field.PARENT].decode(), total)
     return True
+
+
+def _begin_end(batch: str, fields: dict[str, bytes]) -> Steps[bytes | None]:
+    """Note and return the counts with which a batch ends; None: some of its messages have not ended."""
+    counts = yield from _counts(batch, fields)
+    # A handler in one queue may send to another one that was read before: two equal looks are one instant.
+    if counts.open or counts != (yield from _counts(batch, fields)):
+        return None
+    counts += _of_children(fields)
+    _, ending = yield own.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled))
+    return ending  # type: ignore[no-any-return]
 
 
 def end_all() -> Steps[bool]:

@@ -237,18 +237,15 @@ class Schedules(Duty[int]):
         calls = {keys: list(_calls(some)) for keys, some in by_queue.items()}
 
         def ask(some: Sequence[QueueKeys]) -> Steps[list[list[tuple[Prepared, Firing]]]]:
-            answers = iter(
-                (yield [own.fire(keys, [one.fire for one in call]) for keys in some for call in calls[keys]])
-            )
-            done: list[list[tuple[Prepared, Firing]]] = []
-            for keys in some:
-                done.append([])
-                for call in calls[keys]:
-                    now, codes = next(answers)
-                    self._note_time(now, early=Firing.EARLY in codes)
-                    done[-1] += zip(call, codes, strict=True)
-                    _measure(survey, keys, now, done[-1][-len(call) :])
-            return done
+            asked = [(keys, call) for keys in some for call in calls[keys]]
+            answers = yield [own.fire(keys, [one.fire for one in call]) for keys, call in asked]
+            done: dict[QueueKeys, list[tuple[Prepared, Firing]]] = {keys: [] for keys in some}
+            for (keys, call), (now, codes) in zip(asked, answers, strict=True):
+                outcomes = list(zip(call, codes, strict=True))
+                self._note_time(now, early=Firing.EARLY in codes)
+                _measure(survey, keys, now, outcomes)
+                done[keys] += outcomes
+            return list(done.values())
 
         sent = 0
         for keys, outcomes in (yield from survey.attempts.together(self.name, list(calls), ask, "send")):
