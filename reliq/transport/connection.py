@@ -246,29 +246,32 @@ class Connection:
             self.close()  # noticed before a command is sent on a dead connection
         self._used_at = now
         if self._raw is None:
-            if self.watching:
-                raise ConnectionLost(sent=False, cause="the connection that watched is gone")
-            self._epoch = self._endpoint.epoch
-            raw = self._endpoint.new_connection()
-            try:
-                raw.connect()
-            except (redis_errors().RedisError, OSError) as error:
-                raw.disconnect()
-                raise failed(error, sent=False) from None
-            self._raw = raw
-            self.connects += 1
-            self.connected_at = now
-            if self.connects > 1:
-                self._endpoint.check_again()
-            if self._name:
-                self._introduce()
-            if self.on_connect is not None:
-                self.on_connect(self.named)
-            if self.notices is not None:
-                self.notices.begin(self._endpoint.new_connection, self._exchange)
+            self._connect(now)
         elif self.notices is not None and self.notices.wanted and not self._owed:
             self.notices.begin(self._endpoint.new_connection, self._exchange)
         return self._raw
+
+    def _connect(self, now: float) -> None:
+        if self.watching:
+            raise ConnectionLost(sent=False, cause="the connection that watched is gone")
+        self._epoch = self._endpoint.epoch
+        raw = self._endpoint.new_connection()
+        try:
+            raw.connect()
+        except (redis_errors().RedisError, OSError) as error:
+            raw.disconnect()
+            raise failed(error, sent=False) from None
+        self._raw = raw
+        self.connects += 1
+        self.connected_at = now
+        if self.connects > 1:
+            self._endpoint.check_again()
+        if self._name:
+            self._introduce()
+        if self.on_connect is not None:
+            self.on_connect(self.named)
+        if self.notices is not None:
+            self.notices.begin(self._endpoint.new_connection, self._exchange)
 
     def _introduce(self) -> None:
         """Name the new connection, and make the server end the previous one."""

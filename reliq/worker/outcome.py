@@ -39,17 +39,10 @@ def after_return(message: Message, result: object) -> Move | None:
     delay = float(result.delay)  # type: ignore[arg-type]
     again = message.again(failures=0, deliveries=0, redelivered=False)
     if message.in_cycle:
-        return Move(
-            message.element,
-            Destination.REST if delay else Destination.ROUND,
-            Counter.REQUEUED,
-            message.id,
-            again,
-            delay,
-        )
-    return Move(
-        message.element, Destination.DELAYED if delay else Destination.HEAD, Counter.REQUEUED, message.id, again, delay
-    )
+        destination = Destination.REST if delay else Destination.ROUND
+    else:
+        destination = Destination.DELAYED if delay else Destination.HEAD
+    return Move(message.element, destination, Counter.REQUEUED, message.id, again, delay)
 
 
 def after_error(handler: Handler, message: Message, error: BaseException, worker: str) -> Move:

@@ -95,20 +95,16 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     """Settle; return a code for each outcome: done, already or lost. `elements`: the lease's elements, if known."""
     if elements is None:
         elements = yield from _read_back(keys, lease)
-    acks: list[bytes] = []
-    moves: list[Move] = []
-    places: tuple[list[int], list[int]] = ([], [])
     taken = [(place, one, element) for place, one in enumerate(outcomes) if (element := elements.take(one.id))]
-    lives = yield from _lives(keys, [element for _, outcome, element in taken if outcome.verb != "ack"])
-    for place, outcome, element in taken:
-        if outcome.verb == "ack":
-            acks.append(element)
-        else:
-            moves.append(_move(Message.decode(keys.queue, element), lease, outcome, lives))
-        places[outcome.verb != "ack"].append(place)
-    if not acks and not moves:
+    acked = [one for one in taken if one[1].verb == "ack"]
+    moved = [one for one in taken if one[1].verb != "ack"]
+    lives = yield from _lives(keys, [element for *_, element in moved])
+    acks = [element for *_, element in acked]
+    moves = [_move(Message.decode(keys.queue, element), lease, outcome, lives) for _, outcome, element in moved]
+    places = [place for place, *_ in (*acked, *moved)]  # in the order of the codes
+    if not places:
         return ["already" if (yield _known(keys, lease)) else "lost"] * len(outcomes)
-    ids = [outcomes[place].id for place in places[0] + places[1]]
+    ids = [outcomes[place].id for place in places]
     beside: list[ops.Op[Any]] = [ops.count_notes(keys, ids)]
     if elements.empty:
         beside.append(_finish(keys, lease))
@@ -117,7 +113,7 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     if notes:
         yield from _forget(keys, ids, len(acks), moves, answer.codes)
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
-    for place, code in zip(places[0] + places[1], answer.codes, strict=True):
+    for place, code in zip(places, answer.codes, strict=True):
         codes[place] = Settled(code).code
     if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last message
         return ["already" if code == "lost" else code for code in codes]
