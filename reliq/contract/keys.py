@@ -238,6 +238,10 @@ SERVER_KEYS: Final = (
     Key("reliq:schedules", "hash", "name of a schedule -> the queue that has it; a hint"),
     Key("reliq:topics", "hash", '"queue pattern" -> 1 for each binding; version, alternate, unroutable'),
     Key(
+        "reliq:{reliq:topics}:call", "string", "the answer to a call that changed bindings, for when it is repeated",
+        of=("token",), expires="after ten minutes",
+    ),
+    Key(
         "reliq:{@batches}:open", "zset", "ids of batches that have not ended, by the ms at which they were opened, and "
         "half a ms if they wait for messages only",
     ),

@@ -22,6 +22,7 @@ SQS_MOVES = "reliq:sqs:moves"  #: hash: id of a move task of the SQS endpoint ->
 SQS_MOVING = "reliq:sqs:moving:"  #: prefix of a move task; string: the endpoint that runs it
 SCHEDULES = "reliq:schedules"  #: hash: name of a schedule -> the queue that has it; a hint
 TOPICS = "reliq:topics"  #: hash: "queue pattern" -> 1 for each binding; version, alternate, unroutable
+TOPICS_CALL = "reliq:{reliq:topics}:call:"  #: prefix of a call, in the slot of TOPICS; string: the answer to the call
 ALLOWANCE = "reliq:api:allowance:"  #: prefix of an API key's id; string: when its allowance is full again
 BATCHES = "reliq:{@batches}:open"  #: zset: ids of batches that have not ended
 FLOWS = "reliq:{@flows}:open"  #: zset: ids of flows that have not ended, by the ms at which they were opened
@@ -178,7 +179,16 @@ class QueueKeys(key_names.NamedKeys):
 
     def new_call(self) -> str:
         """Return a key for the answer to one call, by which its script recognizes a repeated one."""
-        return self.call(secrets.token_hex(8))
+        return self.call(_new_token())
+
+
+def new_topics_call() -> str:
+    """Return such a key for a call that changes bindings."""
+    return TOPICS_CALL + _new_token()
+
+
+def _new_token() -> str:
+    return secrets.token_hex(8)
 
 
 # A consumer's id is random for each start, never a pid or host name: no other process may inherit a dead consumer's

@@ -135,35 +135,43 @@ def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int, list[bytes]]]:
     return scripted(call, tuple)
 
 
-def set_visibility(keys: QueueKeys, changes: Sequence[tuple[bytes, float, str]], late: bool = False) -> Op[str]:
+def set_visibility(
+    keys: QueueKeys, changes: Sequence[tuple[bytes, float, str]], late: bool = False, call: str | None = None
+) -> Op[str]:
     """Set the seconds for which messages stay in flight from now on; answers a letter for each.
 
-    A message is told by its name and, third, the group of its key.
+    A message is told by its name and, third, the group of its key. `call`: of `new_call`.
     """
     changed = (
         signatures.set_visibility_change(name=name, visible=milliseconds(visible), key_group=group)
         for name, visible, group in changes
     )
-    call = signatures.set_visibility(keys, late=late, changes=changed)
-    return scripted(call, as_text)
+    setting = signatures.set_visibility(keys, late=late, changes=changed, call=call)
+    return scripted(setting, as_text)
 
 
 def delete_flying(keys: QueueKeys, names: Sequence[bytes], late: bool) -> Op[bool]:
-    """Delete messages in flight by their names, all or none; False: `delete_received` must say why."""
+    """Delete messages in flight by their names, all or none; False: `delete_received` must say why.
+
+    Not repeatable, as that: after a lost answer `delete_received` finds what it has done.
+    """
     call = signatures.delete_flying(keys, late=late, names=names)
-    return scripted(call, bool)
+    return scripted(call, bool, repeatable=False)
 
 
-def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Op[str]:
-    """Delete messages by their names and the groups of their keys; answers a letter for each."""
+def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool, again: bool = False) -> Op[str]:
+    """Delete messages by their names and the groups of their keys; answers a letter for each.
+
+    `again`: after a lost answer; those that are nowhere were deleted by the first call. Only this may be repeated.
+    """
     named = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
-    call = signatures.delete_received(keys, late=late, handles=named)
-    return scripted(call, as_text)
+    call = signatures.delete_received(keys, late=late, again=again, handles=named)
+    return scripted(call, as_text, repeatable=again)
 
 
-def purge_received(keys: QueueKeys, limit: int) -> Op[int]:
-    call = signatures.purge_received(keys, limit=limit, ids=())
-    return scripted(call)
+def purge_received(keys: QueueKeys, limit: int, call: str | None = None) -> Op[int]:
+    """Delete messages in flight; answers how many. `call`: of `new_call`."""
+    return scripted(signatures.purge_received(keys, limit=limit, ids=(), call=call))
 
 
 def cancel_received(keys: QueueKeys, identity: str, call: str | None = None) -> Op[int]:

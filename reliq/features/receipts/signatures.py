@@ -15,11 +15,11 @@ def delete_flying(keys: NamedKeys, *, late: bool, names: Iterable[Argument]) -> 
     )
 
 
-def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
+def delete_received(keys: NamedKeys, *, late: bool, again: bool, handles: Records) -> Call:
     return (
         "receipts/delete_received",
         (*keys.places, keys.received, keys.receipts, keys.early),
-        (int(late), *flat(handles)),
+        (int(late), int(again), *flat(handles)),
     )
 
 
@@ -74,10 +74,10 @@ def return_due(keys: NamedKeys, *, limit: Argument) -> Call:
     return "receipts/return_due", (*keys.places, keys.received, keys.receipts, keys.early), (limit,)
 
 
-def set_visibility(keys: NamedKeys, *, late: bool, changes: Records) -> Call:
+def set_visibility(keys: NamedKeys, *, late: bool, changes: Records, call: str | None = None) -> Call:
     return (
         "receipts/set_visibility",
-        (*keys.places, keys.received, keys.receipts, keys.early),
+        (*keys.places, keys.received, keys.receipts, keys.early, *(() if call is None else (call,))),
         (int(late), *flat(changes)),
     )
 

@@ -15,6 +15,7 @@ from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import DONE
 from reliq.features.receipts.ops import Flight
 from reliq.features.receipts.receiving import next_in_line
+from reliq.features.receipts.steps import deleted
 from reliq.model.element import decode_envelope, encode_envelope, id_in_name
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -121,19 +122,19 @@ class Runs:
         ]
 
     def ack(self) -> Steps[int]:
-        def delete(names: Sequence[bytes]) -> ops.Op[str]:
-            return own.delete_received(self._keys, [(name, "") for name in names], late=False)
-
-        return (yield from self._end(delete))
+        return (yield from self._end(lambda some: deleted(self._keys, [(one, "") for one in some], late=False)))
 
     def release(self) -> Steps[int]:
-        return (yield from self._end(lambda some: own.set_visibility(self._keys, [(one, 0.0, "") for one in some])))
+        def release(some: Sequence[bytes]) -> Steps[str]:
+            return ops.one(own.set_visibility(self._keys, [(one, 0.0, "") for one in some], call=self._keys.new_call()))
 
-    def _end(self, end: Callable[[Sequence[bytes]], ops.Op[str]]) -> Steps[int]:
+        return (yield from self._end(release))
+
+    def _end(self, end: Callable[[Sequence[bytes]], Steps[str]]) -> Steps[int]:
         ended = 0
         for names in (yield from self._kept()):
             for some in pieces(names, _ENDS):
-                codes = yield end(some)
+                codes = yield from end(some)
                 ended += codes.count(DONE)
         yield own.forget_attempt(self._keys, self._attempt)
         return ended

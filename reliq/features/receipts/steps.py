@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from reliq import ops
+from reliq.errors import OutcomeUnknown
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import (
     CODES,
@@ -141,14 +142,28 @@ class ReceiptSteps:
 
 def _change(times: Sequence[float], late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
     """Set the visibility of the messages of one home, each of the time at its position."""
-    codes: str = yield own.set_visibility(keys, [(one.name, times[at], one.group) for at, one in some], late)
+    changes = [(one.name, times[at], one.group) for at, one in some]
+    # A longer time may be set twice. A message that became visible may be another receiver's when the call is repeated.
+    call = None if all(visible for _, visible, _ in changes) else keys.new_call()
+    codes: str = yield own.set_visibility(keys, changes, late, call)
     return codes
 
 
 def _delete(late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
-    if len(some) <= _DELETED_AT_ONCE and (yield own.delete_flying(keys, [one.name for _, one in some], late)):
-        return DONE * len(some)
-    codes: str = yield own.delete_received(keys, [(one.name, one.group) for _, one in some], late)
+    return (yield from deleted(keys, [(one.name, one.group) for _, one in some], late))
+
+
+def deleted(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Steps[str]:
+    """Delete messages of one home, by their names and the groups of their keys; return a letter for each.
+
+    After a lost answer, look what the call has left: an answer kept for each delete would cost more than the delete.
+    """
+    try:
+        if len(handles) <= _DELETED_AT_ONCE and (yield own.delete_flying(keys, [name for name, _ in handles], late)):
+            return DONE * len(handles)
+        codes: str = yield own.delete_received(keys, handles, late)
+    except OutcomeUnknown:
+        codes = yield own.delete_received(keys, handles, late, again=True)
     return codes
 
 
@@ -162,7 +177,7 @@ def _return_due(keys: QueueKeys) -> Steps[int]:
 
 def _purge(keys: QueueKeys) -> Steps[int]:
     total = 0
-    while count := (yield own.purge_received(keys, _PURGED_AT_ONCE)):
+    while count := (yield own.purge_received(keys, _PURGED_AT_ONCE, keys.new_call())):
         total += count
     return total
 

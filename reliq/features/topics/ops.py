@@ -65,9 +65,9 @@ def _read_published(reply: Any) -> Published:
     return Published(*map(readable, reply))
 
 
-def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str]) -> Op[int]:
-    """Add or remove bindings; the reply is how many changed."""
-    return scripted(signatures.bind(topics=TOPICS, verb=verb, bindings=bindings))
+def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str], call: str | None = None) -> Op[int]:
+    """Add or remove bindings; the reply is how many changed. `call`: of `new_topics_call`."""
+    return scripted(signatures.bind(topics=TOPICS, verb=verb, bindings=bindings, call=call))
 
 
 def alternate(queue: str) -> Op[int]:

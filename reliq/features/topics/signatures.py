@@ -6,8 +6,8 @@ from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call, flat
 
 
-def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument]) -> Call:
-    return "topics/bind", (topics,), (verb, *bindings)
+def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument], call: str | None = None) -> Call:
+    return "topics/bind", (topics, *(() if call is None else (call,))), (verb, *bindings)
 
 
 def publish(

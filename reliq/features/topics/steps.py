@@ -10,7 +10,7 @@ from reliq.contract.keywords import PublishOptions
 from reliq.errors import InvalidMessage, QueueFull, Unroutable
 from reliq.features.topics import ops as own
 from reliq.features.topics.routing import Routes, check_pattern, check_routing_key
-from reliq.model.keys import QueueKeys, check_grammar, check_name
+from reliq.model.keys import QueueKeys, check_grammar, check_name, new_topics_call
 from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
@@ -218,12 +218,12 @@ class TopicSteps:
 
     def bind(self, queue: str, *patterns: str) -> Steps[bool]:
         bindings = _fields(check_name(queue), patterns)
-        _, changed = yield [ops.announce(queue), own.bind("bind", bindings)]
+        _, changed = yield [ops.announce(queue), own.bind("bind", bindings, new_topics_call())]
         self._looked_at = float("-inf")
         return bool(changed)
 
     def unbind(self, queue: str, *patterns: str) -> Steps[bool]:
-        changed = yield own.bind("unbind", _fields(queue, patterns))
+        changed = yield own.bind("unbind", _fields(queue, patterns), new_topics_call())
         self._looked_at = float("-inf")
         return bool(changed)
 

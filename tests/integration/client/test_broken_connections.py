@@ -361,15 +361,16 @@ def test_a_signal_whose_answer_is_lost_is_repeated_and_answered_as_the_first_was
     assert app.queue("orders").stats().counters["signalled"] == 2
 
 
+def losing(names, to_lose):
+    """Name the requests that run one of these scripts, once for each entry of a list."""
+    scripts = [script_named(name).sha.encode() for name in names]
+    return lambda data: any(sha in data for sha in scripts) and bool(to_lose) and to_lose.pop()
+
+
 def test_an_operator_is_told_what_the_call_did_whose_answer_was_lost(redis_server, app, face):
     app.queue("orders").cycle.add("a", "b", "c")
-    scripts = [script_named(name).sha.encode() for name in ("cycle/cycle_remove", "switch_breaker")]
     to_lose: list[bool] = []
-
-    def loses(data: bytes) -> bool:
-        return any(sha in data for sha in scripts) and bool(to_lose) and to_lose.pop()
-
-    with LosingProxy(redis_server.port, loses) as proxy:
+    with LosingProxy(redis_server.port, losing(("cycle/cycle_remove", "switch_breaker"), to_lose)) as proxy:
         queue, proxy.armed = face(proxy.url).queue("orders"), True
         queue.open_breaker("1m")
         assert queue.cycle.remove("a") == 1  # both scripts are loaded
@@ -379,3 +380,68 @@ def test_an_operator_is_told_what_the_call_did_whose_answer_was_lost(redis_serve
         assert queue.close_breaker() is True
         assert queue.close_breaker() is False
     assert proxy.lost == 2
+
+
+def test_a_subscriber_is_told_what_the_call_did_whose_answer_was_lost(redis_server, app, face):
+    to_lose: list[bool] = []
+    with LosingProxy(redis_server.port, losing(("topics/bind",), to_lose)) as proxy:
+        far, proxy.armed = face(proxy.url), True
+        assert far.subscribe("mailer", "order.#") is True  # the script is loaded
+        for change, pattern in ((far.subscribe, "stock.#"), (far.unsubscribe, "stock.#")):
+            to_lose.append(True)
+            assert change("mailer", pattern) is True
+            assert change("mailer", pattern) is False
+    assert proxy.lost == 2
+
+
+RECEIPTS = ("receipts/delete_flying", "receipts/delete_received", "receipts/set_visibility", "receipts/purge_received")
+
+
+@pytest.mark.parametrize("track", [False, True], ids=["plain", "tracked"])
+def test_a_receiver_is_told_what_the_call_did_whose_answer_was_lost(redis_server, app, face, track):
+    near = app.queue("orders")
+    near.configure(track=track)
+    near.send_many(range(5))
+    first, *others = [one.receipt for one in near.receive(limit=5)]
+    to_lose: list[bool] = []
+    with LosingProxy(redis_server.port, losing(RECEIPTS, to_lose)) as proxy:
+        queue, proxy.armed = face(proxy.url).queue("orders"), True
+        assert queue.delete_received([first]) == ["deleted"]  # the scripts are loaded
+        assert queue.change_visibility([(others[0], 60)]) == ["changed"]
+        to_lose.append(True)
+        assert queue.delete_received(others[:2]) == ["deleted", "deleted"]
+        assert queue.delete_received(others[:2]) == ["unknown", "unknown"]
+        for seconds in (90, 0):
+            to_lose.append(True)
+            assert queue.change_visibility([(others[2], seconds)]) == ["changed"]
+        assert queue.change_visibility([(others[2], 0)]) == ["expired"]
+        to_lose.append(True)
+        assert queue.purge_received() == 1
+    assert proxy.lost == 4
+    assert near.stats().ready == 1
+
+
+def test_a_visibility_that_was_ended_leaves_the_next_receiver_its_message(redis_server, app, face):
+    """The call whose answer was lost is repeated after another receiver has taken the message."""
+    near, asked = app.queue("orders"), list[bool]()
+    taken: list[reliq.Received] = []
+    near.send("x")
+    (received,) = near.receive()
+    sha = script_named("receipts/set_visibility").sha.encode()
+
+    def note(data: bytes) -> bytes:
+        asked.extend([True] if sha in data else [])
+        return data
+
+    def lose(data: bytes) -> bytes | None:
+        if not asked or taken:
+            return data
+        taken.extend(near.receive(visibility=60))
+        return None
+
+    with Proxy(redis_server.port, request=note, reply=lose) as proxy:
+        app.store.call([ops.command("SCRIPT", "LOAD", script_named("receipts/set_visibility").source)])
+        queue = face(proxy.url).queue("orders")
+        assert queue.change_visibility([(received.receipt, 0)], late=True) == ["changed"]
+    assert [one.receives for one in taken] == [2]
+    assert near.delete_received([taken[0].receipt]) == ["deleted"]

@@ -1,15 +1,19 @@
 -- bind: add or remove bindings of queues to patterns. A new version number tells the producers to read them again.
 --
--- KEYS  topics
+-- KEYS  topics, call?
+--       call: has the answer of a call that is repeated
 -- ARGV  verb, bindings...
 --       verb: 'bind' | 'unbind' | 'alternate'
 --       bindings: each "queue pattern", or the queue that is the alternate
 -- Returns the number of bindings that changed
+-- uses: calls
 -- names of the keys and arguments (tools/generate_scripts.py)
-local topics = KEYS[1]
+local topics, call = KEYS[1], KEYS[2]
 local verb = ARGV[1]
 local BINDINGS = 2
 -- end of the names
+local before = answer_before(call)
+if before then return tonumber(before) end
 local changed = 0
 for at = BINDINGS, #ARGV do
   if verb == 'bind' then
@@ -22,5 +26,8 @@ for at = BINDINGS, #ARGV do
   end
 end
 local time = redis.call('TIME')
-if changed > 0 then redis.call('HSET', topics, 'version', time[1] .. '.' .. time[2]) end
+if changed > 0 then
+  redis.call('HSET', topics, 'version', time[1] .. '.' .. time[2])
+  answer_with(call, changed)
+end
 return changed
