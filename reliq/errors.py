@@ -173,7 +173,9 @@ class SignalTimeout(ReliqError, TimeoutError):
 
 
 class SignalRefused(ReliqError):
-    """A signal was not taken. `outcome`: ended (the message has left the queue), late (the wait is over) or unknown."""
+    """A signal was not taken. `outcome`: ended (the message has left the queue), late (the wait is over), unknown, many
+    (the message has 1,000 signals), full (early signals of 100,000 messages are kept).
+    """
 
     def __init__(self, text: str, outcome: str) -> None:
         super().__init__(text)

@@ -169,6 +169,31 @@ def test_waits_end_in_parts_also_when_memory_is_full(held: World):
     assert not held.redis.exists(KEYS.waits, KEYS.parked)
 
 
+def test_early_signals_are_kept_for_so_many_messages_only(held: World):
+    held.run(own.signal(KEYS, "first", "go", b"j1", 60.0))
+    held.redis.zadd(KEYS.waits, {f"\n{number}": held.now + 60_000 for number in range(99_999)})
+    before = fields(held), held.redis.zcard(KEYS.waits)
+    call = KEYS.new_call()
+    assert [held.run(own.signal(KEYS, "next", "go", b"j1", 60.0, call)) for _ in range(2)] == ["full", "full"]
+    assert (fields(held), held.redis.zcard(KEYS.waits)) == before
+    assert held.run(own.signal(KEYS, "first", "stop", b"j1", 60.0)) == "early"
+    held.run(own.record(hold("a"), 1, ENTRY))
+    assert held.run(own.signal(KEYS, "a", "go", b"j1", 60.0)) == "kept"
+    held.redis.zrem(KEYS.waits, "\n7")
+    assert held.run(own.signal(KEYS, "next", "go", b"j1", 60.0, call)) == "early"
+
+
+def test_a_message_has_so_many_signals_only_and_the_one_it_waits_for(held: World):
+    for identity in ("nobody", "a"):
+        said = [held.run(own.signal(KEYS, identity, f"s{number}", b"j1", 60.0)) for number in range(1000)]
+        assert said == ["early"] * 1000
+        assert held.run(own.signal(KEYS, identity, "go", b"j1", 60.0)) == "many"
+    assert held.run(own.signal(KEYS, "nobody", "s0", b"j1", 60.0)) == "early before"
+    assert held.run(own.park(hold("a"), "go", 60.0, Parting(element("a2")))) == ("ok", None)
+    assert held.run(own.signal(KEYS, "a", "stop", b"j1", None)) == "many"
+    assert held.run(own.signal(KEYS, "a", "go", b"j1", None)) == "given"
+
+
 def test_an_early_signal_that_no_message_came_for_is_forgotten(held: World):
     held.run(own.signal(KEYS, "nobody", "go", b"j2", 60.0))
     held.run(own.signal(KEYS, "a", "go", b"j2", 60.0))

@@ -222,6 +222,8 @@ def stored_signal(value: object) -> bytes:
 REFUSED = {
     "late": "its time to wait for this signal is over",
     "ended": "it has left the queue: it was handled, cancelled or deleted",
+    "many": "it has 1,000 signals, and does not wait for this one",
+    "full": "nothing is known of it, and the queue keeps early signals of 100,000 such messages; give it again later",
     "unknown": "no message with this id waits or has recorded anything; name its queue to give a signal early",
 }
 

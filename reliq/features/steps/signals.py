@@ -76,7 +76,7 @@ class _Giving:
     """A signal that is given to the homes of a queue, and what each of them has answered."""
 
     #: What homes answer, first what only the one says that has the message, or had it.
-    KNOWN = ("given", "late", "ended", "before", "kept", "early before", "early", "unknown")
+    KNOWN = ("given", "late", "ended", "before", "many", "kept", "full", "early before", "early", "unknown")
     EARLY = frozenset({"early before", "early"})
 
     def __init__(self, queue: str, identity: str, name: str, stored: bytes, first_homes: Collection[str]) -> None:

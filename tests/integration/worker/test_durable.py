@@ -524,6 +524,21 @@ def test_an_early_signal_is_counted_once(app, partitions):
     assert queue.stats().counters["signalled"] == 2
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_an_early_signal_for_which_a_home_has_no_room_is_refused(app, partitions):
+    queue = app.queue("q")
+    queue.configure(partitions=partitions)
+    homes = [QueueKeys(name) for name in app.store.call(ops.queue_names()) if QueueKeys(name).logical == "q"]
+    later = (time.time() + 3600) * 1000
+    others = [part for number in range(100_000) for part in (later, f"\n{number}")]
+    app.store.call(ops.command("ZADD", homes[-1].waits, *others))
+    with pytest.raises(reliq.SignalRefused, match="100,000") as caught:
+        queue.signal("later", "go")
+    assert caught.value.outcome == "full"
+    app.store.call(ops.unlink([homes[-1].waits]))
+    queue.signal("later", "go")
+
+
 def test_each_visit_of_a_cycle_has_a_record_of_its_own(app, client, kind, durable):
     visits: list[str] = []
     queue = app.queue("q")
