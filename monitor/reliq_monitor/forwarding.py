@@ -1,11 +1,11 @@
 """Forwarding: send dead letters on to the queue of `dead_to`."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.forwarding import forward
+from reliq.protocol.forwarding import Round, forward
 from reliq.protocol.producer import ProducerPool
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
@@ -24,6 +24,11 @@ class Forwarding(Duty[int]):
 
     def __init__(self) -> None:
         self._pool = ProducerPool()
+        self._rounds: dict[str, Round] = {}  #: by home, as far as letters are left
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the rounds of all other queues."""
+        self._rounds = {queue: one for queue, one in self._rounds.items() if queue in queues}
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Send the dead letters of these queues on; return how many."""
@@ -31,8 +36,11 @@ class Forwarding(Duty[int]):
         queues = survey.found.get(self.seeks, ())
         for keys, to in (yield from attempts.together(self.name, queues, _targets)):
             if to:
-                steps = forward(keys, to, self._pool, _AT_ONCE)
+                round_ = self._rounds.pop(keys.queue, None) or Round()
+                steps = forward(keys, to, self._pool, _AT_ONCE, round_)
                 sent += yield from attempts.of_queue(self.name, keys, steps, 0, elsewhere=True)
+                if round_.start is not None:
+                    self._rounds[keys.queue] = round_
         return sent
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from reliq import ops
@@ -19,7 +20,7 @@ from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded, last_seen
 from reliq.protocol.features import ALONG
 from reliq.protocol.homes import QueueHomes
-from reliq.protocol.listing import walk
+from reliq.protocol.listing import Position, walk
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.reports import forget_reports
 from reliq.runtime.failures import failures
@@ -31,6 +32,7 @@ RECEIVED_ELSEWHERE: Final = "reliq-receives"
 _STAYING: Final = frozenset({"expired", "decode", "undecided"})
 
 _DIGITS = 16
+_LOOKS = 1000  #: letters that a turn looks at
 _WINDOW = 3600.0  #: seconds for which a letter that was sent on is recognized, if it could not be deleted at once
 
 
@@ -40,41 +42,73 @@ def check_target(queue: str, to: object) -> None:
         raise InvalidSetting(f"dead_to of queue {queue!r} is the queue itself: its dead letters would never end")
 
 
-def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000) -> Steps[int]:
-    """Send dead letters of a home on to queue `to`, oldest first; return how many.
+@dataclass(slots=True)
+class Round:
+    """How far the turns have come that look at all dead letters of a home, oldest first."""
+
+    start: Position | None = None  #: where the next turn begins; None: with the oldest letter
+    full: set[str] = field(default_factory=set)  #: homes of the other queue that had no room: their letters keep order
+    refusal: QueueFull | None = None  #: the error of letters for which there is no room
+
+    def note(self, position: Position | None, again: bool) -> None:
+        """Note where a turn has ended; None: the next one begins a new round. `again`: it begins as this one did."""
+        if again or position is None:
+            self.full, self.refusal = set(), None
+        if not again:
+            self.start = position
+
+
+def forward(
+    keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000, round_: Round | None = None
+) -> Steps[int]:
+    """Send up to `at_most` dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
-    Letters for which the other queue has no room stay, and so do those that cannot be sent: of all letters the oldest
-    `at_most` are looked at. Raises QueueFull if it has no room for any.
+    Letters for which the other queue has no room stay, and so do those that cannot be sent. A thousand letters are
+    looked at, from where the turn before has ended (`round_`). Raises QueueFull if there is no room for any.
     """
-    forwarding = Forwarding(keys, to, pool, at_most)
+    round_ = round_ or Round()
+    forwarding = Forwarding(keys, to, pool, at_most, round_)
     now = yield ops.server_time()
-    scores = "-inf", f"({now + 1}"
-    yield from walk(DeadLetter, keys, keys.dead, scores, _goes_on, forwarding.send_on, forwarding.gone)
-    if forwarding.refusal is not None and not forwarding.moved:
-        raise forwarding.refusal
+    position = yield from walk(
+        DeadLetter, keys, keys.dead, ("-inf", f"({now + 1}"), _any, forwarding.send_on, forwarding.gone,
+        start=round_.start,
+    )  # fmt: skip
+    refusal = round_.refusal
+    round_.note(position, again=refusal is not None and forwarding.has_one_target)
+    if refusal is not None and not forwarding.moved:
+        raise refusal
     return forwarding.moved
 
 
 class Forwarding:
     """One turn with the dead letters of a home."""
 
-    def __init__(self, keys: QueueKeys, to: str, pool: ProducerPool, at_most: int) -> None:
+    def __init__(self, keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, round_: Round) -> None:
         self.moved = 0
         self.gone = set[bytes]()  #: elements of letters that are deleted here
-        self.refusal: QueueFull | None = None  #: the error of letters for which there is no room
         self._keys = keys
         self._target = QueueHomes(to, pool)
-        self._left = at_most  #: letters that are still to be looked at
-        self._full = set[str]()  #: partitions of the other queue without room
+        self._left = at_most  #: letters that may be sent
+        self._looks = _LOOKS  #: letters that are still to be looked at
+        self._round = round_
 
-    def send_on(self, letters: list[DeadLetter]) -> Steps[bool]:
+    @property
+    def has_one_target(self) -> bool:
+        """Whether the other queue has a single home: when that is full, no letter behind is sent before."""
+        return not self._target.layout.several
+
+    def send_on(self, found: list[DeadLetter]) -> Steps[bool]:
         """Send some letters on, as many as there is room for, and delete them here; return whether to go on."""
+        letters = [one for one in found if _goes_on(one)]
+        self._looks -= len(found)
         self._left -= len(letters)
-        yield from read_bodies(self._keys, letters)
+        if letters:
+            yield from read_bodies(self._keys, letters)
         left = [one for letter in letters if letter.body_is_read and (one := Passage.of(self._keys.logical, letter))]
-        yield ops.announce(self._target.queue)
-        moved = self.moved
+        if left:
+            yield ops.announce(self._target.queue)
+        moved, was_refused = self.moved, False
         at_once = len(left)
         while left := (yield from self._with_room(left)):
             some = left[:at_once]
@@ -85,21 +119,21 @@ class Forwarding:
             if refusal is None:
                 continue
             if len(some) == 1:
-                self.refusal = refusal
-                self._full.add((yield from self._target.home_of(some[0].message)).queue)
+                self._round.refusal, was_refused = refusal, True
+                self._round.full.add((yield from self._target.home_of(some[0].message)).queue)
                 at_once = len(left)
             else:  # as many as fit: half of them, and so on
                 at_once = max(1, len(some) // 2)
-        return self._left > 0 and (self.moved > moved or self.refusal is None)
+        return self._left > 0 and self._looks > 0 and (self.moved > moved or not was_refused)
 
     def _with_room(self, left: Sequence["Passage"]) -> Steps[list["Passage"]]:
         """Return those whose home in the other queue is not full, as far as that is known."""
-        if not self._full:
+        if not self._round.full:
             return list(left)
         found = []
         for one in left:
             home = yield from self._target.home_of(one.message)
-            if home.queue not in self._full:
+            if home.queue not in self._round.full:
                 found.append(one)
         return found
 
@@ -173,6 +207,10 @@ def _send(keys: QueueKeys, target: QueueHomes, passages: Sequence[Passage]) -> S
 
 def _coming(home: QueueKeys, message: NewMessage, former_id: str) -> Coming:
     return Coming(message.id, home.dedup(message.dedup_key or ""), former_id)
+
+
+def _any(letter: DeadLetter) -> bool:
+    return True
 
 
 def _goes_on(letter: DeadLetter) -> bool:

@@ -21,6 +21,7 @@ _PAGE_BYTES = 64 * 1024 * 1024  #: of bodies on a page, or one larger body
 _CURSOR = re.compile(r"(-?(?:inf|\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)):(\d{1,9})", re.ASCII)
 
 M = TypeVar("M", bound=ListedMessage)
+Position = tuple[str, int]  #: a score, and how many messages with it lie before
 Part = tuple[list[M], str | None]  #: a page of one home, and the cursor of the next one
 
 
@@ -167,28 +168,32 @@ def walk(
     act: Callable[[list[M]], Steps[bool]],
     removing: bool | Collection[bytes],
     shown: int | None = None,
-) -> Steps[None]:
+    start: Position | None = None,
+) -> Steps[Position | None]:
     """Pass the wanted messages between two scores to `act`, part by part, lowest score first, until it returns False.
 
-    `removing`: `act` takes what it is given out of these scores; or the elements that it has taken out so far. `shown`:
-    bytes of the bodies that it needs.
+    Returns where it may go on (`start`) if others lie behind, else None. `removing`: `act` takes what it is given out
+    of these scores; or the elements that it has taken out so far. `shown`: bytes of the bodies that it needs.
     """
     edge, latest = scores
     passed = 0  # messages with the score `edge` that were looked at and are still there
+    if start is not None:
+        edge, passed = start
     while True:
         browsed = yield ops.browse(zset, "up", edge, latest, STEP, passed, shown)
         found = [kind.read(keys.logical, glimpse) for glimpse in browsed.found]
         matching = [message for message in found if wanted(message)]
-        if matching and not (yield from act(matching)):
-            return
+        goes_on = not matching or (yield from act(matching))
         if not browsed.more:
-            return
+            return None
         gone = removing
         if isinstance(gone, bool):
             gone = {message.element for message in matching} if removing else ()
         last = found[-1].score
         staying = sum(message.score == last and message.element not in gone for message in found)
         edge, passed = last, staying + (passed if last == edge else 0)
+        if not goes_on:
+            return edge, passed
 
 
 def read_letter(keys: QueueKeys, identity: str) -> Steps[DeadLetter | None]:

@@ -535,7 +535,7 @@ def test_an_early_signal_for_which_a_home_has_no_room_is_refused(app, partitions
     with pytest.raises(reliq.SignalRefused, match="100,000") as caught:
         queue.signal("later", "go")
     assert caught.value.outcome == "full"
-    app.store.call(ops.unlink([homes[-1].waits]))
+    app.store.call(ops.unlink([homes[-1].waits.encode()]))
     queue.signal("later", "go")
 
 
