@@ -19,6 +19,7 @@ from reliq.features.steps.moving import copy_early
 from reliq.features.steps.parked import WAITING
 from reliq.features.steps.steps import DURABLE, recorded_tag
 from reliq.features.topics.deletion import ALTERNATE, BINDINGS
+from reliq.features.tracking.cancelling import cancel_with
 from reliq.features.tracking.deletion import forget
 from reliq.protocol import features as core
 
@@ -26,6 +27,7 @@ core.HIDDEN += (UNDECIDED, IN_FLIGHT, WAITING)
 core.COUNTED += (COUNTS,)
 core.NOTES += (BINDINGS, SCHEDULES, ALTERNATE)
 core.HANDLED += (has_result,)
+core.CANCELS += (cancel_with,)
 core.FORGETS += (forget,)
 core.JOB_ENDS += (JOB_END,)
 core.ACTS += (DURABLE, EMITS, OF_FLOWS, CHARGES)

@@ -3,7 +3,7 @@
 The core imports no feature: these lists are empty until reliq.slices, which `import reliq` runs, has filled them.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
@@ -20,6 +20,8 @@ COUNTED: list[Counted] = []
 NOTES: list[Notes] = []
 #: Who knows whether a message that is nowhere was handled.
 HANDLED: list[Callable[[QueueKeys, str], Steps[bool]]] = []
+#: Cancel the messages of a home with all of these headers, wherever they are. May be repeated.
+CANCELS: list[Callable[[QueueKeys, Mapping[str, str]], Steps[None]]] = []
 #: Delete what is kept for settings of a queue that were reset.
 FORGETS: list[Callable[[QueueKeys, Collection[str]], Steps[None]]] = []
 JOB_ENDS: list[JobEnd] = []

@@ -19,7 +19,7 @@ from reliq.errors import (
 from reliq.features.batches.steps import BatchSteps
 from reliq.features.flows.model import FLOW, FlowMessage, Plan
 from reliq.features.flows.sending import Sending
-from reliq.features.flows.steps import cancelled_queues
+from reliq.features.flows.steps import cancelled_queues, note_cancelled
 from reliq.features.prepared.steps import PreparedQueue
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
@@ -200,8 +200,10 @@ class Producer(Caller):
             yield Sleep(cancel)
             graph.given_up = True
             self._observer.cancels |= {one for one, _, _ in known}
-            for flow, home in (yield from cancelled_queues(plan.id)):
+            queues = yield from cancelled_queues(plan.id)
+            for flow, home in queues:
                 yield from Tracking(self._queue(home).homes).cancel_many(None, {FLOW: flow}, dry_run=False)
+            yield from note_cancelled(queues)
 
     def _schedule(self, queue: str, name: str, when: str, ends: float, catch_up: str) -> Steps[None]:
         end = datetime.fromtimestamp(EPOCH + ends, UTC)

@@ -11,7 +11,7 @@ from reliq.contract.values import check_id
 from reliq.features.flows.model import FLOW, FlowMessage, FlowProgress, OnFailure, Plan, options_of
 from reliq.features.flows.opened import Parent
 from reliq.features.flows.sending import Sending, find
-from reliq.features.flows.steps import cancelled_queues, open_flows, progress
+from reliq.features.flows.steps import cancelled_queues, note_cancelled, open_flows, progress
 from reliq.model.message import Message
 from reliq.model.outgoing import Body, NewMessage
 from reliq.protocol.application import Application
@@ -95,8 +95,12 @@ class FlowCalls(Application):
         return await self.store.run(open_flows(values.whole(limit, "limit", 1, 10_000)))
 
     async def cancel_flow(self, id: str) -> bool:
-        """Cancel the messages of a flow that have not ended; return whether it was open. See `Queue.cancel_many`."""
+        """Cancel the messages of a flow that have not ended; return whether it was open. See `Queue.cancel_many`.
+
+        Once it has begun, a monitor brings it to its end.
+        """
         queues = await self.store.run(cancelled_queues(check_id(id)))
         for flow, name in queues:
             await self.queue(name).cancel_many(headers={FLOW: flow})
+        await self.store.run(note_cancelled(queues))
         return bool(queues)

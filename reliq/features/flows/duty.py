@@ -4,6 +4,7 @@ import time
 
 from reliq import ops
 from reliq.features.flows import ops as own
+from reliq.features.flows.finishing import Cancellations
 from reliq.features.flows.telling import mend, tell, tend
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
@@ -12,6 +13,7 @@ from reliq_monitor.queue_scan import Survey
 
 _CALLS = 50  #: of one queue in one turn
 _MOST = 1000  #: flows that one turn looks at
+_SOON = 0.25  #: seconds until the next part of a cancellation
 _MEND_EVERY = 60.0  #: seconds between two looks at the members of one flow
 
 
@@ -46,26 +48,38 @@ class OpenFlows(Duty[int]):
     """Looks at the flows that have not ended, beginning behind those of the turn before."""
 
     name = "open_flows"
-    effect = "flows stay open whose producer died while it sent them, or of which a queue was deleted"
+    effect = (
+        "flows stay open whose producer died while it sent them, or of which a queue was deleted; messages run of "
+        "flows whose canceller died"
+    )
     interval = 5.0
     of_queues = False
     common = "@flows"
 
     def __init__(self) -> None:
         self._first = 0  #: so many of the oldest ones were looked at since the beginning was
+        self._cancellations = Cancellations()
         self._looked: dict[str, float] = {}  #: by flow: when its members were looked at
 
+    @property
+    def pause(self) -> float:
+        """Seconds until the next turn: few while flows are being cancelled."""
+        return _SOON if self._cancellations else self.interval
+
     def turn(self, survey: Survey) -> Steps[int]:
-        """Give up or forget the flows that need it, and mend the others; return how many members were lost."""
+        """Give up, cancel or forget the flows that need it, and mend the others; return how many members were lost."""
         name, attempts, lost = self.name, survey.attempts, 0
         flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
         now, moment = (yield from attempts.of_all(name, ops.one(ops.server_time()), 0)), time.monotonic()
         for flow in flows:
-            if (yield from attempts.of_all(name, tend(flow, now), otherwise=True, item=flow, elsewhere=True)):
+            tending = tend(flow, now, self._cancellations)
+            if (yield from attempts.of_all(name, tending, otherwise=True, item=flow, elsewhere=True)):
                 continue
             if moment - self._looked.setdefault(flow, moment) > _MEND_EVERY:
                 self._looked[flow] = moment
                 lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, elsewhere=True)
+        if len(flows) < _MOST and not self._first:
+            self._cancellations.keep(flows)
         self._first = self._first + _MOST if len(flows) == _MOST else 0
         if not self._first:
             self._looked = {one: at for one, at in self._looked.items() if moment - at < 2 * _MEND_EVERY}

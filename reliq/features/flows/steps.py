@@ -79,7 +79,8 @@ def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False, step: Calla
 def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
     """Cancel a flow, and those that its handlers have opened: the members that wait.
 
-    Return the queues of the others, each with its flow; none: the flow is not open.
+    Return the queues of the others, each with its flow; none: the flow is not open. Who has cancelled these too notes
+    that (`note_cancelled`); until then a monitor does it.
     """
     state = yield own.flow_change(flow, ALIVE, "cancelled")
     head = yield own.flow_head(flow)
@@ -100,8 +101,15 @@ def give_up(flow: str, state: str) -> Steps[list[tuple[str, str]]]:
     for opened in own.opened_in(fields).values():
         for one in opened:
             queues += yield from cancelled_queues(one)
-    yield own.flow_change(flow, state, state, dropped=True)
+    if state != "cancelled":
+        yield own.flow_change(flow, state, state, dropped=True)
     return queues
+
+
+def note_cancelled(queues: Iterable[tuple[str, str]]) -> Steps[None]:
+    """Note of flows, each with a queue, that all of their members were cancelled: no monitor has to do it."""
+    for flow in dict.fromkeys(flow for flow, _ in queues):
+        yield own.flow_change(flow, "cancelled", "cancelled", dropped=True)
 
 
 def nodes_of(flow: str) -> Steps[list[Node]]:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from reliq.features.flows import ops as own
+from reliq.features.flows.finishing import Cancellations
 from reliq.features.flows.model import DEAD, REVIVED, Node, decode_node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
 from reliq.features.flows.ops import Happened, Noted
@@ -76,8 +77,9 @@ _SENDING_FOR_MS = 600_000  #: after so long the producer of a flow is taken for 
 _DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that was given up
 
 
-def tend(flow: str, now: int) -> Steps[bool]:
-    """Give a flow up whose producer is gone, and forget one that was given up; return whether it was one of these.
+def tend(flow: str, now: int, cancellations: Cancellations) -> Steps[bool]:
+    """Give a flow up whose producer is gone, cancel one whose canceller is, and forget one of either; return whether
+    it was one of these.
 
     `now`: ms of the server's clock.
     """
@@ -93,8 +95,10 @@ def tend(flow: str, now: int) -> Steps[bool]:
     if state not in ("cancelled", "abandoned"):
         return False
     if "dropped" not in head:  # who began to give it up may have died
-        if state == "abandoned":
-            yield from join(flow)
+        if state == "cancelled":
+            yield from cancellations.go_on(flow)
+            return True
+        yield from join(flow)
         yield from give_up(flow, state)
         return True
     if age <= _DROPPED_FOR_MS:

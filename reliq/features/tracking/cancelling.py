@@ -178,6 +178,11 @@ class Canceller:
         return told
 
 
+def cancel_with(keys: QueueKeys, headers: Mapping[str, str]) -> Steps[None]:
+    """Cancel the messages of one home with all of these headers."""
+    yield from Canceller(keys).cancel_many(None, headers, dry_run=False)
+
+
 def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Wanted:
     if (key is None) == (headers is None):
         raise InvalidSetting("give cancel_many a key, or headers: messages with all of these headers are cancelled")

@@ -12,7 +12,7 @@ import pytest
 
 import reliq
 from reliq import aio, ops
-from reliq.features.flows import telling
+from reliq.features.flows import finishing, telling
 from reliq.features.flows.model import Plan
 from reliq.features.flows.ops import flow_change, flow_ids, flow_open
 from reliq.features.flows.sending import Sending
@@ -300,19 +300,40 @@ def test_what_dies_while_it_gives_a_flow_up_is_followed_by_a_monitor_once(app, h
 
 
 @pytest.mark.parametrize("calls", [1, 2, 5, 99])
-def test_whoever_cancels_a_flow_again_cancels_those_that_wait_for_nobody(app, calls):
+def test_a_monitor_cancels_those_that_wait_for_nobody_if_the_canceller_dies(app, calls):
     with app.flow() as flow:
         first = [flow.send("q", number) for number in range(3)]
-        flow.send("q", "last", after=first)
-    steps = cancelled_queues(flow.id)
-    with contextlib.suppress(Died):
-        app.store.run(up_to(lambda _, before: before == calls, steps))
-    Monitor(app.store).tell_flows()
-    assert (app.queue("q").stats().ready, app.queue("q").stats().waiting) == (3, 0)
-    assert app.cancel_flow(flow.id)
-    stats = app.queue("q").stats()
-    assert (stats.ready, stats.counters["cancelled"]) == (0, 4)
+        flow.send("q", "last", after=[*first, flow.send("other", "elsewhere", delay=60)])
+    with app.queue("q").consumer() as consumer:
+        (held,) = consumer.claim()
+        steps = cancelled_queues(flow.id)
+        with contextlib.suppress(Died):
+            app.store.run(up_to(lambda _, before: before == calls, steps))
+        monitor = Monitor(app.store)
+        for _ in range(2):
+            monitor.tell_flows()
+            stats = app.queue("q").stats()
+            assert (stats.ready, stats.processing, stats.counters["cancelled"]) == (0, 1, 3)
+            assert app.queue("other").stats().delayed == 0
+        assert app.store.call(ops.command("HLEN", KEYS.told)) == 1
+        consumer.ack(held)
     assert app.flow_progress(flow.id).state == "cancelled"
+
+
+def test_a_monitor_cancels_a_long_queue_in_parts(app, monkeypatch):
+    monkeypatch.setattr(finishing, "_CALLS", 2)
+    with app.flow() as flow:
+        for _ in range(30):
+            flow.send("q", "x")
+    app.queue("q").send_many(range(600))
+    app.store.run(cancelled_queues(flow.id))
+    turns, monitor = 0, Monitor(app.store)
+    while app.queue("q").stats().ready > 600:
+        monitor.tell_flows()
+        turns += 1
+    assert turns > 5
+    monitor.tell_flows()
+    assert (app.flow_progress(flow.id).state, app.queue("q").stats().ready) == ("cancelled", 600)
 
 
 def test_what_a_paused_producer_sends_of_a_flow_that_was_given_up_does_not_wait_for_a_day(app, client):

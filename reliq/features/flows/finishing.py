@@ -1,0 +1,59 @@
+"""Cancel the flows whose canceller may have died: a monitor does it, a part of it in each turn."""
+
+from collections.abc import Container
+from typing import Any
+
+from reliq.features.flows.model import FLOW
+from reliq.features.flows.steps import give_up, homes_of, note_cancelled
+from reliq.ops import Steps
+from reliq.protocol.features import CANCELS
+
+_CALLS = 200  #: of one flow in one turn: a sweep looks at 250 messages in each
+
+
+class Cancellations:
+    """The flows that are being cancelled. All of it may be repeated, and done by several at the same time."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, _Part] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._begun)
+
+    def keep(self, flows: Container[str]) -> None:
+        """Forget all other flows: they have ended."""
+        self._begun = {flow: part for flow, part in self._begun.items() if flow in flows}
+
+    def go_on(self, flow: str) -> Steps[None]:
+        """Do a part of the work for a flow. After an error it begins anew."""
+        part = self._begun.pop(flow, None) or _Part(_cancel(flow))
+        if not (yield from part.go_on(_CALLS)):
+            self._begun[flow] = part
+
+
+class _Part:
+    """Steps that are run in parts."""
+
+    def __init__(self, steps: Steps[None]) -> None:
+        self._steps = steps
+        self._answer: Any = None
+
+    def go_on(self, calls: int) -> Steps[bool]:
+        """Run the steps on, for up to so many calls; return whether they have ended."""
+        for _ in range(calls):
+            try:
+                request = self._steps.send(self._answer)
+            except StopIteration:
+                return True
+            self._answer = yield request
+        return False
+
+
+def _cancel(flow: str) -> Steps[None]:
+    """Do what `cancel_flow` does: give up the members that wait, then cancel the others, wherever they are."""
+    queues = yield from give_up(flow, "cancelled")
+    for one, queue in queues:
+        for keys in (yield from homes_of(queue)):
+            for cancel in CANCELS:
+                yield from cancel(keys, {FLOW: one})
+    yield from note_cancelled(queues)
