@@ -1,9 +1,9 @@
 """Flows over HTTP: sent as one body, looked at, and cancelled."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -28,7 +28,10 @@ from reliq_api.http.route import RawCall, call_router, needs
 from reliq_api.http.strict_json import read_json
 
 LARGEST = 8 * 1024 * 1024  #: bytes of a flow
+_SMALL = 64 * 1024  #: bytes of a flow for which a thread costs more than it spares
 _AT_ONCE = 200  #: messages that are read before other requests have their turn
+
+T = TypeVar("T")
 
 sending = call_router("flows", RawCall)
 looking = call_router("flows")
@@ -41,7 +44,7 @@ _SEND_FAILS = (
 Id = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", examples=["9f86d081884c7d65"])]
 
 
-class Member(msgspec.Struct, forbid_unknown_fields=True):
+class Member(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A message of a flow, as a request has it."""
 
     queue: str
@@ -84,16 +87,10 @@ async def send_flow(request: BoundedRequest) -> Response:
     state = request.app.state
     request.allow(LARGEST)
     text = await request.body()
-    try:
-        read_json(text)
-        wanted = _decode(text)
-        members = wanted.messages
-    except msgspec.ValidationError as error:
-        raise Problem("invalid_request", f"the flow does not fit its schema: {error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    wanted = await _aside(len(text), _read, text)
+    members = wanted.messages
     access: Access = request.state.access
-    access.check_reach([one.queue for one in members])
+    access.check_reach(list(dict.fromkeys(one.queue for one in members)))
     await state.pressure.check()
     head = Head.of(Form.ENTRY, fields(request.scope), state.settings)
     flow: Flow = state.reliq.flow()
@@ -110,8 +107,29 @@ async def send_flow(request: BoundedRequest) -> Response:
             with _named(place):
                 message = read_message(head, bytes(one.message))
                 sent.append(flow.send(one.queue, message, after=after, on_failure=one.on_failure))
-    answer = {"id": flow.id, "messages": [one._asdict() for one in sent]}
-    return Response(encode(answer), 201, media_type=JSON)
+    return Response(await _aside(len(text), _answer, flow.id, sent), 201, media_type=JSON)
+
+
+async def _aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function; for a large request, of so many bytes, in a thread: other requests have their turn meanwhile."""
+    if size < _SMALL:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
+
+
+def _read(text: bytes) -> Members:
+    try:
+        read_json(text)
+        return _decode(text)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid_request", f"the flow does not fit its schema: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+
+
+def _answer(flow: str, sent: Sequence[FlowMessage]) -> bytes:
+    text: bytes = encode({"id": flow, "messages": [one._asdict() for one in sent]})
+    return text
 
 
 async def _parent(app: aio.Reliq, access: Access, parent: Opener) -> Parent:

@@ -12,8 +12,9 @@ from reliq.features.flows.model import Plan, decode_node
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
 from reliq.features.flows.steps import AT_ONCE, drop, give_up
 from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
-from reliq.ops import Steps
+from reliq.ops import Sleep, Steps
 from reliq.protocol.batch import Route
 from reliq.protocol.durability import ANY
 from reliq.protocol.home import Moved
@@ -23,6 +24,7 @@ from reliq.protocol.sending import around_send, ready
 from reliq.runtime.pieces import pieces
 
 _TRIES = 200  #: how often a message is offered, while the homes of its queue change
+_TURN = 1000  #: members after whose preparation other tasks of the process have their turn
 _LINES = 20_000  #: messages that wait for those that one call notes
 
 
@@ -62,9 +64,11 @@ class Sending:
     def steps(self) -> Steps[None]:
         """Send it, with the middleware around each queue's messages. Where that fails, it is given up as a whole."""
         steps = self._send()
-        for name in dict.fromkeys(node.queue for node in self._plan.nodes):
+        by_queue: dict[str, list[NewMessage]] = {}
+        for node, message in zip(self._plan.nodes, self._plan.messages, strict=True):
+            by_queue.setdefault(node.queue, []).append(message)
+        for name, some in by_queue.items():
             queue = self._queue(name)
-            some = [one for one, node in zip(self._plan.messages, self._plan.nodes, strict=True) if node.queue == name]
             yield from ready(queue.pool, ANY, some)
             steps = around_send(queue.pool, name, some, steps)
         yield from steps
@@ -113,7 +117,9 @@ class Sending:
 
     def _choose(self, homes: QueueHomes, numbers: Sequence[int]) -> Steps[None]:
         """Choose the home of each member: that of its key, or any."""
-        for number in numbers:
+        for place, number in enumerate(numbers, 1):
+            if not place % _TURN:
+                yield Sleep(0.0)
             message = self._plan.messages[number]
             keys = yield from homes.home_of(message)
             spread = bucket_of(message) is None and homes.layout.count > 1

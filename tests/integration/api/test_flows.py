@@ -1,10 +1,16 @@
 """Flows over HTTP."""
 
+import asyncio
+import threading
 from typing import Any
 
+import httpx
 import pytest
 
+from reliq.features.flows import http
 from reliq_api.access import keyring
+from reliq_api.app import create_app
+from reliq_api.settings import Settings
 from tests.integration.api.serving import problem, serving
 from tests.integration.api.test_leases import leased
 from tests.support.turns import Monitor
@@ -128,3 +134,36 @@ def test_a_parent_needs_the_right_to_consume(app, url):
     with serving(url) as service:
         answer = service.post("/v1/flows", json=wanted, headers={"authorization": f"Bearer {key}"})
         assert problem(answer) == (403, "forbidden")
+
+
+@pytest.mark.parametrize(("messages", "aside"), [(10, False), (2000, True)])
+def test_a_large_flow_is_read_and_answered_beside_the_loop_that_serves_others(url, app, monkeypatch, messages, aside):
+    threads: dict[str, int] = {}
+
+    def noted(name: str) -> None:
+        before = getattr(http, name)
+
+        def call(*given: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return before(*given)
+
+        monkeypatch.setattr(http, name, call)
+
+    for name in ("read_json", "encode", "read_message"):
+        noted(name)
+
+    async def post() -> httpx.Response:
+        service = create_app(Settings(url=url, no_auth=True))
+        flow = {"messages": [{"queue": "q", "message": {"body": number}} for number in range(messages)]}
+        async with service.router.lifespan_context(service):
+            transport = httpx.ASGITransport(service, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.post("/v1/flows", json=flow)
+
+    answer = asyncio.run(post())
+    assert (answer.status_code, len(answer.json()["messages"])) == (201, messages)
+    assert app.queue("q").stats().ready == messages
+    loop = threading.get_ident()
+    assert threads["read_message"] == loop
+    assert ([threads["read_json"], threads["encode"]] == [loop, loop]) is not aside
+    assert (loop in (threads["read_json"], threads["encode"])) is not aside

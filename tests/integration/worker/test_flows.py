@@ -278,6 +278,24 @@ def up_to(there, steps):
             answer = yield call
 
 
+def test_a_large_flow_lets_other_tasks_have_their_turn_while_it_is_prepared(app):
+    plan, pauses = Plan(), []
+    for number in range(3500):
+        plan.add("q" if number % 2 else "other", reliq.NewMessage(b"x"), (), "fail")
+
+    def counted(steps):
+        answer = None
+        with contextlib.suppress(StopIteration):
+            while True:
+                call = steps.send(answer)
+                pauses.extend([call] if isinstance(call, ops.Sleep) else [])
+                answer = yield call
+
+    app.store.run(counted(Sending(plan, app._queue_steps).steps()))
+    assert [one.seconds for one in pauses] == [0.0, 0.0]  # after each thousand of a queue
+    assert [app.queue(name).stats().ready for name in ("q", "other")] == [1750, 1750]
+
+
 def cancelled(app):
     return [app.queue(name).stats().counters.get("cancelled", 0) for name in ("q", "other")]
 
