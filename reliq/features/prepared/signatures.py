@@ -7,7 +7,7 @@ from reliq.ops.request import Argument, Call
 def ask(keys: NamedKeys, *, record: str, id: Argument, letter: Argument, remembered: Argument) -> Call:
     return (
         "prepared/ask",
-        (keys.prepared, keys.questions, record, keys.dead, keys.index, keys.counters),
+        (*keys.places, keys.prepared, keys.questions, record, keys.dead, keys.index),
         (id, letter, remembered),
     )
 

@@ -336,6 +336,22 @@ def test_after_so_many_questions_it_is_a_dead_letter_with_its_own_reason(app, cl
     assert balanced(app.store.run(audit()))
 
 
+def test_the_history_of_an_undecided_message_is_that_of_any_dead_letter(app, client, monitor):
+    queue = app.queue("q")
+    queue.configure(history="1h", track=True)
+    handle = queue.prepare("x", checks=0)
+    make_overdue(client, handle)
+    assert monitor.ask_undecided() == (0, 1)
+
+    def events():
+        return [one.name for one in queue.find(handle.id).history]
+
+    assert events() == ["enqueued", "dead:undecided"]
+    assert queue.dead.redrive().redriven == 1
+    assert events() == ["enqueued", "dead:undecided", "redriven"]
+    assert queue.find(handle.id).place == "ready"
+
+
 def test_a_monitor_leaves_alone_what_still_has_time_and_what_is_decided(app, client, monitor):
     app.queue("q").prepare("x")
     decided = app.queue("q").prepare("y")
