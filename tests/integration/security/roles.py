@@ -11,6 +11,7 @@ import httpx
 import reliq
 from reliq import ops
 from reliq.cli import main
+from reliq.features.flows.steps import cancelled_queues
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.protocol import resizing
 from reliq.transport.store import Store
@@ -210,8 +211,16 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         admin.queue("q").send_many(["dead", LARGE, LARGE])
         for message in dying.claim(10):
             dying.dead(message, "as it should")
+    with admin.flow() as given_up:  # its canceller dies, and some of it is ready, delayed, or waits for its key
+        given_up.send("cancelled", LARGE)
+        given_up.send("cancelled", LARGE, key="k")
+        given_up.send("cancelled", LARGE, key="k")
+        given_up.send("cancelled", LARGE, delay="1h")
+        given_up.send("cancelled", LARGE, priority="low")
+    admin.store.run(cancelled_queues(given_up.id))
     resize(admin, 1, 3)
     with monitoring(url) as thread:
+        eventually(lambda: admin.queue("cancelled").stats().counters.get("cancelled") == 5)
         eventually(lambda: not admin.queue("parts").partitions().moving)
         resize(admin, 3, 1)
         eventually(lambda: len(admin.queue("parts").partitions().partitions) == 1)

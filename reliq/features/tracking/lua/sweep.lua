@@ -122,7 +122,7 @@ local function pass_end()
     local last = redis.call('LRANGE', key, -STEP, -1)
     blanks = 0
     while last[#last - blanks] == BLANK do blanks = blanks + 1 end
-    if blanks > 0 then redis.call('RPOP', key, blanks) end
+    if blanks > 0 then redis.call('LTRIM', key, 0, -1 - blanks) end
     passed = passed + blanks
   end
   if passed > 0 then redis.call('HINCRBY', q.counters, 'blanks_passed', passed) end
