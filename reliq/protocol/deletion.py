@@ -128,7 +128,7 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
         yield from _forget_lasting(keys)
         drop, unlist = ops.drop_queue(keys, consumers)
         if (yield from _dropped(keys, drop, noted)):
-            yield from _forget(elsewhere)
+            yield from _forget(keys.queue, elsewhere)
             yield unlist
             yield from _look_for_late_sends(keys)
             return there
@@ -230,7 +230,7 @@ def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Step
     )  # fmt: skip
 
 
-def _forget(elsewhere: _Elsewhere) -> Steps[None]:
+def _forget(queue: str, elsewhere: _Elsewhere) -> Steps[None]:
     for one, found in zip(NOTES, elsewhere, strict=True):
         if found:
-            yield one.forget(found)
+            yield one.forget(queue, found)

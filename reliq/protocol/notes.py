@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
@@ -13,6 +14,6 @@ class Notes:
 
     name: str  #: as `deletion.Deleted` counts them; empty: it does not
     read: Callable[[], Op[Mapping[str, str]]]  #: the queue of each name
-    forget: Callable[[Sequence[str]], Op[int]]
+    forget: Callable[[str, Sequence[str]], Op[Any]]  #: of a queue, names that it had; as far as they still are its
     #: Before a deletion: ends what is under way between the queue and others, which would be left with a part of it.
     settle: Callable[[QueueKeys], Steps[None]] | None = None

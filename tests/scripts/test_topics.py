@@ -2,9 +2,11 @@
 
 import pytest
 
+from reliq import ops
 from reliq.features.topics import ops as own
 from reliq.model.keys import TOPICS, QueueKeys
-from tests.support.state import KEYS, element
+from reliq.model.partitions import bitmap, bucket_of_key
+from tests.support.state import KEYS, element, keyed
 
 OTHER = QueueKeys("other")
 
@@ -48,3 +50,54 @@ def test_a_full_queue_that_drops_counts_each_rejection_and_the_others_get_the_me
 def test_a_partition_that_its_server_does_not_know_gets_no_published_message(world):
     answer = world.run(own.publish([QueueKeys("q@partition.1")], "c", element("c"), 0.0, "p", 2))
     assert (answer.status, answer.moved) == ("moved", [0])
+
+
+def noted(world):
+    """The queues that know the producer."""
+    return [keys.queue for keys in (KEYS, OTHER) if world.redis.hexists(keys.producers, "p")]
+
+
+def test_each_queue_that_gets_the_message_knows_the_producer(world):
+    """Else a deletion of one would not see that somebody sends to it."""
+    assert world.run(own.publish([KEYS, OTHER], "a", element("a"), 0.0, "p", 1)).status == "ok"
+    assert noted(world) == ["q", "other"]
+
+
+def test_a_publish_is_recognized_by_its_first_queue_when_that_has_dropped_the_message(world):
+    world.redis.hset(KEYS.config, mapping={"max_length": 1, "overflow": "drop"})
+    world.redis.lpush(KEYS.messages, element("a"))
+    publish = own.publish([KEYS, OTHER], "b", element("b"), 0.0, "p", 1)
+    assert [world.run(publish).status for _ in range(2)] == ["ok", "repeated"]
+    assert noted(world) == ["q", "other"]
+    assert world.redis.llen(OTHER.messages) == 1
+
+
+def full_partition(world, keys, *, home):
+    """Make a queue a full partition that is the home of the key, or not."""
+    buckets = [bucket_of_key("k")] if home else []
+    world.run(ops.take_in(keys, ops.Homes(bitmap(buckets), 1), retired=False))
+    world.redis.hset(keys.config, "max_length", 1)
+    world.redis.lpush(keys.messages, element("a"))
+
+
+@pytest.mark.parametrize(("home", "status"), [(False, "moved"), (True, "full")])
+def test_a_full_partition_refuses_only_what_belongs_there(world, home, status):
+    full_partition(world, KEYS, home=home)
+    answer = world.run(own.publish([KEYS], "b", keyed("b", "k"), 0.0, "p", 1, {0: (1, False)}))
+    assert answer.status == status
+
+
+def test_a_full_queue_refuses_although_another_one_is_not_the_home_of_the_key(world):
+    full_partition(world, KEYS, home=False)
+    world.redis.hset(OTHER.config, "max_length", 1)
+    world.redis.lpush(OTHER.messages, element("a"))
+    answer = world.run(own.publish([KEYS, OTHER], "b", keyed("b", "k"), 0.0, "p", 1, {0: (1, False)}))
+    assert (answer.status, answer.refuser) == ("full", 1)
+
+
+def test_an_alternate_that_was_set_meanwhile_stays(world):
+    world.run(own.alternate("new"))
+    assert world.run(own.no_longer_alternate("old")) == 0
+    assert world.redis.hget(TOPICS, "alternate") == b"new"
+    assert world.run(own.no_longer_alternate("new")) == 1
+    assert bindings(world) == (set(), True)

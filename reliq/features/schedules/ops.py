@@ -144,8 +144,9 @@ def index_schedules(changes: Iterable[tuple[str, str, str]]) -> Op[list[Owned]]:
     return scripted(call, lambda reply: [Owned(one) for one in reply])
 
 
-def unindex_schedules(names: Sequence[str]) -> Op[int]:
-    return Op(("HDEL", SCHEDULES, *names))
+def unindex_schedules(queue: str, names: Sequence[str]) -> Op[list[Owned]]:
+    """Forget whose these schedules are, as far as they still are those of the queue."""
+    return index_schedules([(name, queue, "") for name in names])
 
 
 @dataclass(frozen=True, slots=True)

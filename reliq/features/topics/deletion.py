@@ -3,5 +3,5 @@
 from reliq.features.topics import ops as own
 from reliq.protocol.notes import Notes
 
-BINDINGS = Notes("bindings", own.bound, lambda bindings: own.bind("unbind", bindings))
-ALTERNATE = Notes("", own.alternates, lambda _: own.no_alternate())
+BINDINGS = Notes("bindings", own.bound, lambda _, bindings: own.bind("unbind", bindings))
+ALTERNATE = Notes("", own.alternates, lambda queue, _: own.no_longer_alternate(queue))

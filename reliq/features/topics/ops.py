@@ -47,7 +47,6 @@ def publish(
     waits there for its key, of which the former home still has messages.
     """
     call = signatures.publish(
-        every[0],
         queues=map(signatures.publish_queue, every),
         producer=producer,
         sequence=sequence,
@@ -77,6 +76,11 @@ def alternate(queue: str) -> Op[int]:
 
 def no_alternate() -> Op[int]:
     return bind("unbind", [Topics.ALTERNATE])
+
+
+def no_longer_alternate(queue: str) -> Op[int]:
+    """Unset the queue for unroutable messages if it is this one."""
+    return scripted(signatures.bind(topics=TOPICS, verb="no_longer_alternate", bindings=[queue]))
 
 
 def bindings_version() -> Op[str | None]:

@@ -11,11 +11,11 @@ def bind(*, topics: str, verb: Argument, bindings: Iterable[Argument], call: str
 
 
 def publish(
-    keys: NamedKeys, *, queues: Iterable[tuple[str, ...]], producer: Argument, sequence: float, id: Argument,
-    element: Argument, delay: float, homes: Iterable[Argument],
+    *, queues: Iterable[tuple[str, ...]], producer: Argument, sequence: float, id: Argument, element: Argument,
+    delay: float, homes: Iterable[Argument],
 ) -> Call:
-    return "topics/publish", (keys.producers, *flat(queues)), (producer, sequence, id, element, delay, *homes)
+    return "topics/publish", (*flat(queues),), (producer, sequence, id, element, delay, *homes)
 
 
 def publish_queue(keys: NamedKeys) -> tuple[str, ...]:
-    return (*keys.places, keys.delayed, keys.index)
+    return (*keys.places, keys.delayed, keys.index, keys.producers)

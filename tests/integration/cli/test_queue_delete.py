@@ -111,6 +111,32 @@ def test_a_queue_whose_producer_would_not_announce_it_again_is_refused(app, orde
     assert (app.queues(), orders.stats().ready) == (["orders"], 1)
 
 
+def test_a_queue_to_which_somebody_publishes_is_refused_whichever_it_is_of_those_bound(app, client, capsys):
+    for name in ("before", "orders"):
+        app.subscribe(name, "order.#")
+    app.publish("order.created", "x")
+    with app.queue("orders").consumer() as consumer:
+        consumer.ack(*consumer.claim())
+    assert delete(app) == 1
+    assert "a producer has sent to queue 'orders'" in capsys.readouterr().err
+
+
+def test_what_another_queue_has_got_meanwhile_stays_with_it(app, orders, monkeypatch):
+    forget = deletion._forget_lasting
+    app.topics.set_alternate("orders")
+    app.schedules.add("daily", "1d", "orders", "x")
+
+    def give_after(keys):
+        yield from forget(keys)
+        app.topics.set_alternate("other")
+        app.schedules.add("daily", "1d", "other", "x")
+
+    monkeypatch.setattr(deletion, "_forget_lasting", give_after)
+    assert delete(app, "--force") == 0
+    assert app.topics.stats().alternate == "other"
+    assert [one.queue for one in app.schedules.list()] == ["other"]
+
+
 def test_without_yes_nothing_is_deleted_from_a_script(app, orders, capsys):
     assert main.main(["queue", "delete", "orders", "--url", app.url]) == 2
     assert "this would delete the queue orders for good: confirm with --yes" in capsys.readouterr().err

@@ -3,8 +3,8 @@
 -- KEYS  topics, call?
 --       call: has the answer of a call that is repeated
 -- ARGV  verb, bindings...
---       verb: 'bind' | 'unbind' | 'alternate'
---       bindings: each "queue pattern", or the queue that is the alternate
+--       verb: 'bind' | 'unbind' | 'alternate' | 'no_longer_alternate'
+--       bindings: each "queue pattern"; or the queue that is the alternate, or is it no longer
 -- Returns the number of bindings that changed
 -- uses: calls
 -- names of the keys and arguments (tools/generate_scripts.py)
@@ -20,6 +20,8 @@ for at = BINDINGS, #ARGV do
     changed = changed + redis.call('HSETNX', topics, ARGV[at], 1)
   elseif verb == 'unbind' then
     changed = changed + redis.call('HDEL', topics, ARGV[at])
+  elseif verb == 'no_longer_alternate' then
+    if redis.call('HGET', topics, 'alternate') == ARGV[at] then changed = redis.call('HDEL', topics, 'alternate') end
   else
     redis.call('HSET', topics, 'alternate', ARGV[at])
     changed = 1
