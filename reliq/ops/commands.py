@@ -16,9 +16,9 @@ def read_hash(key: str) -> Op[dict[str, str]]:
     return Op(("HGETALL", key), _read_hash)
 
 
-def count(keys: QueueKeys, counter: str, by: int = 1) -> Op[int]:
-    """Add to a field of the queue's counters."""
-    return Op(("HINCRBY", keys.counters, counter, by))
+def count(keys: QueueKeys, counter: str, by: int = 1, *, once: bool = False) -> Op[int]:
+    """Add to a field of the queue's counters. `once`: not again after a lost answer, which may leave it uncounted."""
+    return Op(("HINCRBY", keys.counters, counter, by), repeatable=not once)
 
 
 def server_info(*sections: str) -> list[Op[dict[str, str]]]:

@@ -120,7 +120,7 @@ class HeldSteps:
         if arrived := len(self._held.uncounted):
             self._held.uncounted.clear()  # first: without an answer it may be counted
             with contextlib.suppress(ReliqError):  # the messages are claimed
-                yield ops.count(self.keys, Counter.CLAIMED, arrived)
+                yield ops.count(self.keys, Counter.CLAIMED, arrived, once=True)
 
     def report(self, message: Message, report: Report) -> Awaitable[None]:
         """Store what a handler reports about a message that is held here."""

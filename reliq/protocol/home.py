@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from reliq import ops
-from reliq.errors import QueueFull, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, at_most
+from reliq.ops.schema import Counter
 from reliq.protocol.batch import DIRECT, Call, Route, calls_of
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
@@ -136,6 +138,12 @@ class Home:
         except ReliqError:
             return False
         return answer.status != "full"
+
+
+def count_rejected(*refused: tuple[QueueKeys, int]) -> Steps[None]:
+    """Count messages that homes have refused; without an answer they may not be counted."""
+    with suppress(QueueFull, RedisUnavailable, OutcomeUnknown):  # the caller is told of the refusal
+        yield [ops.count(keys, Counter.REJECTED, messages, once=True) for keys, messages in refused]
 
 
 class Refusal(Protocol):

@@ -6,7 +6,7 @@ Most queues have one home. One with partitions has as many; what is above this m
 import itertools
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from reliq import ops
@@ -23,7 +23,8 @@ from reliq.runtime.looking import unseen
 
 T = TypeVar("T")
 
-SETTLING = 0.05  #: seconds before a message is offered again to homes that all refused it
+_SETTLING = 0.05  #: seconds before a message is offered again to homes that all refused it
+_SETTLED_WITHIN = 10.0  #: seconds for which a call offers messages to homes that all refuse them; docs say it
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a home that could not be reached
 _LOOKS = 3  #: reads of counters, while the homes change
@@ -68,7 +69,7 @@ class QueueHomes:
 
     def read_again(self) -> Steps[None]:
         """Read the layout again, a little later: a home that it names has refused a message."""
-        yield ops.Sleep(SETTLING)
+        yield ops.Sleep(_SETTLING)
         yield from self.read()
 
     def current(self) -> Layout | None:
@@ -175,21 +176,6 @@ class QueueHomes:
         """Return the queue that is the home of an id, by the layout that was read last."""
         return self.layout.homes(self.queue, bucket_of_name(identity))[-1] if self.layout.count > 1 else self.queue
 
-    def offered(self, message: NewMessage, refused: list[str]) -> Steps[Home]:
-        """Return the home that a message is offered to: the first of its homes that has not refused it.
-
-        Where all have, the layout is read again, and `refused` begins anew.
-        """
-        layout, bucket = self.current() or (yield from self.read()), bucket_of(message)
-        homes = self.open_ones()[:1] if bucket is None else layout.homes(self.queue, bucket)
-        if refused and (bucket is None or set(homes) <= set(refused)):
-            changed = yield from self.read()
-            if changed == layout:
-                yield ops.Sleep(SETTLING)
-            refused.clear()
-            homes = self.open_ones()[:1] if bucket is None else changed.homes(self.queue, bucket)
-        return self.named(next(one for one in homes if one not in refused))
-
     def rooms(self) -> Steps[dict[str, int]]:
         """Return how many messages each home that takes some has room for, by its share of `max_length`."""
         names = self.layout.names(self.queue)
@@ -203,11 +189,39 @@ class QueueHomes:
         """Note that a home could not be reached."""
         self._away[name] = time.monotonic() + _AWAY
 
+    def has_others(self, tried: Collection[str]) -> bool:
+        """Whether a home may answer that is not among those `tried`, which do not: on a cluster only."""
+        return self._pool.sharded and not set(tried).issuperset(self.layout.names(self.queue))
+
     def open_ones(self) -> list[str]:
         """Return the queues that take messages without a key, in the order of their turns; those away come last."""
         names = self.layout.names(self.queue)
         first = next(self._turn) % len(names)
         return sorted((*names[first:], *names[:first]), key=self.is_away)
+
+
+class Settling:
+    """One call's wait for a change of the number of homes: those that it knows all refuse messages until then."""
+
+    def __init__(self, homes: QueueHomes) -> None:
+        self._homes = homes
+        self._until: float | None = None  #: by time.monotonic()
+
+    def look_again(self, messages: int) -> Steps[None]:
+        """Read the layout again, the first time at once, then after a pause each.
+
+        `messages`: how many are refused. Raises RedisUnavailable ten seconds after the first time.
+        """
+        if self._until is None:
+            self._until = time.monotonic() + _SETTLED_WITHIN
+            yield from self._homes.read()
+        elif time.monotonic() < self._until:
+            yield from self._homes.read_again()
+        else:
+            raise RedisUnavailable(
+                f"the partitions of queue {self._homes.queue!r} refuse {messages} messages: the change of their number "
+                "does not take effect; see `reliq queue partitions`"
+            )
 
 
 def room(keys: QueueKeys) -> Steps[int]:

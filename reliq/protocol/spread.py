@@ -3,22 +3,19 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from reliq import ops
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
-from reliq.ops.schema import Counter
 from reliq.protocol.batch import RawBatch, Route
 from reliq.protocol.durability import ANY, Terms
-from reliq.protocol.home import AtLimit, Moved
-from reliq.protocol.homes import SETTLING, QueueHomes
+from reliq.protocol.home import AtLimit, Moved, count_rejected
+from reliq.protocol.homes import QueueHomes, Settling
 from reliq.runtime.pieces import pieces
 
 _PART = 1000  #: messages that a call sends to one partition at a time
 _SHARE = 100  #: messages; a call with fewer of them goes to one partition
-_OFFERS = 200  #: how often it is offered: a change of the number of partitions takes effect meanwhile
 _FITTINGS = 3  #: how often partitions with room are looked for
 
 
@@ -47,7 +44,7 @@ def send(
         error = QueueFull(str(full))
         error.enqueued = full.enqueued
         _complete(error, ids, messages, homes.layout.count)
-        yield ops.count(homes.first.keys, Counter.REJECTED, _refused(messages, error.enqueued))
+        yield from count_rejected((homes.first.keys, _refused(messages, error.enqueued)))
         raise error from None
     except ReliqError as error:
         _complete(error, ids, messages, homes.layout.count)
@@ -93,7 +90,7 @@ class Spread:
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
         self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
         self._waiting = frozenset[str]()  #: ids of messages that wait in the partition they are offered next
-        self._looked = False  #: whether the layout was read again for them
+        self._settling = Settling(partitions)
         self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
         self._full: dict[str, int] = {}  #: by partition: how many messages without a key it had no room for
         self._fittings = 0  #: how often others were looked for that have room
@@ -102,19 +99,14 @@ class Spread:
     def send(self) -> Steps[list[str]]:
         """Send until each message is enqueued; raises the first error that another try would not mend."""
         left: Sequence[int] = range(len(self._messages))
-        for _ in range(_OFFERS):
+        while left:
             offers = yield from self._offers(left)
             answers = yield Together([self._offered(one) for one in offers])
             for offer, answer in zip(offers, answers, strict=True):
                 self._note(offer, answer)
             self._raise()
             left = [place for place in range(len(self._messages)) if place not in self._ids]
-            if not left:
-                return [self._ids[place] for place in range(len(self._messages))]
-        raise RedisUnavailable(
-            f"the partitions of queue {self._partitions.queue!r} refuse {len(left)} messages: the change of their "
-            "number does not take effect; see `reliq queue partitions`"
-        )
+        return [self._ids[place] for place in range(len(self._messages))]
 
     def _offered(self, offer: Offer) -> Steps[list[str]]:
         route = Route(self._partitions.layout.version, offer.free, self._waiting)
@@ -140,7 +132,7 @@ class Spread:
             self._partitions.note_away(offer.name)
         if isinstance(answer, RedisUnavailable) and offer.free:
             self._unreachable.add(offer.name)
-            if not self._unreachable.issuperset(self._partitions.layout.names(self._partitions.queue)):
+            if self._partitions.has_others(self._unreachable):
                 return
         if isinstance(answer, AtLimit) and answer.final and self._fittings < _FITTINGS:
             self._full[offer.name] = len(rest)
@@ -169,11 +161,11 @@ class Spread:
         """Return which partition is offered which messages."""
         if isinstance(self._messages, RawBatch):
             if self._refused:
-                yield from self._look_again()
+                yield from self._look_again(left)
             return (yield from self._spread(left))
         buckets = {place: bucket for place in left if (bucket := bucket_of(self._messages[place])) is not None}
         if any(not self._homes(place, buckets.get(place)) for place in self._refused):
-            yield from self._look_again()
+            yield from self._look_again(left)
         at_home: dict[str, list[int]] = {}
         for place, bucket in buckets.items():
             at_home.setdefault(self._homes(place, bucket)[0], []).append(place)
@@ -188,12 +180,13 @@ class Spread:
         homes = self._partitions.layout.homes(self._partitions.queue, bucket, kept=keeps)
         return [one for one in homes if one not in self._refused.get(place, ())]
 
-    def _look_again(self) -> Steps[None]:
+    def _look_again(self, left: Sequence[int]) -> Steps[None]:
         """Read the layout again, because all homes of a message have refused it."""
-        if self._looked:
-            yield ops.Sleep(SETTLING)
-        self._looked = True
-        yield from self._partitions.read()
+        try:
+            yield from self._settling.look_again(len(left))
+        except ReliqError as error:
+            self._fail(error)
+            self._raise()
         self._waiting = frozenset()
         self._refused.clear()
 

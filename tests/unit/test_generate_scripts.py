@@ -111,7 +111,7 @@ def test_a_key_added_to_the_places_changes_nothing_else_by_hand(tmp_path):
     assert "told = KEYS[at + 13]" in (root / generate_scripts.LUA / "shared/place.lua").read_text()
     claim = (root / generate_scripts.LUA / "claim.lua").read_text()
     assert "local processing, lease, consumers = KEYS[15], KEYS[16], KEYS[17]" in claim
-    assert "QUEUES_STEP, PLACES, DELAYED, INDEX, HOMES = 2, 16, 0, 14, 15, 6" in (
+    assert "QUEUES_STEP, PLACES, DELAYED, INDEX, PRODUCERS, HOMES = 1, 17, 0, 14, 15, 16, 6" in (
         (root / "reliq/features/topics/lua/publish.lua").read_text()
     )
 

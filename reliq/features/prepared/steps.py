@@ -16,14 +16,13 @@ from reliq.model.keys import QueueKeys, digest_in
 from reliq.model.message import Message, undecodable_letter
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, Together, at_most
-from reliq.ops.schema import Counter
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.elsewhere import first_elsewhere
 from reliq.protocol.hidden import Hidden
-from reliq.protocol.home import Moved, at_limit
-from reliq.protocol.homes import QueueHomes
+from reliq.protocol.home import Moved, at_limit, count_rejected
+from reliq.protocol.homes import QueueHomes, Settling
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.protocol.sending import around_send, ready
 
@@ -60,7 +59,7 @@ class PreparedSteps:
             if answer.status == "moved":
                 raise Moved(keys.queue, [entry.id], [])
             if answer.status == "full":
-                yield ops.count(keys, Counter.REJECTED)
+                yield from count_rejected((keys, 1))
                 raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
             if answer.status == "id_in_use":
                 raise _in_use(entry.id)
@@ -154,6 +153,7 @@ class PreparedQueue:
         yield from around_send(self._pool, self._homes.queue, [message], steps)
 
     def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[list[str]]:
+        settling = Settling(self._homes)
         while True:
             keys = yield from self._homes.home_of(message)
             yield from self._check_unused(message.id, keys)
@@ -161,7 +161,7 @@ class PreparedQueue:
                 yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms)
                 return [message.id]
             except Moved:  # by a layout that was read a while ago
-                yield from self._homes.read_again()
+                yield from settling.look_again(1)
 
     def _check_unused(self, identity: str, home: QueueKeys) -> Steps[None]:
         """Raise InvalidMessage if another home, of another key, has prepared a message with this id.

@@ -27,7 +27,7 @@ class Topics:
         self._steps = steps
 
     def match(self, routing_key: str) -> list[str]:
-        """Return the queues that would get a message with this key; nothing is sent."""
+        """Return the queues that would get a message with this key, else the alternate one; nothing is sent."""
         return self._store.run(self._steps.match(routing_key))
 
     def list(self) -> list[Binding]:
@@ -72,7 +72,9 @@ class TopicCalls(Application):
 
         Without a subscriber: Unroutable if `mandatory`, else it goes to the alternate queue (`topics.set_alternate`),
         or is counted and dropped. Other options are those of PublishOptions and of `Queue.send`. If one queue is full,
-        none gets it: QueueFull names it. Raises as `Queue.send`, and InvalidName for an unfit routing key.
+        none gets it: QueueFull names it. Raises as `Queue.send`, and InvalidName for an unfit routing key. On a Redis
+        Cluster there is a step for each hash slot: `QueueFull.reached` has the queues that got it, and OutcomeUnknown
+        says that some of them may have it.
         """
         message = self._topics.prepared(body, options)
         most = renamed(repeats, retries)

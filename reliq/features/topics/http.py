@@ -78,7 +78,8 @@ _NAME = ("invalid_name",)
 async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> Response:
     """A copy for every queue with a pattern that matches, in one atomic step: all of them or none.
 
-    The body is as in an enqueue, but without a deduplication key. 504: all queues may have the message, or none.
+    The body is as in an enqueue, but without a deduplication key. 504: all queues may have the message, or none;
+    on a Redis Cluster also some of them.
     """
     if _KEY.fullmatch(routing_key) is None:
         raise Problem("invalid_name", "a routing key is words with dots in between, such as order.created.eu")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reliq.errors import Unroutable
 from reliq.features.topics.routing import Routes, check_routing_key
-from reliq.features.topics.steps import read_routes
+from reliq.features.topics.steps import or_alternate, read_routes
 from reliq.ops import Steps
 from reliq.spark.routing import Column
 
@@ -26,7 +26,7 @@ class _Bindings:
         queues = self.routes.match(check_routing_key(value))
         if not queues and self.mandatory:
             raise Unroutable(f"no queue is bound to a pattern that matches {value!r}")
-        return queues or ((self.alternate,) if self.alternate else ())
+        return or_alternate(queues, self.alternate)
 
 
 def _read(mandatory: bool) -> Steps[_Bindings]:

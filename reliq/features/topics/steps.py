@@ -2,25 +2,24 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from reliq import ops
 from reliq.contract.keywords import PublishOptions
-from reliq.errors import InvalidMessage, QueueFull, Unroutable
+from reliq.errors import InvalidMessage, OutcomeUnknown, Unroutable
 from reliq.features.topics import ops as own
+from reliq.features.topics.publishing import Publication
 from reliq.features.topics.routing import Routes, check_pattern, check_routing_key
-from reliq.model.keys import QueueKeys, check_grammar, check_name, new_topics_call
+from reliq.model.keys import check_grammar, check_name, new_topics_call
 from reliq.model.outgoing import Body, NewMessage, check_option_names
 from reliq.model.upgrades import VERSION_HEADER, stamp
 from reliq.ops import Steps
-from reliq.ops.schema import Counter as Field
 from reliq.ops.schema import Topics
-from reliq.ops.topology import slot_of
-from reliq.protocol.batch import checked, encoded
-from reliq.protocol.durability import Terms, confirm
-from reliq.protocol.home import Home, at_limit
-from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.batch import checked
+from reliq.protocol.durability import Terms
+from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
 
@@ -82,19 +81,21 @@ class TopicSteps:
         terms = Terms.of(sure, retries)
         yield from ready(self._pool, terms, [message])
         queues = yield from self._reached(routing_key)
-        if not queues and self._alternate is not None and not mandatory:
-            queues = (self._alternate,)
+        if not mandatory:
+            queues = or_alternate(queues, self._alternate)
         if queues and check is not None:
             check(queues)
         self._stamp(message, queues)
-        to = [self._queue(name) for name in queues]
-        steps = self._publish(routing_key, message, to, terms) if to else self._reach_none(routing_key, mandatory)
+        to = [self._queue(name).homes for name in queues]
+        publication = Publication(self._pool, routing_key, message, to, terms)
+        steps = publication.publish() if to else self._reach_none(routing_key, mandatory)
         return (yield from around_send(self._pool, routing_key, [message], steps))
 
     def _reach_none(self, routing_key: str, mandatory: bool) -> Steps[dict[str, str]]:
         if mandatory:
             raise Unroutable(f"no queue is bound to a pattern that matches {routing_key!r}; nothing was enqueued")
-        yield ops.count_unroutable(1)
+        with suppress(OutcomeUnknown):  # it may not be counted: nobody gets it in any case
+            yield ops.count_unroutable(1)
         return {}
 
     def _stamp(self, message: NewMessage, queues: Sequence[str]) -> None:
@@ -116,82 +117,6 @@ class TopicSteps:
             return {}
         return (yield from self.publish(routing_key, message))
 
-    def _publish(
-        self, routing_key: str, message: NewMessage, queues: Sequence[QueueSteps], terms: Terms
-    ) -> Steps[dict[str, str]]:
-        left, held = list(queues), set[str]()
-        refused: dict[str, list[str]] = {queue.keys.queue: [] for queue in queues}
-        while left:  # until the homes of the message's key take it, where these change
-            homes: list[Home] = []
-            for queue in left:
-                name = queue.keys.queue
-                homes += [(yield from queue.homes.offered(message, refused[name]))]
-                if not refused[name]:
-                    held.discard(name)
-            versions = {queue.keys.queue: queue.homes.layout.version for queue in left}
-            known = {name: (version, name in held) for name, version in versions.items() if version}
-            with self._pool.session([message.id]) as session:
-                moved = yield from self._publish_in(session, routing_key, message, homes, known, terms)
-            for keys, is_moved, _ in moved:
-                refused[keys.logical] += [keys.queue] if is_moved else []
-            held |= {keys.logical for keys, _, has_others in moved if has_others}
-            again = {keys.logical for keys, _, _ in moved}
-            left = [queue for queue in left if queue.keys.queue in again]
-        return dict.fromkeys((queue.keys.queue for queue in queues), message.id)
-
-    def _publish_in(
-        self,
-        session: ProducerSession,
-        routing_key: str,
-        message: NewMessage,
-        queues: Sequence[Home],
-        known: Mapping[str, tuple[int, bool]],
-        terms: Terms,
-    ) -> Steps[list[tuple[QueueKeys, bool, bool]]]:
-        """Publish in these homes.
-
-        Return those that did not get it, whether it belongs elsewhere, and whether others of its key are there.
-        `known`: by queue, where it has several, the version of their layout and whether the message waits for those.
-        """
-        bodies: list[ops.StoredBody] = []
-        element = encoded(message, self._pool.clock.now(), bodies, routing_key)
-        groups = self._groups(queues)
-        strangers = [queue for queue in queues if queue.unknown]
-        announcements = [ops.announce(queue.keys.queue) for queue in strangers]
-        introductions = [ops.introduction(queue.keys) for queue in strangers]
-        publish = [
-            ops.at_most(_publication(group, message, element, session, known), terms.retries) for group in groups
-        ]
-        if bodies:
-            announced, told = (yield from ops.together(announcements, introductions)) if strangers else ([], [])
-            answers = []
-            for group, one in zip(groups, publish, strict=True):
-                _, answer = yield from stored(group, bodies, session, one)
-                answers.append(answer)
-        else:
-            announced, told, answers = yield from ops.together(announcements, introductions, publish)
-        for queue, name, known_now in zip(strangers, announced, told, strict=True):
-            queue.introduced(name, known_now)
-        self._pool.clock.note(answers[0].now, session.called_at)
-        yield from _refuse_full(groups, answers, message.id)
-        sure = terms.wanted or max((queue.durability for queue in queues), key=lambda one: (one.replicas, one.disks))
-        moved: list[tuple[QueueKeys, bool, bool]] = []
-        for group, answer in zip(groups, answers, strict=True):
-            if answer.status == "moved":
-                moved += [(keys, place in answer.moved, place in answer.held) for place, keys in enumerate(group)]
-            elif sure.waits:
-                yield from confirm(group[0], sure, session.producer, session.sequence)
-        return moved
-
-    def _groups(self, queues: Sequence[Home]) -> Sequence[Sequence[QueueKeys]]:
-        """Group the queues that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
-        if not self._pool.sharded:
-            return [[queue.keys for queue in queues]]
-        groups: dict[int, list[QueueKeys]] = {}
-        for queue in queues:
-            groups.setdefault(slot_of(queue.keys.messages), []).append(queue.keys)
-        return [*groups.values()]
-
     def _reached(self, routing_key: str) -> Steps[tuple[str, ...]]:
         """Return the matching queues; the bindings may be half a second old."""
         now = time.monotonic()
@@ -208,10 +133,10 @@ class TopicSteps:
         self._version = found.get(Topics.VERSION)
 
     def match(self, routing_key: str) -> Steps[list[str]]:
-        """Return the queues that would receive the message, by the current bindings in Redis."""
+        """Return the queues that would receive the message, by the current bindings and alternate queue in Redis."""
         check_routing_key(routing_key)
         yield from self._compile()
-        return list(self._routes.match(routing_key))
+        return list(or_alternate(self._routes.match(routing_key), self._alternate))
 
     def list(self) -> Steps[list[Binding]]:
         return sorted(_bindings((yield own.topics())))
@@ -245,30 +170,9 @@ def read_routes() -> Steps[tuple[Routes, str | None]]:
     return Routes(_bindings(found)), found.get(Topics.ALTERNATE)
 
 
-def _publication(
-    group: Sequence[QueueKeys],
-    message: NewMessage,
-    element: bytes,
-    session: ProducerSession,
-    known: Mapping[str, tuple[int, bool]],
-) -> ops.Op[own.Published]:
-    """Return the op that publishes in the homes of one group; `known`: as for `_publish_in`."""
-    homes = {place: known[keys.logical] for place, keys in enumerate(group) if keys.logical in known}
-    return own.publish(group, message.id, element, message.delay, session.producer, session.sequence, homes)
-
-
-def _refuse_full(groups: Sequence[Sequence[QueueKeys]], answers: Sequence[own.Published], identity: str) -> Steps[None]:
-    refusals = [(group, one) for group, one in zip(groups, answers, strict=True) if one.status == "full"]
-    if not refusals:
-        return
-    reached = [keys.logical for group, one in zip(groups, answers, strict=True) if one.status == "ok" for keys in group]
-    yield [ops.count(group[one.refuser], Field.REJECTED) for group, one in refusals]
-    group, full = refusals[0]
-    others = f"only {', '.join(reached)} got it" if reached else "nothing was enqueued in any bound queue"
-    raise QueueFull(
-        f"{at_limit(group[full.refuser], full)}; {others}",
-        dict.fromkeys(reached, identity),
-    )
+def or_alternate(bound: tuple[str, ...], alternate: str | None) -> tuple[str, ...]:
+    """Return the queues that get a message that is not mandatory: those bound, else the alternate one if there is."""
+    return bound or ((alternate,) if alternate else ())
 
 
 def _bindings(found: Mapping[str, str]) -> list[Binding]:

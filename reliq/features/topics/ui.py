@@ -5,7 +5,7 @@ from fastapi.routing import APIRouter
 
 from reliq.errors import ReliqError
 from reliq.features.topics.routing import check_pattern, check_routing_key
-from reliq.features.topics.steps import read_routes
+from reliq.features.topics.steps import or_alternate, read_routes
 from reliq.model.keys import check_name
 from reliq_api.access.auth import Access
 from reliq_api.http.problems import of_error
@@ -39,8 +39,7 @@ async def _reached(request: Request, who: Access, key: str) -> list[str]:
     """Return the queues that would get the message, as far as the viewer may see them."""
     check_routing_key(key)
     routes, alternate = await reliq_of(request).store.run(read_routes())
-    queues = routes.match(key) or ((alternate,) if alternate else ())
-    return [queue for queue in queues if who.may_see(queue)]
+    return [queue for queue in or_alternate(routes.match(key), alternate) if who.may_see(queue)]
 
 
 @router.post("/bind")

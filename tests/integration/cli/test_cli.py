@@ -214,6 +214,9 @@ def test_topics_bind_test_publish_unbind(url):
     assert run("topics", "unbind", "audit@all", "#", url=url).returncode == 0
     assert run("topics", "unbind", "audit@all", "#", url=url).returncode == 1
     assert run("topics", "test", "stock.low", url=url).returncode == 1
+    assert run("topics", "alternate", "unrouted", url=url).returncode == 0
+    assert run("topics", "test", "stock.low", url=url).stdout == "unrouted\n"
+    assert run("topics", "alternate", "--off", url=url).returncode == 0
     assert run("publish", "stock.low", "x", "--mandatory", url=url).returncode == 1
     assert run("publish", "stock.low", "x", url=url).stdout == "no queue is bound to a pattern that matches\n"
     assert run("topics", "list", url=url).stdout.endswith("2 bindings; 1 message matched none of them\n")

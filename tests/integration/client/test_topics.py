@@ -6,6 +6,7 @@ from reliq import InvalidMessage, InvalidName, NewMessage, OutcomeUnknown, Queue
 from reliq.features.topics.steps import _FRESH
 from reliq.model.keys import TOPICS
 from reliq.ops import command
+from tests.support.losing_proxy import LosingProxy
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually
 
@@ -74,6 +75,38 @@ def test_what_nobody_subscribes_to_is_counted(face):
     assert app.topics.stats().unroutable == 1
 
 
+def losing(redis_server, counter):
+    """A network that loses the answer to each command that counts this."""
+    return LosingProxy(redis_server.port, lambda data: counter in data and b"EVALSHA" not in data)
+
+
+def test_that_it_may_not_be_counted_is_no_error(face, redis_server):
+    with losing(redis_server, b"unroutable") as proxy:
+        app = face(proxy.url)
+        app.publish("order.created", 1)
+        proxy.armed = True
+        assert app.publish("order.created", 2) == {}
+        assert proxy.lost == 1
+        assert app.topics.stats().unroutable == 2
+
+
+@pytest.mark.parametrize("send", ["send", "publish", "prepare"])
+def test_a_refusal_whose_count_has_no_answer_is_counted_once(shop, face, redis_server, send):
+    calls = {
+        "send": lambda app: app.queue("stock@orders").send(1),
+        "publish": lambda app: app.publish("stock.low", 1),
+        "prepare": lambda app: app.queue("stock@orders").prepare(1),
+    }
+    shop.queue("stock@orders").configure(max_length=1)
+    shop.publish("stock.low", 0)
+    with losing(redis_server, b"rejected") as proxy:
+        app, proxy.armed = face(proxy.url), True
+        with pytest.raises(QueueFull, match="holds 1 of at most 1 messages"):
+            calls[send](app)
+        assert proxy.lost == 1
+    assert shop.queue("stock@orders").stats().counters["rejected"] == 1
+
+
 def test_or_is_refused(face):
     app = face()
     with pytest.raises(Unroutable, match=r"order\.created"):
@@ -84,6 +117,7 @@ def test_or_is_refused(face):
 def test_or_goes_to_the_alternate_queue(face):
     app = face()
     app.topics.set_alternate("unrouted")
+    assert app.topics.match("order.created") == ["unrouted"]
     (queue,) = app.publish("order.created", 1)
     assert (queue, ready(app, "unrouted")) == ("unrouted", {"unrouted": 1})
     with pytest.raises(Unroutable):
