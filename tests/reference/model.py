@@ -491,7 +491,8 @@ class Queue:
             revived.add(message.id)
             self.counters["redriven"] += 1
             self._count(message, dead=-1)
-            message.failures, message.deliveries, message.reason = 0, 0, ""
+            message.failures, message.deliveries, message.redelivered, message.reason = 0, 0, False, ""
+            message.options = {**message.options, "ttl": None}
             self._became(message, OPEN)
             self._enter(message)
 

@@ -109,12 +109,16 @@ def test_a_failure_adds_to_the_history_and_nothing_else_changes():
     assert failed.errors == (Failure(1, "w", "ValueError", "boom"),)
 
 
-def test_a_revived_letter_starts_afresh_with_its_routing_key():
-    letter = Message.decode("q", NewMessage("x", ttl=60).element(1, routing_key="order.created"))
+@pytest.mark.parametrize("redelivered", [False, True])
+@pytest.mark.parametrize("routing_key", ["", "order.created"])
+def test_a_revived_letter_starts_afresh_with_its_routing_key(routing_key, redelivered):
+    letter = Message.decode("q", NewMessage("x", ttl=60).element(1, routing_key=routing_key))
+    letter = Message.decode("q", letter.again(redelivered=redelivered, deliveries=int(redelivered)))
     letter = Message.decode("q", letter.failed(Failure(1, "w", "E", "t"), "expired"))
     again = Message.decode("q", letter.revived(keep_failures=False))
     assert (again.failures, again.errors, again.reason, again.expires_at) == (0, (), "", 0)
-    assert again.routing_key == "order.created"
+    assert (again.deliveries, again.redelivered) == (0, False)
+    assert again.routing_key == routing_key
 
 
 def test_bytes_that_do_not_decode_are_wrapped_whole():
