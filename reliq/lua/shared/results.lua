@@ -1,6 +1,6 @@
 -- What handlers have returned, by message id, in the last four keys of a call. Results are kept in two hashes: when the first
--- of `results` is older than they are to be kept, that hash becomes the earlier one, and the one before it is deleted. So
--- a result is kept for between one and two times as long.
+-- of `results` is older than they are to be kept, that hash becomes the earlier one, in place of the one before it. So a
+-- result is kept for between one and two times as long. Of callers that keep them for different times the longest counts.
 -- names of the keys and arguments (tools/generate_scripts.py)
 local function named_outcomes(at) -- types not checked
   return {
@@ -10,7 +10,9 @@ end
 local OUTCOMES_SIZE = 4
 -- end of the names
 
-local RESULTS_BEGUN = '' -- the field of `results` with the ms of its first result
+-- Fields of `results`, no ids: the ms of its first result, for how many ms they are kept, and at which ms, at the earliest,
+-- it becomes the earlier hash. A former version wrote the first one only.
+local RESULTS_BEGUN, RESULTS_KEPT, RESULTS_TURN = '', ' ', '  '
 
 local function last_outcomes()
   return named_outcomes(#KEYS - OUTCOMES_SIZE + 1)
@@ -25,18 +27,21 @@ local function check_results()
   redis.call('XLEN', q.answers)
 end
 
--- Begin to store results: those that are too old become the earlier ones.
+-- Begin to store results: those that are too old become the earlier ones. No result goes before its time.
 local function begin_results(kept_ms, now)
   local q = last_outcomes()
-  local results, earlier = q.results, q.earlier_results
-  local begun = redis.call('HGET', results, RESULTS_BEGUN)
-  if begun and now - begun > kept_ms then
-    redis.call('UNLINK', earlier)
-    redis.call('RENAME', results, earlier)
-    begun = false
+  local begun, kept, turn = unpack(redis.call('HMGET', q.results, RESULTS_BEGUN, RESULTS_KEPT, RESULTS_TURN))
+  kept, turn = tonumber(kept) or 0, tonumber(turn) or 0
+  if begun and now > math.max(turn, begun + kept_ms) then
+    redis.call('UNLINK', q.earlier_results)
+    redis.call('RENAME', q.results, q.earlier_results)
+    begun, kept, turn = false, 0, turn + kept -- the end of those
   end
-  if not begun then redis.call('HSET', results, RESULTS_BEGUN, now) end
-  redis.call('PEXPIRE', results, 2 * kept_ms)
+  if begun and kept >= kept_ms then return end
+  begun = begun or now
+  turn = math.max(turn, begun + kept_ms)
+  redis.call('HSET', q.results, RESULTS_BEGUN, begun, RESULTS_KEPT, kept_ms, RESULTS_TURN, turn)
+  redis.call('PEXPIREAT', q.results, turn + kept_ms)
 end
 
 -- Store results, and tell those who wait for one. `some` has them from `first` to `last`: id, result, id ...

@@ -1,0 +1,86 @@
+"""The results that a settle stores, and how long they are kept."""
+
+import pytest
+
+from reliq import ops
+from tests.support.state import HOUR, KEYS, World, element
+
+SECOND = 1_000
+DAY = 86_400 * SECOND
+HELD = "abcdefg"
+
+
+@pytest.fixture
+def held(world: World) -> World:
+    """A consumer has claimed some messages."""
+    world.given(processing={"w": " ".join(reversed(HELD))}, leases={"w": HOUR})
+    return world
+
+
+def store(world: World, name: str, kept: float) -> None:
+    """Ack a message with a result that is to be kept for so many seconds."""
+    results = {element(name): (name, b"j1")}
+    world.run(ops.settle(KEYS, "w", 15.0, [element(name)], results_kept=kept, results=results))
+
+
+def passes(world: World, ms: int) -> None:
+    """Let time pass for the results: the moments of theirs move into the past."""
+    for key in (KEYS.results, KEYS.earlier_results):
+        for field in ("", "  "):
+            if world.redis.hexists(key, field):
+                world.redis.hincrby(key, field, -ms)
+        if world.redis.exists(key):
+            world.redis.pexpire(key, world.redis.pttl(key) - ms)
+
+
+def kept(world: World) -> str:
+    found = (name for key in (KEYS.results, KEYS.earlier_results) for name in world.redis.hkeys(key))
+    return "".join(sorted(name.decode() for name in found)).strip()
+
+
+def test_results_go_two_times_as_late_as_the_first_of_their_hash_came(held: World):
+    store(held, "a", 100)
+    passes(held, 90 * SECOND)
+    store(held, "b", 100)
+    assert 109 * SECOND < held.redis.pttl(KEYS.results) <= 110 * SECOND
+    passes(held, 20 * SECOND)
+    store(held, "c", 100)
+    assert kept(held) == "abc"
+    assert 89 * SECOND < held.redis.pttl(KEYS.earlier_results) <= 90 * SECOND
+    assert 199 * SECOND < held.redis.pttl(KEYS.results) <= 200 * SECOND
+    passes(held, 95 * SECOND)
+    assert kept(held) == "c"
+
+
+def test_a_result_stays_as_long_as_promised_though_later_ones_are_kept_shorter(held: World):
+    store(held, "a", 86_400)
+    passes(held, DAY - SECOND)
+    store(held, "b", 86_400)
+    for name in "cde":
+        passes(held, 2 * SECOND)
+        store(held, name, 1)
+    assert kept(held) == "abcde"
+    passes(held, DAY - 10 * SECOND)  # what was stored for a day is not a day old
+    store(held, "f", 1)
+    assert kept(held) == "abcdef"
+    passes(held, 11 * SECOND)
+    store(held, "g", 1)
+    assert kept(held) == "g"
+    assert held.redis.pttl(KEYS.results) <= 2 * SECOND
+
+
+def test_a_result_stays_as_long_as_promised_though_earlier_ones_were_kept_shorter(held: World):
+    store(held, "a", 1)
+    store(held, "b", 86_400)
+    assert 2 * DAY - SECOND < held.redis.pttl(KEYS.results) <= 2 * DAY
+    passes(held, DAY - SECOND)
+    store(held, "c", 1)
+    assert kept(held) == "abc"
+
+
+def test_results_of_a_former_version_are_kept(held: World):
+    held.redis.hset(KEYS.results, mapping={"": held.now - 90 * SECOND, "a": "j1"})
+    held.redis.pexpire(KEYS.results, 200 * SECOND)
+    store(held, "b", 100)
+    assert kept(held) == "ab"
+    assert 105 * SECOND < held.redis.pttl(KEYS.results) <= 110 * SECOND
