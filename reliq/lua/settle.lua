@@ -24,7 +24,8 @@
 --       name: its first bytes up to the nonce, so that a body is never sent again; size: of
 --       the whole element; place: where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
 --       destination: head | tail (of the ready messages), delayed, dead, gone (deleted), done (deleted, and its mark
---       is set, also if the consumer no longer holds the message: it was handled and must not run again),
+--       is set and its result stored, also if the consumer no longer holds the message: it was handled and must not run
+--       again),
 --       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if
 --       the member was removed)
 -- Returns {'ok' | 'paused' | 'limited' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
@@ -171,6 +172,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
   local element = removed(at)
   if destination == 'done' then
     mark = mark + 1
+    if element or redis.call('EXISTS', KEYS[mark]) == 0 then add_result(id, again) end -- else another run's is there
     redis.call('SET', KEYS[mark], '1', 'PX', mark_ms)
   end
   if element then
@@ -205,7 +207,6 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
     end
     if destination == 'head' or destination == 'tail' then note(q, counter, element) end
     if destination == 'dead' or counter == 'cancelled' then add_result(id, destination == 'dead' and 'd' or 'c') end
-    if destination == 'done' then add_result(id, again) end
     redis.call('HINCRBY', q.counters, counter, 1)
   end
 end

@@ -1,13 +1,15 @@
-"""The results that a settle stores, and how long they are kept."""
+"""The results that a settle stores: how long they are kept, and those of messages that their consumer has lost."""
 
 import pytest
 
 from reliq import ops
+from reliq.ops import Destination, Mark, Move
 from tests.support.state import HOUR, KEYS, World, element
 
 SECOND = 1_000
 DAY = 86_400 * SECOND
 HELD = "abcdefg"
+MARK = KEYS.done("ia")
 
 
 @pytest.fixture
@@ -84,3 +86,23 @@ def test_results_of_a_former_version_are_kept(held: World):
     store(held, "b", 100)
     assert kept(held) == "ab"
     assert 105 * SECOND < held.redis.pttl(KEYS.results) <= 110 * SECOND
+
+
+def done(name: str, result: bytes) -> ops.Op:
+    """Settle a message of a handler that runs once."""
+    move = Move(element(name), Destination.DONE, "acked", name[0], result, mark=Mark(MARK, 60.0))
+    return ops.settle(KEYS, "w", 15.0, [], [move], results_kept=100)
+
+
+def test_a_message_that_its_consumer_has_lost_has_a_result_with_its_mark(world: World):
+    world.given(messages="a2")
+    assert world.run(done("a", b"j1")).codes == "l"
+    assert (world.redis.exists(MARK), world.redis.hget(KEYS.results, "a")) == (1, b"j1")
+
+
+def test_of_a_message_that_ran_again_the_result_stays(world: World):
+    """Its first consumer lost it; the second one was done first."""
+    world.given(processing={"w": "a2"}, leases={"w": HOUR})
+    assert world.run(done("a2", b"j2")).codes == "d"
+    assert world.run(done("a", b"j1")).codes == "a"
+    assert world.redis.hget(KEYS.results, "a") == b"j2"
