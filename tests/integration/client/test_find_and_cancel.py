@@ -10,6 +10,7 @@ from reliq.features.tracking.model import Cancellation
 from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
+from reliq.testing import work_off
 from tests.support.sync_adapter import Blocking
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -329,6 +330,18 @@ def test_a_message_that_was_cancelled_since_the_latest_heartbeat_does_not_come_b
     assert where(queue, other) is (Place.DELAYED if back == "retry" else Place.READY)
     assert queue.stats().counters["cancelled"] == 1
     assert not client.exists(QueueKeys("q").told)
+
+
+def test_a_message_that_dies_before_its_consumer_knows_that_it_was_cancelled_is_a_dead_letter(app, queue):
+    @app.handler("q")
+    def handle(message: reliq.Message) -> None:
+        assert app.queue("q").cancel(message.id) is Cancellation.TOLD
+        raise reliq.Dead("no")
+
+    identity = queue.send("x")
+    work_off(app)
+    assert where(queue, identity) is Place.DEAD
+    assert queue.cancel(identity) is Cancellation.DONE
 
 
 @pytest.mark.parametrize("ahead", [-7_200_000, 7_200_000])
