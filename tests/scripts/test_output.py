@@ -59,7 +59,7 @@ def test_chunks_are_appended_in_order_and_live_for_a_day(held: World):
     assert [emit(held, "a", "1"), emit(held, "a", "2", b"b\xff")] == ["ok", "ok"]
     assert read(held, "a") == ("open", [1, b"\xff"])
     assert [*notes(held)] == [b"\ta"]
-    assert re.fullmatch(rb"2 4 1 1 2 \d{13} open", notes(held)[b"\ta"])
+    assert re.fullmatch(rb"2 4 1 1 2 \d{13}/86400000 open", notes(held)[b"\ta"])
     for key in (KEYS.output("a"), KEYS.outputs):
         assert DAY < held.redis.pttl(key) <= 1.02 * DAY
     beside = {KEYS.output("a"), KEYS.outputs, KEYS.followed, KEYS.config}
@@ -80,12 +80,30 @@ def test_output_is_kept_as_long_as_the_queue_says(held: World):
         held.redis.pexpire(key, 30_000)
     emit(held, "a", "2")  # shortly after: its time is not set at each chunk
     assert held.redis.pttl(KEYS.output("a")) <= 30_000
-    head = notes(held)[b"\ta"].split(b" ")
-    head[5] = b"%d" % (int(head[5]) - 1300)  # as if more than a fiftieth of that had passed
-    held.redis.hset(KEYS.followed, "\ta", b" ".join(head))
+    passes(held, "a", 1300)  # more than a fiftieth of that
     emit(held, "a", "3")
     for key in (KEYS.output("a"), KEYS.outputs):
         assert 60_000 < held.redis.pttl(key) <= 61_200
+
+
+def passes(world: World, name: str, ms: int, known: bool = True) -> None:
+    """Let time pass for the head of a message. `known`: it has for how long the stream lives; else as before that."""
+    head = notes(world)[f"\t{name}".encode()].split(b" ")
+    at, slash, kept = head[5].partition(b"/")
+    head[5] = b"%d" % (int(at) - ms) + (slash + kept if known else b"")
+    world.redis.hset(KEYS.followed, f"\t{name}", b" ".join(head))
+
+
+@pytest.mark.parametrize("version", ["this", "before"])
+def test_output_that_is_kept_longer_from_now_on_has_an_end_though_its_stream_had_expired(held: World, version: str):
+    held.redis.hset(KEYS.config, "keep_output", "1.0")
+    emit(held, "a", "1")
+    held.redis.unlink(KEYS.output("a"), KEYS.outputs)
+    passes(held, "a", 1300, known=version == "this")
+    held.redis.hset(KEYS.config, "keep_output", "86400.0")
+    emit(held, "a", "2")
+    for key in (KEYS.output("a"), KEYS.outputs):
+        assert DAY < held.redis.pttl(key) <= 1.02 * DAY
 
 
 def test_only_the_holder_of_a_message_emits(held: World):

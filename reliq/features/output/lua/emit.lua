@@ -36,7 +36,8 @@ end
 
 if redis.call('STRLEN', lease) == 0 or not held_element(processing, name, position) then return 'lost' end
 local head = redis.call('HGET', followed, head_field(id))
-local count, bytes, run, former, latest, kept_at = string.match(head or '0 0 0 - - 0', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)')
+local count, bytes, run, former, latest, kept_at, kept_then = string.match(
+  head or '0 0 0 - - 0', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+)/?(%d*)')
 token = unseen(latest, token)
 if not token then return 'ok' end
 if count + 1 > most or bytes + #chunk > most_bytes then return 'full' end
@@ -45,10 +46,12 @@ redis.call('STRLEN', outputs)
 if not head and redis.call('XLEN', output) > 0 then redis.call('UNLINK', output) end -- of another message, which had the same id
 if former ~= nonce then run = string.format('%d', run + 1) end
 local at = string.match(redis.call('XADD', output, '*', 'run', run, 'chunk', chunk), '^%d+')
-if at - kept_at > kept / 50 then -- not at each chunk
+kept_then = tonumber(kept_then) or 0 -- of a former version: not known
+if at - kept_at > math.min(kept, kept_then) / 50 then -- not at each chunk; always if the stream had expired
   keep_for(kept * 1.02, output, outputs)
-  kept_at = at
+  kept_at, kept_then = at, kept
 end
-local text = table.concat({count + 1, bytes + #chunk, run, nonce, token, kept_at, 'open'}, ' ')
+local times = kept_at .. '/' .. string.format('%.0f', kept_then)
+local text = table.concat({count + 1, bytes + #chunk, run, nonce, token, times, 'open'}, ' ')
 write_head(followed, config, id, text, not head)
 return 'ok'
