@@ -36,10 +36,6 @@ def cpu_of(app: reliq.Reliq, client: redis.Redis, calls: list[Op[Any]]) -> float
     return float(client.info("commandstats")["cmdstat_evalsha"]["usec"]) / len(calls)
 
 
-def naming(message: reliq.Message) -> tuple[str, str, bytes]:
-    return message.id, message.tag, message.element
-
-
 def step_beside_checkpoint(app: reliq.Reliq, client: redis.Redis) -> None:
     """Let them take turns, as both are slower where the machine is busy; the calls of a turn are sent at once."""
     state = Report(state=msgspec.msgpack.encode({"at": 12}))
@@ -52,7 +48,7 @@ def step_beside_checkpoint(app: reliq.Reliq, client: redis.Redis) -> None:
             todo = [(one, number) for one in held for number in range(1, steps + 1)]
             for at in range(0, len(todo), SLICE):
                 some = todo[at : at + SLICE]
-                reports = [ops.report(keys, one.consumer, *naming(one.message), state, one.place) for one, _ in some]
+                reports = [ops.report(one, state) for one, _ in some]
                 entries = [Entry("s", number, f"s{number}", b'j{"at":12}').encoded() for _, number in some]
                 records = [own.record(one, number, entry) for (one, number), entry in zip(some, entries, strict=True)]
                 ratios.append((cpu_of(app, client, records), cpu_of(app, client, reports)))

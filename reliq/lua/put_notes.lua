@@ -21,6 +21,7 @@ if cancelled ~= '' then
   redis.call('PEXPIRE', told, told_kept)
 end
 if #ARGV >= FIELDS then
+  redis.call('HDEL', report, 'fraction', 'text', 'state') -- of another message with the same id
   redis.call('HSET', report, unpack(ARGV, FIELDS))
   redis.call('PEXPIRE', report, kept)
 end

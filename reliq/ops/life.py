@@ -10,32 +10,29 @@ from reliq.model.keys import QueueKeys, process_of
 from reliq.model.life import Report
 from reliq.ops import schema, signatures
 from reliq.ops.coming import Coming
+from reliq.ops.held import Hold
 from reliq.ops.request import Argument, Op, milliseconds, optional_text, read_fields, scripted
 
 _TOLD = 86_400.0  #: seconds for which what a process was told is kept
 _KEPT = 7 * 86_400.0  #: seconds after the latest report about a message
 
 
-def report(
-    keys: QueueKeys, consumer: str, identity: str, tag: str, element: bytes, report: Report, place: int = 0
-) -> Op[bool]:
-    """Store a report about a message; the reply is False if the consumer does not hold the message any more.
-
-    `place`: where in the processing list it should be, counted from the oldest message.
-    """
+def report(hold: Hold, report: Report) -> Op[bool]:
+    """Store a report about a message; the reply is False if the consumer does not hold the message any more."""
     fields: list[Argument] = []
     if report.fraction is not None:
         fields += (schema.Report.FRACTION, report.fraction, schema.Report.TEXT, report.text)
     if report.state is not None:
         fields += (schema.Report.STATE, report.state)
     call = signatures.report(
-        lease=keys.lease(consumer),
-        report=keys.report(identity),
-        processing=keys.processing(consumer),
-        tag=tag,
+        lease=hold.keys.lease(hold.consumer),
+        report=hold.keys.report(hold.message.id),
+        processing=hold.keys.processing(hold.consumer),
+        tag=hold.message.tag,
+        sent=hold.message.enqueued_at,
         kept=milliseconds(_KEPT),
-        name=name_of(element),
-        place=place,
+        name=name_of(hold.message.element),
+        place=hold.place,
         fields=fields,
     )
     return scripted(call, bool)
@@ -48,7 +45,7 @@ def reported(keys: QueueKeys, identity: str) -> Op[Progress | None]:
 
 def progress_of(keys: QueueKeys, identity: str) -> Op[Progress | None]:
     """Read how far the handler of a message is, without its state."""
-    names = (schema.Report.FRACTION, schema.Report.TEXT, schema.Report.AT, schema.Report.TAG)
+    names = (schema.Report.FRACTION, schema.Report.TEXT, schema.Report.AT, schema.Report.SENT, schema.Report.TAG)
 
     def read(reply: list[bytes | None]) -> Progress | None:
         return _progress({name: value for name, value in zip(names, reply, strict=True) if value is not None})
@@ -68,6 +65,7 @@ def _progress(fields: Mapping[str, bytes]) -> Progress | None:
         None if fraction is None else float(fraction),
         fields.get(schema.Report.TEXT, b"").decode(),
         int(fields.get(schema.Report.AT, 0)),
+        int(fields.get(schema.Report.SENT, 0)),
         fields.get(schema.Report.TAG, b"").decode(),
         fields.get(schema.Report.STATE),
     )

@@ -162,6 +162,7 @@ class Report:
     """What a handler has reported about a message."""
 
     TAG: Final = "tag"  #: of the push of the message that it had
+    SENT: Final = "sent"  #: ms at which the message was sent; a former version has none
     AT: Final = "at"  #: ms since the epoch
     FRACTION: Final = "fraction"  #: from 0 to 1
     TEXT: Final = "text"

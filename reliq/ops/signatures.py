@@ -262,10 +262,10 @@ def replace_layout(
 
 
 def report(
-    *, lease: str, report: str, processing: str, tag: Argument, kept: Argument, name: Argument, place: Argument,
-    fields: Iterable[Argument],
+    *, lease: str, report: str, processing: str, tag: Argument, sent: Argument, kept: Argument, name: Argument,
+    place: Argument, fields: Iterable[Argument],
 ) -> Call:
-    return "report", (lease, report, processing), (tag, kept, name, place, *fields)
+    return "report", (lease, report, processing), (tag, sent, kept, name, place, *fields)
 
 
 def send_home(keys: NamedKeys, *, members: Iterable[Argument]) -> Call:

@@ -12,6 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
+from reliq.ops.held import Hold
 from reliq.protocol.outcomes import cancelled
 
 M = TypeVar("M", Message, Envelope)
@@ -46,7 +47,7 @@ class Lives:
     def begin(self, message: Message) -> Steps[None]:
         """Read what an earlier consumer has reported about a message that starts."""
         reported = yield ops.reported(self._keys, message.id)
-        if reported is not None:
+        if reported is not None and reported.is_about(message.enqueued_at):
             self._by_element[message.element] = Life(reported.state, stored=True)
 
     def tell(self, held: Iterable[Message], told: ops.Cancelled) -> list[Message]:
@@ -79,7 +80,7 @@ class Lives:
         if report.state is None and report.fraction != 1 and now - life.reported_at < EVERY:
             return
         life.stored = True  # before the call: the message may be settled before its answer is here
-        if not (yield ops.report(self._keys, consumer, message.id, message.tag, message.element, report, place)):
+        if not (yield ops.report(Hold(self._keys, consumer, message, place), report)):
             raise self._not_held(message)
         if report.state is None:
             life.reported_at = now

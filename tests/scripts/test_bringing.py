@@ -43,7 +43,7 @@ def growing(world: World) -> World:
     for op in (
         steps.record(hold, 1, CHARGED),
         output.emit(hold, "t1", b"j1"),
-        ops.report(KEYS, "w", "m", hold.message.tag, MESSAGE, Report(state=b"half")),
+        ops.report(hold, Report(state=b"half")),
     ):
         assert world.run(op) in ("ok", True)
     world.redis.hset(KEYS.told, "m", world.now)
@@ -110,12 +110,15 @@ def signal_at_home(world: World, name: str) -> object:
 
 
 def test_everything_goes_along(growing: World):
+    purged_there = {"tag": "m 2", "sent": 1, "at": 1, "fraction": "0.5"}  # what was reported about another message m
+    growing.redis.hset(NEW.report("m"), mapping=purged_there)
     assert run(growing, move()) <= len(REQUESTS), "each place of a move is tried"
     assert growing.redis.exists(KEYS.waiting) == 0
     hold = claim(growing)
     assert [one.name for one in growing.run(steps.recorded(NEW, "m")).entries] == ["charge"]
     assert [one.value for one in growing.run(output.emitted(NEW, "m", "", 10)).chunks] == [1]
-    assert growing.run(ops.reported(NEW, "m")).state == b"half"
+    report = growing.run(ops.reported(NEW, "m"))
+    assert (report.state, report.fraction, report.sent) == (b"half", None, hold.message.enqueued_at)
     assert growing.run(ops.told(NEW)) == (("m", growing.now),)
     assert growing.run(steps.recorded(KEYS, "m")).entries == ()
     assert hold.message.id == "m"
@@ -152,7 +155,7 @@ def test_a_slow_monitor_does_not_undo_what_the_handler_has_done_since(growing: W
         begun.append(hold)
         assert growing.run(steps.record(hold, 2, Entry("s", 2, "pack", b"j6").encoded())) == "ok"
         assert growing.run(output.emit(hold, "t2", b"j2")) == "ok"
-        assert growing.run(ops.report(NEW, "w", "m", hold.message.tag, hold.message.element, Report(state=b"whole")))
+        assert growing.run(ops.report(hold, Report(state=b"whole")))
 
     run(growing, move(), before, goes_on)
     if not begun:

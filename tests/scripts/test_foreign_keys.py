@@ -15,10 +15,12 @@ from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
+from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bitmap
 from reliq.ops import Destination, Entry, Move, Return, Revival
 from reliq.ops.coming import Coming
+from reliq.ops.held import Hold
 from reliq.transport.store import Store
 from tests.support.scripts import scripts
 from tests.support.state import HOUR, KEYS, World, element, elements, keyed
@@ -76,7 +78,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "settle": settle,
     "starts": lambda: ops.starts(KEYS, [b"reference"], 10),
     "instruct": lambda: ops.instruct(KEYS, "w", Instruction.PAUSE, 1),
-    "report": lambda: ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5)),
+    "report": lambda: ops.report(Hold(KEYS, "w", Message.decode("q", element("a"))), Report(0.5)),
     "set_policy": lambda: ops.set_policy(KEYS, ["paused", 1]),
     "end_change": lambda: ops.end_change(KEYS, "token"),
     "exchange_policy": lambda: ops.exchange_policy(KEYS, {"rate": None}, {"rate": "1/s"}),

@@ -7,6 +7,8 @@ from reliq.features.tracking import ops as track_ops
 from reliq.features.tracking.ops import Wanted
 from reliq.model.element import BLANK, group_of
 from reliq.model.life import Report
+from reliq.model.message import Message
+from reliq.ops.held import Hold
 from tests.support.state import KEYS, element, keyed
 
 A = Wanted.with_id("a")
@@ -159,18 +161,42 @@ def test_a_consumer_is_told_only_of_what_it_holds(world, name, told):
     assert all(abs(at - world.now) < 60_000 for _, at in cancelled)
 
 
+def hold(name, place=0, raw=None):
+    return Hold(KEYS, "w", Message.decode("q", raw or element(name)), place)
+
+
 def test_a_report_is_stored_only_about_a_message_that_is_held_with_a_lease(world):
     world.given(processing={"w": "a", "gone": "a"}, leases={"w": 15_000})
-    assert world.run(ops.report(KEYS, "w", "a", "a 1", element("a"), Report(0.5, "half", b"\xc0")))
-    assert not world.run(ops.report(KEYS, "w", "b", "b 1", element("b"), Report(0.9, "settled")))
-    assert not world.run(ops.report(KEYS, "gone", "a", "a 1", element("a"), Report(0.9, "stolen")))
+    assert world.run(ops.report(hold("a"), Report(0.5, "half", b"\xc0")))
+    assert not world.run(ops.report(hold("b"), Report(0.9, "settled")))
+    assert not world.run(ops.report(hold("a")._replace(consumer="gone"), Report(0.9, "stolen")))
     report = world.run(ops.reported(KEYS, "a"))
     assert (report.fraction, report.text, report.tag, report.state) == (0.5, "half", "a 1", b"\xc0")
     assert world.redis.pttl(KEYS.report("a")) > 6 * 86_400_000
     assert world.redis.exists(KEYS.report("b")) == 0
 
 
+def test_a_report_says_nothing_about_another_message_with_the_same_id(world):
+    world.given(processing={"w": "a"}, leases={"w": 15_000})
+    later = element("a2", enqueued_at=1_700_000_000_001)
+    world.redis.rpush(KEYS.processing("w"), later)
+    assert world.run(ops.report(hold("a"), Report(0.5, "half", b"\xc0")))
+    assert world.run(ops.report(hold("a", raw=later), Report(0.1)))
+    report = world.run(ops.reported(KEYS, "a"))
+    assert (report.fraction, report.text, report.state, report.sent) == (0.1, "", None, 1_700_000_000_001)
+
+
+def test_a_report_of_a_former_version_is_gone_on_with(world):
+    world.given(processing={"w": "a"}, leases={"w": 15_000})
+    world.redis.hset(KEYS.report("a"), mapping={"tag": "a 1", "at": 1, "state": b"\xc0"})
+    message = hold("a").message
+    assert world.run(ops.reported(KEYS, "a")).is_about(message.enqueued_at)
+    assert world.run(ops.report(hold("a"), Report(0.1)))
+    report = world.run(ops.reported(KEYS, "a"))
+    assert (report.fraction, report.state, report.sent) == (0.1, b"\xc0", message.enqueued_at)
+
+
 @pytest.mark.parametrize("place", [0, 1, 7])
 def test_a_report_finds_its_message_wherever_it_is_in_the_list(world, place):
     world.given(processing={"w": "c b a"}, leases={"w": 15_000})
-    assert world.run(ops.report(KEYS, "w", "b", "b 1", element("b"), Report(0.5), place))
+    assert world.run(ops.report(hold("b", place=place), Report(0.5)))

@@ -17,6 +17,7 @@ from reliq.model.life import Life, Report
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
 from reliq.ops import Move, Settled, Steps
+from reliq.ops.held import Hold
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import TAGS
 from reliq.protocol.lives import cancelled_of
@@ -219,7 +220,7 @@ def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[list[str] | Non
 def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[None]:
     """Store what the consumer reports about a message of the lease; raises LeaseLost if it is not there any more."""
     message = next((one for one in (yield from _held(keys, lease)) if one.id == identity), None)
-    if message is None or not (yield ops.report(keys, lease, identity, message.tag, message.element, report)):
+    if message is None or not (yield ops.report(Hold(keys, lease, message), report)):
         raise LeaseLost(
             "the lease has ended, or the message is settled: another consumer may be handling it; the report was not "
             "stored"
@@ -228,8 +229,12 @@ def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[
 
 def states(keys: QueueKeys, messages: Sequence[Message]) -> Steps[dict[str, bytes]]:
     """Read the checkpoints of earlier consumers of these messages, by id."""
-    ids = [message.id for message in messages if message.was_started]
-    if not ids:
+    started = [message for message in messages if message.was_started]
+    if not started:
         return {}
-    reports = yield [ops.reported(keys, one) for one in ids]
-    return {one: found.state for one, found in zip(ids, reports, strict=True) if found and found.state is not None}
+    reports = yield [ops.reported(keys, one.id) for one in started]
+    return {
+        one.id: found.state
+        for one, found in zip(started, reports, strict=True)
+        if found and found.state is not None and found.is_about(one.enqueued_at)
+    }

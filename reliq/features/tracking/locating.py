@@ -45,7 +45,10 @@ class Locator:
             return Found(self.keys.logical, identity, Place.DONE, reason=last.name, since=last.at, history=history)
         claims = [event.at for event in history if event.name == Counter.CLAIMED]
         since = claims[-1] if claims and found.place is Place.PROCESSING else None
-        return replace(found, since=since, progress=(yield ops.reported(self.keys, identity)), history=history)
+        progress = yield ops.reported(self.keys, identity)
+        if progress is not None and found.message is not None and not progress.is_about(found.message.enqueued_at):
+            progress = None
+        return replace(found, since=since, progress=progress, history=history)
 
     def history(self, identity: str) -> Steps[tuple[Event, ...]]:
         """Return the transitions of a message that the queue's history has, oldest first."""

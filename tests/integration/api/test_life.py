@@ -1,5 +1,6 @@
 """Find, cancel and progress over HTTP."""
 
+import time
 from urllib.parse import quote
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_checkpoint_reaches_the_next_consumer_whose_lease_is_valid(post, app, 
         (message,) = consumer.claim()
         consumer.ack(message)
     assert message.failures == 1
+
+
+def test_a_later_message_with_the_id_of_a_purged_one_has_no_state_over_http(post, orders):
+    for body in ("first", "second"):
+        orders.send(body, id="a")
+        lease, (held,) = leased(post)
+        if body == "first":
+            post(f"leases/{lease}/progress", {"id": held, "state": [1, 2]})
+        post(f"leases/{lease}/settle", {"retry": [{"id": held, "delay": 60 * (body == "first")}]})
+        if body == "first":
+            assert orders.purge() == 1
+            time.sleep(0.002)  # it is sent at another ms
+    assert post("leases", {"limit": 1}).json()["messages"][0].get("state") is None
 
 
 def test_a_checkpoint_over_http_reaches_a_worker_after_a_retry_and_goes_with_the_ack(post, app, orders, client):

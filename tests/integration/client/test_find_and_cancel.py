@@ -226,6 +226,26 @@ def test_progress_and_checkpoint_of_a_message_that_is_held_by_hand(queue):
     assert queue.find("a") is None
 
 
+def test_a_later_message_with_the_id_of_a_purged_one_has_no_state(queue):
+    queue.send("first", id="a")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        wait(queue, message.checkpoint({"row": 5000}))
+        consumer.retry(message, delay=60)
+        assert queue.purge() == 1
+        eventually(lambda: time.time_ns() // 1_000_000 > message.enqueued_at)
+        queue.send("second", id="a")
+        assert queue.find("a").progress is None
+        (message,) = consumer.claim()
+        consumer.retry(message)
+        (message,) = consumer.claim()
+        wait(queue, message.progress(0.1))
+        consumer.retry(message)
+        (message,) = consumer.claim()
+        assert (message.state, queue.find("a").progress.fraction) == (None, 0.1)
+        consumer.ack(message)
+
+
 def wait(queue, report):
     """Await the report with asyncio; with the synchronous face it is stored already."""
     if isinstance(queue, Blocking):
