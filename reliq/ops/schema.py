@@ -123,6 +123,7 @@ class Batch:
     CHILDREN_DEAD: Final = "children_dead"  #: how many of these have died
     CHILDREN_CANCELLED: Final = "children_cancelled"  #: how many of these were cancelled
     ENDING: Final = "ending"  #: its counts at the end, once and for all: sent, dead, cancelled
+    SENT: Final = "sent"  #: present once the message at the end was sent
 
 
 class FlowRecord:

@@ -1,4 +1,4 @@
-"""batch_open, batch_change and batch_end: the record of a batch, and what its parent knows of it."""
+"""batch_open, batch_change, batch_note and batch_end: the record of a batch, and what its parent knows of it."""
 
 import pytest
 
@@ -63,6 +63,31 @@ def test_the_end_of_an_inner_batch_adds_its_counts_to_those_of_its_parent_once(o
     assert (found["children"], outer.redis.exists(INNER)) == ("0", 0)
     assert [found[f"children_{name}"] for name in ("handled", "dead", "cancelled")] == ["3", "2", "1"]
     assert outer.redis.zrange(BATCHES, 0, -1) == [b"outer"]
+
+
+def test_the_counts_at_the_end_are_those_that_were_fixed_first(outer):
+    assert [outer.run(ops.batch_ending("outer", counts)) for counts in (b"1 0 0", b"2 0 0")] == [b"1 0 0"] * 2
+
+
+def test_a_slow_monitor_does_not_bring_a_batch_back_or_count_it_again(outer):
+    """Another one has ended the batch meanwhile."""
+    opened(outer)
+    opened(outer, "other")
+    counts, before = Counts(sent=1), None
+    for ended in (True, False):
+        assert outer.run(ops.batch_ending("inner", b"1 0 0")) == (b"1 0 0" if ended else None)
+        assert outer.run(ops.batch_sent("inner")) == (b"1" if ended else None)
+        assert outer.run(ops.batch_end("inner", "outer", counts)) is ended
+        assert outer.redis.exists(INNER) == 0
+        assert record(outer, OUTER) == (before := before or record(outer, OUTER))
+    assert before["children"] == "1"
+
+
+def test_what_an_earlier_version_has_written_after_the_end_counts_for_nothing(outer):
+    outer.redis.hset(INNER, "ending", "1 0 0")
+    before = record(outer, OUTER)
+    assert outer.run(ops.batch_end("inner", "outer", Counts(sent=1))) is False
+    assert (record(outer, OUTER), outer.redis.exists(INNER)) == (before, 0)
 
 
 def test_a_field_of_a_batch_that_is_not_open_stays_as_it_is(outer):

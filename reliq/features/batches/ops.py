@@ -129,10 +129,18 @@ def _read_counts(reply: bytes | None) -> Counts:
     return Counts(*map(int, reply.split())) if reply else Counts()
 
 
-def batch_ending(batch: str, ending: bytes) -> list[Op[bytes]]:
-    """Fix the counts of a batch at its end; the second reply has those that were fixed first."""
-    record = batch_record(batch)
-    return [Op(("HSETNX", record, Batch.ENDING, ending)), Op(("HGET", record, Batch.ENDING))]
+def batch_ending(batch: str, ending: bytes) -> Op[bytes | None]:
+    """Fix the counts of a batch at its end; the reply has those that were fixed first, None if it has ended."""
+    return _note(batch, Batch.ENDING, ending)
+
+
+def batch_sent(batch: str) -> Op[bytes | None]:
+    """Note that the message at the end of a batch was sent; the reply is None if it has ended."""
+    return _note(batch, Batch.SENT, 1)
+
+
+def _note(batch: str, field: str, value: Argument) -> Op[bytes | None]:
+    return scripted(signatures.batch_note(batch=batch_record(batch), field=field, value=value))
 
 
 def batch_drop(batch: str) -> Op[int]:

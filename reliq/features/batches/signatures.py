@@ -21,5 +21,9 @@ def batch_forget(keys: NamedKeys, *, batch: Argument) -> Call:
     return "batches/batch_forget", (keys.config, keys.followed), (batch,)
 
 
+def batch_note(*, batch: str, field: Argument, value: Argument) -> Call:
+    return "batches/batch_note", (batch,), (field, value)
+
+
 def batch_open(*, batch: str, open: str, id: Argument, fields: Iterable[Argument], parent: str | None = None) -> Call:
     return "batches/batch_open", (batch, open, *(() if parent is None else (parent,))), (id, *fields)

@@ -187,8 +187,9 @@ def end(batch: str) -> Steps[bool]:
     total = Counts(0, sent, dead, cancelled)
     target = fields[Field.DEAD] if dead and fields[Field.DEAD] else fields[Field.DONE]
     was_aborted = Field.JOB in fields and not sent and job != JobState.DONE
-    if target and state == CLOSED and not was_aborted:
+    if target and state == CLOSED and not was_aborted and Field.SENT not in fields:
         yield from _send(batch, decode_end(target), total)
+        yield own.batch_sent(batch)  # what follows may fail for longer than the producer of the message is remembered
     queues = yield from _homes(fields)
     if queues:
         yield [own.batch_forget(keys, batch) for keys in queues]
@@ -197,14 +198,13 @@ def end(batch: str) -> Steps[bool]:
 
 
 def _begin_end(batch: str, fields: dict[str, bytes]) -> Steps[bytes | None]:
-    """Note and return the counts with which a batch ends; None: some of its messages have not ended."""
+    """Note and return the counts with which a batch ends; None: some of its messages have not, or it has ended itself."""
     counts = yield from _counts(batch, fields)
     # A handler in one queue may send to another one that was read before: two equal looks are one instant.
     if counts.open or counts != (yield from _counts(batch, fields)):
         return None
     counts += _of_children(fields)
-    _, ending = yield own.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled))
-    return ending  # type: ignore[no-any-return]
+    return (yield own.batch_ending(batch, b"%d %d %d" % (counts.sent, counts.dead, counts.cancelled)))  # type: ignore[no-any-return]
 
 
 def end_all() -> Steps[bool]:

@@ -8,6 +8,7 @@ CALLS = {
     "batch_open": lambda: own.batch_open("batch", {"done": b"", "dead": b""}, "parent"),
     "batch_change": lambda: own.batch_change("batch", "state", "closed"),
     "batch_end": lambda: own.batch_end("batch", "parent", Counts(0, 3, 1, 1)),
+    "batch_note": lambda: own.batch_ending("batch", b"3 1 1"),
     "batch_forget": lambda: own.batch_forget(KEYS, "batch"),
 }
 

@@ -1,0 +1,71 @@
+"""The end of a batch, where monitors are slow, die, or do the same at once."""
+
+import contextlib
+
+import pytest
+
+import reliq
+from reliq.features.batches.steps import end
+from reliq.model.keys import QueueKeys
+from tests.support.turns import Monitor
+
+
+@pytest.fixture
+def app(url):
+    with reliq.Reliq(url) as app:
+        yield app
+
+
+@pytest.fixture
+def monitor(store):
+    return Monitor(store)
+
+
+def handle_all(app, queue):
+    with app.queue(queue).consumer() as consumer:
+        messages = consumer.claim(limit=100)
+        consumer.ack(*messages)
+    return [(message.body.decode(), message.headers.get("batch-handled")) for message in messages]
+
+
+def go_on(store, steps, answer=None, requests=100):
+    """Do so many of the requests of a monitor, or all that are left; return the answer of the last one."""
+    with contextlib.suppress(StopIteration):
+        for _ in range(requests):
+            answer = store.call(steps.send(answer))
+    return answer
+
+
+@pytest.mark.parametrize("requests", range(1, 9))
+def test_two_monitors_end_an_inner_batch_once(app, store, monitor, requests):
+    """One of them is slow: the other one ends the batch after any of its requests."""
+    with app.batch(on_done=("reports", "outer")) as outer:
+        with outer.batch(on_done=("reports", "first")) as first:
+            first.send("orders", 1)
+        with outer.batch() as second:
+            second.send("mails", 1)
+    handle_all(app, "orders")
+    slow = end(first.id)
+    answer = go_on(store, slow, requests=requests)
+    monitor.end_batches()
+    go_on(store, slow, answer)
+    monitor.end_batches()
+    progress = outer.progress()
+    assert (progress.batches, progress.state) == (1, "closed")
+    handle_all(app, "mails")
+    assert monitor.end_batches() + monitor.end_batches() == 2
+    assert handle_all(app, "reports") == [("first", "1"), ("outer", "2")]
+
+
+def test_a_batch_whose_end_takes_hours_sends_one_message(app, store, monitor, client):
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send("orders", 1)
+    handle_all(app, "orders")
+    steps, answer = end(batch.id), None
+    while not app.queue("reports").stats().counters.get("enqueued"):
+        answer = go_on(store, steps, answer, requests=1)
+    go_on(store, steps, answer, requests=1)
+    steps.close()  # the queue of its counts is away
+    client.delete(QueueKeys("reports").producers)  # as a monitor does after an hour
+    assert monitor.end_batches() == 1
+    assert handle_all(app, "reports") == [("done", "1")]
