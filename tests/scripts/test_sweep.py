@@ -4,6 +4,7 @@ import pytest
 
 from reliq import ops
 from reliq.features.tracking import ops as track_ops
+from reliq.features.tracking.locating import start_of
 from reliq.features.tracking.ops import Wanted
 from reliq.model.element import BLANK, group_of
 from reliq.model.life import Report
@@ -37,16 +38,32 @@ def test_a_sweep_is_a_part_of_a_place_and_says_where_the_next_begins(world, monk
     assert found(second) == [("a", 0)]
 
 
-def test_a_repeated_cancellation_finds_nothing_more(world):
-    """Not the next message with this id either; the key of the call says that it has removed one."""
+def test_a_repeated_cancellation_finds_what_the_first_has_removed(world):
+    """Not the next message with this id."""
     world.given(messages="c a b a")
     call, other = KEYS.new_call(), KEYS.new_call()
     assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == [("a", 2)]
-    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == []
-    assert world.run(ops.exists(call))
+    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == [("a", -1)]
     assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("z"), 1, other))) == []
     assert not world.run(ops.exists(other))
     assert world.state()["counters"]["cancelled"] == 1
+
+
+@pytest.mark.parametrize("place", [KEYS.messages, KEYS.delayed, KEYS.waiting])
+def test_a_repeated_part_is_answered_as_the_first_and_goes_on_where_that_began(world, place):
+    names = ["a1", "b", "a2", "a3"]
+    if place == KEYS.messages:
+        world.given(messages=" ".join(names))
+    elif place == KEYS.delayed:
+        world.given(delayed={name: number for number, name in enumerate(names)})
+    else:
+        lines = {group_of("k").encode() + b"%016d" % number + element(name): 0 for number, name in enumerate(names)}
+        world.redis.zadd(place, lines)
+    start, call = start_of(KEYS, place), KEYS.new_call()
+    first, again = (world.run(track_ops.sweep(KEYS, place, start, A, 2, call)) for _ in range(2))
+    assert [one.id for one in first.matches] == [one.id for one in again.matches] == ["a", "a"]
+    rest = world.run(track_ops.sweep(KEYS, place, again.following, A, 2, KEYS.new_call()))
+    assert (rest.following, [one.id for one in rest.matches]) == (None, ["a"])
 
 
 def test_a_cancelled_ready_message_leaves_a_blank_that_a_claim_passes_over(world):

@@ -56,12 +56,7 @@ class Canceller:
         if (yield ops.cancel(self.keys, identity, call)) or (yield from self._withdraw(identity, call)):
             yield from forget_reports(self.keys, {identity: now})
             return True
-        if (yield from self._sweep(ready_places(self.keys), wanted, removals=1, at_most=1, call=call)):
-            return True
-        if (yield ops.exists(call)):  # a part was repeated that had removed it
-            yield from forget_reports(self.keys, {identity: now})
-            return True
-        return False
+        return (yield from self._sweep(ready_places(self.keys), wanted, removals=1, at_most=1, call=call)) > 0
 
     def _has_ended(self, identity: str) -> Steps[bool]:
         """Whether the message is a dead letter, or a feature or its history says that it was handled."""
@@ -135,7 +130,8 @@ class Canceller:
     ) -> Steps[int]:
         """Count the matching messages of these places, until `at_most`; each call removes up to `removals` of them.
 
-        `call`: of `new_call`: what a repeated call has removed is not counted, but exists as this key.
+        `call`: of `new_call`: once calls with it have removed something they do no more, and count that; None: each
+        call has one of its own.
         """
         count, now = 0, 0
         if removals:
@@ -143,7 +139,8 @@ class Canceller:
         for place in places:
             start: bytes | int | None = start_of(self.keys, place)
             while start is not None and count < at_most:
-                swept: Swept = yield own.sweep(self.keys, place, start, wanted, removals, call)
+                token = (call or self.keys.new_call()) if removals else None
+                swept: Swept = yield own.sweep(self.keys, place, start, wanted, removals, token)
                 count += len(swept.matches)
                 start = swept.following
                 for match in swept.matches:
@@ -167,7 +164,11 @@ class Canceller:
 
     def _started(self, swept: Swept) -> list[str]:
         """Return the ids of those messages that a handler may have reported about."""
-        return [match.id for match in swept.matches if ListedMessage.read(self.keys.logical, match.glimpse).was_started]
+        return [
+            match.id
+            for match in swept.matches
+            if not match.glimpse.element or ListedMessage.read(self.keys.logical, match.glimpse).was_started
+        ]
 
     def _tell(self, wanted: Wanted) -> Steps[int]:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""

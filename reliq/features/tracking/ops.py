@@ -72,7 +72,8 @@ def sweep(
 ) -> Op[Swept]:
     """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages.
 
-    `call`: of `new_call`; once messages were removed under it, such calls find nothing more.
+    `call`: of `new_call`; once messages were removed under it, such calls find these, without glimpses, and go on
+    where they began.
     """
     swept = signatures.sweep(
         keys,

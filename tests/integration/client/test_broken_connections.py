@@ -12,6 +12,7 @@ import reliq
 from reliq import OutcomeUnknown, QueueFull, RedisUnavailable, aio, ops
 from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis
+from reliq.model.found import CancelledMany
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops.request import script_named
 from reliq.protocol.lease import Lease
@@ -345,6 +346,17 @@ def test_a_cancellation_whose_answer_is_lost_is_repeated_and_says_what_it_has_do
         assert other.queue("orders").cancel(identity) == "cancelled"
     assert app.queue("orders").stats().ready == 0
     assert app.queue("orders").cancel(identity) == "unknown"
+
+
+def test_cancel_many_counts_what_it_has_removed_in_calls_whose_answers_are_lost(redis_server, app, face):
+    orders, sweep = app.queue("orders"), script_named("tracking/sweep").sha.encode()
+    orders.send_many([reliq.NewMessage(1, headers={"a": "b"}, delay=delay) for delay in (0, 60) for _ in range(30)])
+    odd = iter(range(100))
+    with LosingProxy(redis_server.port, lambda data: sweep in data and next(odd) % 2 > 0) as proxy:
+        queue, proxy.armed = face(proxy.url).queue("orders"), True
+        assert queue.cancel_many(headers={"a": "b"}) == CancelledMany(60, 0)
+    assert proxy.lost > 2
+    assert orders.stats().counters["cancelled"] == 60
 
 
 def test_a_signal_whose_answer_is_lost_is_repeated_and_answered_as_the_first_was(redis_server, app, face):

@@ -2,7 +2,7 @@
 --
 -- KEYS  places, delayed, index, key, call?
 --       key: the list or sorted set that is looked through
---       call: exists after this call, or an earlier one of the same cancellation, has removed something: then no more is done
+--       call: has the ids that this call, or an earlier one of the same cancellation, has removed: then no more is done
 -- ARGV  start, most: number, most_bytes: number, removals: number, kind, wanted, headers... [name, value, pair]
 --       start: for a list and for `delayed`, how many entries from the newest on are behind; for `waiting`, its last
 --       member that is behind, '' = none
@@ -12,7 +12,8 @@
 --       headers: only for these; pair: both as MessagePack
 -- Returns {1 if the end was reached, else 0, where to go on, then for each match: id, how many entries of the list are taken
 --         before it (-1 = unknown; a message that a monitor takes to another partition is not removed: its member of
---         `waiting`), glimpse's number, glimpse}
+--         `waiting`), glimpse's number, glimpse}. A repeated call returns those that the first has removed, without glimpses,
+--         and where that began
 -- A removed ready message leaves a blank in its place: to take it out would move all that are in front of it. The next
 -- consumer passes over it, or the removal of the last message behind it. Nothing is removed from a processing list: the caller only looks there.
 -- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, calls, glimpse, full
@@ -23,7 +24,14 @@ local kind, wanted = ARGV[5], ARGV[6]
 local PLACES, HEADERS, HEADERS_STEP, NAME, VALUE, PAIR = 1, 7, 3, 0, 1, 2
 -- end of the names
 local q = places(PLACES)
-if answer_before(call) then return {1, 0} end
+local before = answer_before(call)
+if before then
+  local again = {0, start}
+  for id in string.gmatch(before, '%S+') do
+    for _, one in ipairs({id, -1, 0, ''}) do again[#again + 1] = one end
+  end
+  return again
+end
 redis.call('ZCARD', delayed) -- wrong types are refused here, before the first write
 redis.call('HLEN', index)
 
@@ -140,9 +148,9 @@ if removals > 0 and #found > 0 then
       redis.call('LSET', key, one[2], BLANK)
     end
   end
-  local left = {}
+  local left, ids = {}, {}
   for place, one in ipairs(found) do
-    left[place] = one[1]
+    left[place], ids[place] = one[1], id_of(one[1])
     if key == q.waiting then -- it does not hold its key
       leave_cycle(q, one[1])
       drop_body(q, one[1])
@@ -151,7 +159,7 @@ if removals > 0 and #found > 0 then
     end
   end
   have_left(q, left, 'cancelled')
-  answer_with(call, 1)
+  answer_with(call, table.concat(ids, ' '))
   redis.call('HINCRBY', q.counters, 'cancelled', #found)
   if key == delayed then
     following = following - #found
