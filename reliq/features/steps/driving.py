@@ -21,9 +21,11 @@ class Call(NamedTuple):
 
 Doing = Generator[Steps[Any] | Call, Any, T]
 
+FIRST = threading.Lock()  #: held while what all branches of a handler share is made; they may be in threads
+
 
 def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
-    turn = book.turn = book.turn or threading.Lock()
+    turn = _turn(book, threading.Lock)
     advance: Callable[[], Any] = functools.partial(next, doing)
     while True:
         try:
@@ -45,7 +47,7 @@ def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
 async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
     import asyncio  # only programs that use it load it
 
-    turn = book.turn = book.turn or asyncio.Lock()
+    turn = _turn(book, asyncio.Lock)
     advance: Callable[[], Any] = functools.partial(next, doing)
     while True:
         try:
@@ -63,6 +65,12 @@ async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, 
             advance = functools.partial(doing.send, done)
         except BaseException as error:  # noqa: BLE001  a cancellation too
             advance = functools.partial(doing.throw, error)
+
+
+def _turn(book: Book, make: Callable[[], Any]) -> Any:
+    with FIRST:
+        book.turn = book.turn or make()
+        return book.turn
 
 
 def _not_async(call: Call, returned: T) -> T:

@@ -112,8 +112,9 @@ class Recorded(NamedTuple):
 class Book:
     """The record of a message in the hands of a handler, and what this run has asked for so far."""
 
-    def __init__(self) -> None:
-        self.is_read = False
+    def __init__(self, is_new: bool = False) -> None:
+        """`is_new`: the message has no record yet."""
+        self.is_read = is_new
         self.turn: Any = None  #: a lock of threads or of asyncio: one call of a message at a time
         self.entries: list[Entry] = []
         self.size = 0
@@ -126,9 +127,9 @@ class Book:
     def read(self, recorded: Recorded, sent: int) -> None:
         """Note what Redis has, once; `sent`: ms at which the message was sent, as another one may have had its id."""
         if not self.is_read and recorded.sent in (0, sent):
-            self.is_read = True
             for entry in recorded.entries:
                 self.note(entry)
+            self.is_read = True  # last: other branches of the handler may look now
 
     @contextmanager
     def runs(self, step: Step) -> Iterator[None]:

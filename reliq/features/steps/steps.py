@@ -17,7 +17,7 @@ from reliq import ops
 from reliq.contract.values import cut
 from reliq.errors import InvalidBody, InvalidMessage, LeaseLost, SignalTimeout, StepsChanged
 from reliq.features.steps import ops as own
-from reliq.features.steps.driving import Call, Doing, driven, driven_async
+from reliq.features.steps.driving import FIRST, Call, Doing, driven, driven_async
 from reliq.features.steps.model import (
     TIMED_OUT,
     Book,
@@ -81,9 +81,9 @@ class Hand:
     @property
     def book(self) -> Book:
         life = self.consumer.lives.of(self.message)
-        if life.book is None:
-            life.book = Book()
-            life.book.is_read = not (self.message.was_started or DEAD_FROM in self.message.headers)
+        with FIRST:
+            if life.book is None:
+                life.book = Book(is_new=not (self.message.was_started or DEAD_FROM in self.message.headers))
         book: Book = life.book
         return book
 
@@ -91,9 +91,13 @@ class Hand:
         """Return what is recorded of a step; raises StepsChanged."""
         book = self.book
         if not book.is_read:
-            recorded = yield ops.one(own.recorded(self.consumer.keys, self.message.id))
-            book.read(recorded, self.message.enqueued_at)
+            yield self._read(book)
         return book.find(name, place)
+
+    def _read(self, book: Book) -> Steps[None]:
+        """Read what is recorded; branches of a handler come here one after another."""
+        if not book.is_read:
+            book.read((yield own.recorded(self.consumer.keys, self.message.id)), self.message.enqueued_at)
 
     def check_lease(self) -> Doing[None]:
         """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""

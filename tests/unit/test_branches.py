@@ -1,0 +1,95 @@
+"""Branches of a durable handler, in threads: what they share is made once, and one at a time works on it."""
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reliq.features.steps.driving import driven
+from reliq.features.steps.model import Entry
+from reliq.features.steps.ops import Recorded
+from reliq.features.steps.steps import Hand
+from reliq.model.keys import QueueKeys
+from reliq.protocol.lives import Lives
+
+BRANCHES = 3
+RECORDED = Recorded(0, tuple(Entry("s", number + 1, f"b/{number}", b"j1") for number in range(200)))
+
+_pool = ThreadPoolExecutor(BRANCHES)
+
+
+@pytest.fixture
+def hasty():
+    """Threads that take turns after few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(branch: Any) -> list[Any]:
+    """Run branches that begin at the same moment; return what they have returned."""
+    barrier = threading.Barrier(BRANCHES)
+
+    def begin(number: int) -> Any:
+        barrier.wait()
+        return branch(number)
+
+    return list(_pool.map(begin, range(BRANCHES)))
+
+
+def hand(was_started: bool) -> Hand:
+    message: Any = SimpleNamespace(id="a", element=b"a", was_started=was_started, headers={}, enqueued_at=1)
+    consumer: Any = SimpleNamespace(lives=Lives(QueueKeys("q")), keys=QueueKeys("q"))
+    return Hand(consumer, message)
+
+
+def test_they_have_one_record(hasty):
+    for _ in range(300):
+        one = hand(was_started=False)
+        books = at_once(lambda _, one=one: one.book)
+        assert len(set(map(id, books))) == 1
+        assert books[0].is_read
+
+
+def test_one_at_a_time_talks_to_redis(hasty):
+    together, inside = 0, threading.Semaphore(1)
+
+    def run(act: Any) -> None:
+        nonlocal together
+        if not inside.acquire(blocking=False):
+            together += 1
+            return
+        time.sleep(0)
+        inside.release()
+
+    def doing() -> Any:
+        yield from [iter(())] * 5
+
+    for _ in range(1000):
+        book = hand(was_started=False).book
+        at_once(lambda _, book=book: driven(run, book, doing()))
+    assert together == 0
+
+
+def test_each_finds_what_an_earlier_run_has_recorded(hasty):
+    def run(act: Any) -> Any:
+        try:
+            next(act)
+            act.send(RECORDED)
+        except StopIteration as end:
+            return end.value
+
+    count = len(RECORDED.entries)
+    for _ in range(50):
+        one = hand(was_started=True)
+
+        def branch(number: int, one: Hand = one) -> Entry:
+            return driven(run, one.book, one.entry(f"b/{count - 1 - number}", count - number))
+
+        assert [entry.kind for entry in at_once(branch)] == ["s"] * BRANCHES
+        assert one.book.size == 2 * count
