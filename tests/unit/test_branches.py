@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from reliq.features.steps.driving import driven
-from reliq.features.steps.model import Entry
-from reliq.features.steps.ops import Recorded
+from reliq.features.steps.model import Entry, Recorded
 from reliq.features.steps.steps import Hand
 from reliq.model.keys import QueueKeys
 from reliq.protocol.lives import Lives
