@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from reliq import ops
 from reliq.contract import values
 from reliq.errors import QueueFull, RedisUnsuitable, ReliqError
+from reliq.model.dead_letter import letter_field
 from reliq.model.element import BLANK, Undecodable
 from reliq.model.keys import QueueKeys, belongs_to, process_of
 from reliq.model.message import Message, undecodable_letter
@@ -207,7 +208,7 @@ def _transaction(
     commands += _counts(keys, returns, 1)
     for one in returns:
         if one.fate.dead:
-            commands.append(ops.command("HSET", keys.index, one.id, look.now))
+            commands.append(ops.command("HSET", keys.index, letter_field(one.id), look.now))
         unreadable = one.fate is Fate.UNREADABLE  # a script may have read a key in it
         if one.group or unreadable or (look.follows and one.fate is not Fate.BLANK):
             commands.append(ops.advance_within(keys, one.element, one.fate))
@@ -223,7 +224,7 @@ def _compensation(keys: QueueKeys, consumer: str, conflicts: list[Return]) -> tu
     for one in conflicts:
         if one.fate.dead:
             commands.append(ops.command("ZREM", keys.dead, one.again))
-            commands.append(ops.command("HDEL", keys.index, one.id))
+            commands.append(ops.command("HDEL", keys.index, letter_field(one.id)))
         else:
             commands.append(ops.command("LREM", keys.messages, 1, one.again))
         commands.append(ops.command("LREM", keys.processing(consumer), 1, one.element))

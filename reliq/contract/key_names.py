@@ -77,7 +77,7 @@ class NamedKeys(JobKeys):
         self.delayed = prefix + "delayed"
         #: zset: dead letters, by ms of death
         self.dead = prefix + "dead"
-        #: hash: id -> score, of the messages in delayed or dead
+        #: hash: id -> score, of the messages in delayed; a blank and the id -> score, of those in dead
         self.index = prefix + "index"
         #: set: consumers that may hold messages
         self.consumers = prefix + "consumers"

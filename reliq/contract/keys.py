@@ -80,7 +80,10 @@ QUEUE_KEYS: Final = (
     ),
     Key("delayed", "zset", "messages not due yet, by due ms"),
     Key("dead", "zset", "dead letters, by ms of death", reclaimed=True),
-    Key("index", "hash", "id -> score, of the messages in delayed or dead", reclaimed=True),
+    Key(
+        "index", "hash", "id -> score, of the messages in delayed; a blank and the id -> score, of those in dead",
+        reclaimed=True,
+    ),
     Key("consumers", "set", "consumers that may hold messages"),
     Key("processing", "list", "the messages that the consumer holds, newest at the head", of=_CONSUMER),
     Key(

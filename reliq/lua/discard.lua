@@ -6,7 +6,7 @@
 --       counter: purged_dead | trimmed | forwarded
 --       reference: of its body; '' = it is not apart
 -- Returns the number deleted
--- uses: now, element, follow, calls
+-- uses: now, element, letters, follow, calls
 -- names of the keys and arguments (tools/generate_scripts.py)
 local dead, counters, index, bodies, followed, config = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local history, call = KEYS[7], KEYS[8]
@@ -21,8 +21,7 @@ local q = {followed = followed, config = config, history = history}
 q.recorded, q.emitted, q.flowing, q.history_for = unpack(redis.call('HMGET', config, 'recorded', 'emitted', 'flowing', 'history'))
 local removed = {}
 for at = LETTERS, #ARGV, LETTERS_STEP do
-  if redis.call('ZREM', dead, ARGV[at + ELEMENT]) == 1 then
-    redis.call('HDEL', index, ARGV[at + ID])
+  if take_letter(dead, index, ARGV[at + ID], ARGV[at + ELEMENT]) then
     if ARGV[at + REFERENCE] ~= '' then redis.call('HDEL', bodies, ARGV[at + REFERENCE]) end
     removed[#removed + 1] = ARGV[at + ID]
     if counter == 'forwarded' then note(q, counter, ARGV[at + ELEMENT]) end

@@ -8,7 +8,7 @@
 --       counter: '' = none
 --       again: the new element
 -- Returns the number of messages taken back, or -1 if the lease was renewed meanwhile
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, holders
+-- uses: now, element, bodies, index, letters, rounds, lanes, partition, homes, follow, place, holders
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, lease, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local deadline = ARGV[1]
@@ -28,7 +28,7 @@ for at = MESSAGES, #ARGV, MESSAGES_STEP do
     if ARGV[at + DESTINATION] == 'ready' then
       redis.call('LPUSH', q.messages, again)
     else
-      index_add(dead, index, now, ARGV[at + ID], again)
+      index_add(dead, index, now, letter_field(ARGV[at + ID]), again)
       redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
       has_died(q, element, counter)
       release_key(q, element)

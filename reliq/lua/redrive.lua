@@ -7,7 +7,7 @@
 --       again: the new element
 -- Returns one number per letter: 1 = redriven, 0 = it did not exist, its member is in the cycle with another message, or a
 --         newer message of its dedup key is there and replaces it
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, calls
+-- uses: now, element, letters, bodies, rounds, lanes, partition, homes, follow, place, calls
 -- names of the keys and arguments (tools/generate_scripts.py)
 local dead, index, call = KEYS[14], KEYS[15], KEYS[16]
 local PLACES, LETTERS, LETTERS_STEP, ELEMENT, ID, MEMBER, AGAIN = 1, 1, 4, 0, 1, 2, 3
@@ -38,8 +38,7 @@ for at = LETTERS, #ARGV, LETTERS_STEP do
   local element, id = ARGV[at + ELEMENT], ARGV[at + ID]
   local member, again = ARGV[at + MEMBER], ARGV[at + AGAIN]
   local moved = 0
-  if redis.call('ZREM', dead, element) == 1 then
-    redis.call('HDEL', index, id)
+  if take_letter(dead, index, id, element) then
     local group = group_of(again)
     if member ~= '' and redis.call('HEXISTS', q.cycle, group) == 1 then
       replaced = replaced + 1

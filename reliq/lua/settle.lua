@@ -33,7 +33,7 @@
 --         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
--- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, holders, results, flow
+-- uses: now, element, bodies, index, letters, rounds, renew, lanes, partition, homes, follow, place, take, holders, results, flow
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, lease, delayed, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local lease_ms, limit, room, row = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -197,7 +197,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
       index_add(delayed, index, now + delay, id, again)
       note(q, counter, element, delay)
     elseif destination == 'dead' then
-      index_add(dead, index, now, id, again)
+      index_add(dead, index, now, letter_field(id), again)
       redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
       has_died(q, element, counter)
       release_key(q, element)

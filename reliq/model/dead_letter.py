@@ -12,6 +12,11 @@ DEAD_FROM: Final = "reliq-dead-from"
 _APART_START = b"\x9a\x02"  # of an element whose body is apart
 
 
+def letter_field(identity: str) -> str:
+    """Return the field of the index that has the score of a dead letter (reliq/lua/shared/letters.lua)."""
+    return f" {identity}"
+
+
 class DeadLetter(ListedMessage):
     """A message that is not run again unless it is redriven."""
 

@@ -203,7 +203,7 @@ def test_giving_up_makes_a_dead_letter(world):
     assert ask(world, letter=element("a2")) == "dead"
     assert state(world) == {
         "dead": "a2",
-        "index": {"a"},
+        "index": {" a"},
         "counters": {"prepared": 1, "enqueued": 1, "dead:undecided": 1, "dead_lettered": 1},
     }
     assert decide(world) == ("undecided", "a")

@@ -165,7 +165,7 @@ def test_the_third_holder_that_vanishes_with_it_makes_a_dead_letter(world):
     assert (result.returned, result.died) == (0, 1)
     assert world.state() == {
         "dead": "a9",
-        "index": {"a"},
+        "index": {" a"},
         "config": {"max_deliveries": "3"},
         "counters": {"dead:max_deliveries": 1, "dead_lettered": 1},
     }

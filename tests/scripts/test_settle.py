@@ -69,7 +69,7 @@ def test_dead_goes_to_the_dead_letters_and_is_counted_by_reason(world):
     world.given(**HOLDS)
     settle(world, moves=[move("a", "dead", "dead:rejected")])
     state = world.state()
-    assert (state["dead"], state["index"]) == ("a2", {"a"})
+    assert (state["dead"], state["index"]) == ("a2", {" a"})
     assert state["counters"] == {"dead:rejected": 1, "dead_lettered": 1}
 
 

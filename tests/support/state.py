@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import redis
 
+from reliq.model.dead_letter import letter_field
 from reliq.model.element import Envelope, Extra, group_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Transaction
@@ -90,7 +91,9 @@ class World:
         for key, scores in ((KEYS.delayed, delayed), (KEYS.dead, dead)):
             for name, ms in (scores or {}).items():
                 self.redis.zadd(key, {element(name): self.now + ms})
-                self.redis.hset(KEYS.index, name.rstrip("0123456789"), self.now + ms)
+                identity = name.rstrip("0123456789")
+                field = letter_field(identity) if key == KEYS.dead else identity
+                self.redis.hset(KEYS.index, field, self.now + ms)
         if config:
             self.redis.hset(KEYS.config, mapping=config)
 

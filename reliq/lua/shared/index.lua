@@ -1,4 +1,5 @@
--- The index (id -> score) finds a delayed or dead message without a scan. It is a hint: readers verify what they find.
+-- The index (id -> score) finds a delayed or dead message without a scan. It is a hint: readers verify what they find. Those
+-- of dead letters are in `letters`.
 -- Requires `now` and `element`.
 
 local SCORES = 4096 -- doubles within one ms of this century
@@ -12,7 +13,7 @@ local function score_of(ms)
   return string.format('%.6f', ms + math.min(0.999, 0.75 * part_of_ms + added / SCORES))
 end
 
--- Returns the element of a message in a zset, or nil if it is not there.
+-- Returns the element of a message in `delayed`, or nil if it is not there.
 local function index_find(zset, index, id)
   local score = redis.call('HGET', index, id)
   if not score then return end
@@ -21,7 +22,7 @@ local function index_find(zset, index, id)
   end
 end
 
--- Remove a message from a zset and from the index. Returns its element, or nil if it is not there.
+-- Remove a message from `delayed` and from the index. Returns its element, or nil if it is not there.
 local function index_take(zset, index, id)
   local element = index_find(zset, index, id)
   if not element then return end
@@ -30,9 +31,9 @@ local function index_take(zset, index, id)
   return element
 end
 
--- Add an element to a zset (delayed or dead) at `ms`, and to the index.
-local function index_add(zset, index, ms, id, element)
+-- Add an element to a zset (delayed or dead) at `ms`, and to the index. `field`: the id, or `letter_field` of a dead letter's.
+local function index_add(zset, index, ms, field, element)
   local score = score_of(ms)
   redis.call('ZADD', zset, score, element)
-  redis.call('HSET', index, id, score)
+  redis.call('HSET', index, field, score)
 end

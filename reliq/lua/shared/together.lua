@@ -135,7 +135,7 @@ local function enter_together(q, elements, asked)
   make_ready_together(q, ready)
 end
 
--- Add messages to a zset (delayed or dead), each at its ms, and to the index. `entries`: {id = , element = , delay = }
+-- Add messages to `delayed`, each at its ms, and to the index. `entries`: {id = , element = , delay = }
 local function index_add_together(zset, index, now, entries)
   local members, scores = {}, {}
   for place, entry in ipairs(entries) do

@@ -6,6 +6,7 @@ import pytest
 
 import reliq
 from reliq import InvalidSetting
+from reliq.model.dead_letter import letter_field
 from reliq.model.keys import QueueKeys
 from reliq.ops import command
 from tests.support.turns import Monitor
@@ -24,10 +25,10 @@ def kill(queue, *texts, headers=None):
 
 def age(store, identity, milliseconds):
     """Move a letter's death into the past."""
-    score = store.call(command("HGET", KEYS.index, identity))
+    score = store.call(command("HGET", KEYS.index, letter_field(identity)))
     (element,) = store.call(command("ZRANGEBYSCORE", KEYS.dead, score, score))
     store.call(command("ZADD", KEYS.dead, float(score) - milliseconds, element))
-    store.call(command("HSET", KEYS.index, identity, float(score) - milliseconds))
+    store.call(command("HSET", KEYS.index, letter_field(identity), float(score) - milliseconds))
 
 
 def ids(letters):

@@ -5,6 +5,7 @@ import redis
 
 from reliq import ReliqError
 from reliq.cli import main
+from reliq.model.dead_letter import letter_field
 from reliq.model.element import Extra
 from reliq.model.keys import QueueKeys
 from reliq.protocol import listing
@@ -31,7 +32,7 @@ def large(server):
     for place, name in enumerate(names):
         letter = element(name, body=name.encode() * LARGE, failures=1, extra=Extra(reason="rejected"))
         server.zadd(KEYS.dead, {letter: 1_700_000_000_000 + place})
-        server.hset(KEYS.index, name, 1_700_000_000_000 + place)
+        server.hset(KEYS.index, letter_field(name), 1_700_000_000_000 + place)
         server.zadd(KEYS.delayed, {element(f"d{name}", body=b"x" * LARGE, failures=1): 4_000_000_000_000 + place})
         server.lpush(KEYS.messages, element(f"r{name}", body=b"y" * LARGE))
     return names

@@ -5,7 +5,7 @@
 --       letter: the dead letter's element; '' = ask
 --       remembered: ms for which the decision is
 -- Returns 'asked' | 'dead' | 'no': it is already decided, or another call has asked
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, prepared_record
+-- uses: now, element, bodies, index, letters, rounds, lanes, partition, homes, follow, place, prepared_record
 -- names of the keys and arguments (tools/generate_scripts.py)
 local prepared, questions, record, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local id, letter, remembered = ARGV[1], ARGV[2], ARGV[3]
@@ -24,7 +24,7 @@ if not every then return 'no' end -- its record is lost: the audit reports it
 if letter ~= '' then
   record_decision(prepared, questions, record, id, 'undecided', remembered)
   have_entered(q, {letter}) -- it was in no place before: its history begins here, as that of any dead letter
-  index_add(dead, index, now, id, letter)
+  index_add(dead, index, now, letter_field(id), letter)
   has_died(q, letter, 'dead:undecided')
   redis.call('HINCRBY', q.counters, 'dead:undecided', 1)
   redis.call('HINCRBY', q.counters, 'dead_lettered', 1)

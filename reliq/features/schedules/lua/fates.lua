@@ -6,7 +6,7 @@
 --       most: messages to read of each list, the newest ones
 -- Returns for each id 'dead', 'delayed', 'parked', 'processing', 'ready'; 'gone' = it is not in the queue; 'unknown' = a list is
 --         longer than what was read of it
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place
+-- uses: now, element, letters, bodies, rounds, lanes, partition, homes, follow, place
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, dead, index, receipts, parked = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local most = tonumber(ARGV[1])
@@ -37,9 +37,11 @@ for at = IDS, #ARGV do
   for fate, hash in pairs({processing = receipts, parked = parked}) do -- in flight is in processing, without a consumer
     if redis.call('HEXISTS', hash, id) == 1 then wanted[id] = fate end
   end
-  local score = not wanted[id] and redis.call('HGET', index, id) -- a hint: what it says is verified
-  for fate, zset in pairs(score and {delayed = delayed, dead = dead} or {}) do
-    for _, element in ipairs(redis.call('ZRANGEBYSCORE', zset, score, score, 'LIMIT', 0, most)) do note(element, fate) end
+  local scores = wanted[id] and {} or redis.call('HMGET', index, unpack(letter_fields(id))) -- a hint: what it says is verified
+  for _, score in ipairs(scores) do
+    for fate, zset in pairs(score and {delayed = delayed, dead = dead} or {}) do
+      for _, element in ipairs(redis.call('ZRANGEBYSCORE', zset, score, score, 'LIMIT', 0, most)) do note(element, fate) end
+    end
   end
   answer[#answer + 1] = wanted[id] or (complete and 'gone' or 'unknown')
 end

@@ -9,7 +9,7 @@
 -- A chunk is a RESP array of elements; a RESP map of place to element; or, marked by '=', an array of references and bodies.
 -- A place is the delay in ms; after it, for a message with a dedup key: window in ms, SHA-256 of the key, digest of the
 -- body; or it is 'dead': an invalid row. Removes before it adds. Uses LTRIM because LPOP would copy the chunk into its reply.
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, dedup
+-- uses: now, element, bodies, index, letters, rounds, lanes, partition, homes, follow, place, dedup
 -- names of the keys and arguments (tools/generate_scripts.py)
 local staged, delayed, dead, index = KEYS[1], KEYS[15], KEYS[16], KEYS[17]
 local PLACES, DEDUP_KEYS, ELSEWHERE = 2, 18, 1
@@ -71,7 +71,7 @@ have_entered(q, entered)
 for _, entry in ipairs(entries) do
   if entry.key then store_dedup(q, entry.key, entry.value, tonumber(entry.window), now) end
   if entry.dies then
-    index_add(dead, index, now, id_of(entry.element), entry.element)
+    index_add(dead, index, now, letter_field(id_of(entry.element)), entry.element)
     redis.call('HINCRBY', q.counters, 'dead_lettered', 1)
     redis.call('HINCRBY', q.counters, 'dead:invalid', 1)
     has_died(q, entry.element, 'dead:invalid')
