@@ -198,7 +198,7 @@ def end(batch: str) -> Steps[bool]:
 
 
 def _begin_end(batch: str, fields: dict[str, bytes]) -> Steps[bytes | None]:
-    """Note and return the counts with which a batch ends; None: some of its messages have not, or it has ended itself."""
+    """Note and return the counts with which a batch ends; None: it has open messages, or has ended."""
     counts = yield from _counts(batch, fields)
     # A handler in one queue may send to another one that was read before: two equal looks are one instant.
     if counts.open or counts != (yield from _counts(batch, fields)):
