@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reliq import ops
-from reliq.contract.values import seconds, size, whole
+from reliq.contract.values import port, seconds, size
 from reliq.errors import InvalidSetting, RedisUnavailable
 from reliq.extras import missing_extra
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
@@ -81,7 +81,7 @@ def api(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq api`", "api", error) from None
 
-    whole(options.port, "port", 0, 65_535)
+    port(options.port, "port")
     seconds(options.grace, "grace", 0, 3600)
     max_body = body_limit(options.max_body, "--max-body")
     check_no_auth(options, "reliq key create")

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from reliq.contract.values import seconds, whole
+from reliq.contract.values import port, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
 from reliq_api.cli import check_no_auth, store_of, utc
@@ -119,7 +119,8 @@ def sqs(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq sqs`", "sqs", error) from None
 
-    whole(options.port, "port", 0, 65_535)
+    port(options.port, "port")
+    port(options.metrics_port or 0, "metrics-port")
     seconds(options.grace, "grace", 0, 3600)
     settings = settings_of(
         options, port=options.port, grace=options.grace, metrics_port=options.metrics_port,
@@ -146,7 +147,7 @@ def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
         from reliq_sqs.server import beside
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq api --sqs`", "sqs", error) from None
-    whole(options.sqs, "--sqs", 0, 65_535)
+    port(options.sqs, "--sqs")
     own = {name.removeprefix("sqs_"): value for name, value in vars(options).items()}
     settings = settings_of(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
     return beside(settings)

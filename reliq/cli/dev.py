@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import os
 import shlex
 import socket
@@ -17,6 +18,7 @@ from pathlib import Path
 from reliq.cli.child_settings import ChildSettings
 from reliq.cli.options import stop_event
 from reliq.embedded import EmbeddedRedis, data_folder, free_port
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.extras import install_command, is_installed
 from reliq.model.keys import new_owner
 from reliq.runtime import startup
@@ -34,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Run everything that development needs, until Ctrl-C."""
     from reliq_monitor import Monitor
 
+    _check_ports(options.port, options.api_port)
     stopping = stop_event()
     with contextlib.ExitStack() as everything:
         _awaited("Redis")
@@ -71,7 +74,7 @@ def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threadin
         _say("Dashboard", f"not installed: {install_command('api')}")
         return None
     port = wanted or _API_PORT
-    if not wanted and not _is_free(port):
+    if not wanted and _why_not(port):
         port = free_port()
     address = f"http://127.0.0.1:{port}"
     process = everything.enter_context(_running("api", "--no-auth", "--port", str(port), "--quiet"))
@@ -87,10 +90,24 @@ def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threadin
     return None
 
 
-def _is_free(port: int) -> bool:
+def _check_ports(redis: int, http: int) -> None:
+    """Raise ReliqError for a port that was asked for and cannot be used: else another program may answer there."""
+    if redis and redis == http:
+        raise InvalidSetting(f"--port and --api-port are both {redis}: choose another one for one of them")
+    for port, option in ((redis, "--port"), (http, "--api-port")):
+        if port and (why := _why_not(port)):
+            raise ReliqError(f"port {port} {why}; choose another {option}")
+
+
+def _why_not(port: int) -> str:
+    """Return why nothing can be served on a port of this machine; empty if it can."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: connections that ended are none
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+    return ""
 
 
 @contextlib.contextmanager

@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="reliq",
         description="A reliable message queue on Redis lists.",
-        epilog="Every command takes --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",
+        epilog="Commands on queues take --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",
     )
     parser.add_argument("--version", action="version", version=f"reliq {__version__}")
     parser.set_defaults(run=lambda _: _help(parser))

@@ -33,12 +33,14 @@ def command(
     help: str,
     queue: bool = False,
     json_too: bool = False,
-    url_default: str = "RELIQ_URL, else redis://localhost:6379/0",
+    url_default: str | None = "RELIQ_URL, else redis://localhost:6379/0",
 ) -> argparse.ArgumentParser:
+    """Add a command. `url_default`: the Redis that it uses without --url; None: it takes no other Redis."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
     parser.set_defaults(run=run, patient=False)
-    where = f"the Redis server, or env:NAME or file:/path where its URL is (default: {url_default})"
-    parser.add_argument("--url", metavar="URL", help=where)
+    if url_default is not None:
+        where = f"the Redis server, or env:NAME or file:/path where its URL is (default: {url_default})"
+        parser.add_argument("--url", metavar="URL", help=where)
     if queue:
         parser.add_argument("queue", help="the queue's name")
     if json_too:

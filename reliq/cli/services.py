@@ -26,7 +26,9 @@ def add_to(commands: Any) -> None:
     logging_options(one)
     one.set_defaults(patient=True)
 
-    one = command(commands, "dev", dev, "run an embedded Redis, a monitor and the dashboard in one terminal")
+    what = "run an embedded Redis, a monitor and the dashboard in one terminal"
+    one = command(commands, "dev", dev, what, url_default=None)
+    one.description = f"{one.description} It starts a Redis of its own, also where RELIQ_URL names another one."
     one.add_argument("app", nargs="?", metavar="MODULE:APP", help="also run the handlers of this application")
     one.add_argument("--sample", action="store_true", help="run a sample application, with messages to look at")
     one.add_argument("--open", action="store_true", help="open the dashboard in a browser")
@@ -57,6 +59,7 @@ def monitor(options: argparse.Namespace) -> int:
     from reliq.worker.metrics import exporter_class
     from reliq_monitor import Monitor
 
+    values.port(options.metrics_port or 0, "metrics-port")
     interval = values.seconds(options.interval, "interval", shortest=0.01, longest=60)
     stopping = stop_event()
     store, measurements = store_of(options, waits=True), Measurements()
@@ -77,8 +80,8 @@ def dev(options: argparse.Namespace) -> int:
     """Run everything that development needs, until Ctrl-C."""
     from reliq.cli.dev import run
 
-    values.whole(options.port, "port", 0, 65_535)
-    values.whole(options.api_port, "api-port", 0, 65_535)
+    values.port(options.port, "port")
+    values.port(options.api_port, "api-port")
     return run(options)
 
 

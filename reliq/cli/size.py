@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(
         commands, "size", size, "compute the masters, memory, file growth and workers that a load needs",
-        json_too=True,
+        json_too=True, url_default=None,
     )  # fmt: skip
     one.add_argument("--messages-per-second", required=True, metavar="N", help="messages/s of all queues, such as 5000")
     one.add_argument("--body", default="1KiB", metavar="SIZE", help="size of a body, such as 2KiB (default 1KiB)")

@@ -196,6 +196,11 @@ def whole(value: object, what: str, smallest: int, largest: int) -> int:
     return value
 
 
+def port(value: object, what: str) -> int:
+    """Read the number of a port; 0 stands for a free one. Raises InvalidSetting naming `what`."""
+    return whole(value, what, 0, 65_535)
+
+
 def number(value: object, what: str, smallest: float, largest: float) -> float:
     """Read a number in [smallest, largest]; raises InvalidSetting naming `what`, also for NaN."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not smallest <= value <= largest:

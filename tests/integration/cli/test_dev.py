@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -65,6 +66,17 @@ def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal
             running.stop()
         with pytest.raises(RedisUnavailable):
             queue.stats()
+
+
+@pytest.mark.parametrize("option", ["--port", "--api-port"])
+def test_a_port_that_another_program_has_is_named_before_anything_starts(tmp_path, option):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with process("dev", option, str(port), folder=tmp_path) as child:
+            assert child.wait(ENDS) == 1
+            assert child.stdout.read() == b""
+            assert child.stderr.read().decode() == f"reliq: port {port} is in use; choose another {option}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_on_a_terminal_dev_says_what_it_waits_for(tmp_path):

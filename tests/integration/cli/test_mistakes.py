@@ -30,6 +30,10 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
         (["monitor", "--interval", "nan"], "interval is nan", 2),
         (["top", "--once", "--interval=-1"], "interval is -1", 2),
         (["dev", "--port", "99999"], "port is 99999", 2),
+        (["dev", "--port", "17301", "--api-port", "17301"], "--port and --api-port are both 17301", 2),
+        (["monitor", "--metrics-port", "99999"], "metrics-port is 99999: it must be a whole number from 0", 2),
+        (["worker", "no_such_module", "--metrics-port", "99999"], "metrics-port is 99999", 2),
+        (["sqs", "--no-auth", "--metrics-port=-1"], "metrics-port is -1", 2),
         (["dev", "--data", "/proc/no-such-folder"], "cannot be created", 1),
         (["demo", "--files=-1"], "files is -1", 2),
         (["api", "--port", "99999"], "port is 99999", 2),
@@ -64,6 +68,14 @@ def test_what_was_typed_is_said_without_its_escape_sequences(url, monkeypatch, c
     printed = "".join(capsys.readouterr())
     assert "\x1b" not in printed
     assert "\\x1b[31m" in printed
+
+
+@pytest.mark.parametrize("arguments", [("dev",), ("size", "--messages-per-second", "1")])
+def test_a_command_with_a_redis_of_its_own_takes_no_other_one(url, capsys, arguments):
+    with pytest.raises(SystemExit) as ended:
+        main.main([*arguments, "--url", url])
+    assert ended.value.code == 2
+    assert "there is no option '--url'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["max_length", "max_bytes", "max_deliveries", "dead_max_age", "dead_max_count"])
