@@ -1,13 +1,12 @@
 """The command line, which combines library, worker, monitor and HTTP service."""
 
 import argparse
-import difflib
 import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from reliq._version import __version__
 from reliq.cli import (
@@ -27,7 +26,8 @@ from reliq.cli import (
     workers,
 )
 from reliq.cli.options import BAD_USAGE, command
-from reliq.cli.words import Words, present
+from reliq.cli.parser import Parser
+from reliq.cli.words import Words
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
 from reliq.features.flows import command as flows
@@ -117,44 +117,8 @@ def entry() -> NoReturn:
     sys.exit(main())
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser with error messages without passwords of URLs and escape sequences; also for the commands' parsers."""
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = present(sys.argv[1:] if args is None else args)
-        if words and words[0].startswith("-") and words[0] not in self._option_string_actions:
-            self.error(f"the options of a command stand after it: reliq COMMAND {words[0]}")
-        return super().parse_args(words, namespace)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse what a command does not know in its own name: argparse leaves that to the parser of all commands."""
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown and self._subparsers is None:
-            self.error(self._hint(unknown[0]))
-        return found, unknown
-
-    def _hint(self, unknown: str) -> str:
-        if not unknown.startswith("-"):
-            return f"{unknown!r} is one argument too many"
-        near = difflib.get_close_matches(unknown.partition("=")[0], list(self._option_string_actions), n=1, cutoff=0.7)
-        hint = f"did you mean {near[0]!r}?" if near else f"`{self.prog} --help` lists them"
-        return f"there is no option {unknown!r}: {hint}"
-
-    def error(self, message: str) -> NoReturn:
-        super().error(logs.one_line(message))
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Name the nearest word in place of all of them."""
-        if not isinstance(action, argparse._SubParsersAction) or value in action.choices:  # noqa: SLF001
-            super()._check_value(action, value)
-            return
-        near = difflib.get_close_matches(value, list(action.choices), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"`{self.prog} --help` lists them"
-        raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="reliq",
         description="A reliable message queue on Redis lists.",
         epilog="Commands on queues take --url, or RELIQ_URL from the environment. `reliq COMMAND --help` says more.",
