@@ -72,13 +72,15 @@ def test_many_wildcards_in_a_row_cost_no_search():
     assert Routes([("q", ".".join(["#"] * 100) + ".end")]).match(".".join(["a"] * 120)) == ()
 
 
-@pytest.mark.parametrize("key", ["order.*", "order.#", "a b", "a\n", "\ud800", "x" * 256, None, 7])
+@pytest.mark.parametrize(
+    "key", ["order.*", "order.#", "a b", "", ".", "order..x", "order.", ".x", "a\n", "\ud800", "x" * 256, None, 7]
+)
 def test_bad_routing_keys_are_refused(key):
     with pytest.raises(InvalidName):
         check_routing_key(key)
 
 
-@pytest.mark.parametrize("pattern", ["order*", "order.#x", "a b", "x" * 256, None])
+@pytest.mark.parametrize("pattern", ["order*", "order.#x", "a b", "#.", "x" * 256, None])
 def test_bad_patterns_are_refused(pattern):
     with pytest.raises(InvalidName):
         check_pattern(pattern)

@@ -45,8 +45,8 @@ def _words(key: str) -> list[str]:
 
 
 def _word(text: str) -> str:
-    """Escape what has a meaning in routing keys, or is not allowed there."""
-    return quote(text, safe=_SAFE).replace(".", "%2E")
+    """Escape what has a meaning in routing keys, or is not allowed there, as an empty word."""
+    return quote(text, safe=_SAFE).replace(".", "%2E") or "%"
 
 
 def _legible(name: str) -> str:

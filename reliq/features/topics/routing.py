@@ -23,29 +23,30 @@ def check_routing_key(key: object) -> str:
     return text
 
 
-def check_pattern(pattern: object) -> str:
-    """Return the pattern if it is valid; raises InvalidName."""
-    text = _checked(pattern, "pattern")
+def check_pattern(pattern: object, bound: bool = False) -> str:
+    """Return the pattern if it is valid; raises InvalidName. `bound`: earlier versions may have bound it."""
+    text = _checked(pattern, "pattern", empty_words=bound)
     for word in text.split("."):
         if len(word) > 1 and ("*" in word or "#" in word):
             raise InvalidName(f"pattern {text!r}: * and # stand for whole words, not for parts of one as in {word!r}")
     return text
 
 
-def _checked(value: object, what: str) -> str:
+def _checked(value: object, what: str, empty_words: bool = False) -> str:
     try:
-        if isinstance(value, str) and len(value.encode()) <= LONGEST and value.isprintable() and " " not in value:
-            return value
+        fits = isinstance(value, str) and len(value.encode()) <= LONGEST and value.isprintable() and " " not in value
     except UnicodeEncodeError:
-        pass
+        fits = False
+    if isinstance(value, str) and fits and (empty_words or all(value.split("."))):
+        return value
     raise InvalidName(
-        f"{what} {cut(repr(value), 80)}: use words with dots in between, at most {LONGEST} bytes, no blanks, "
-        "such as order.created.eu"
+        f"{what} {cut(repr(value), 80)}: use words with dots in between, none of them empty, at most {LONGEST} bytes, "
+        "no blanks, such as order.created.eu"
     )
 
 
 def words_of(text: str) -> list[str]:
-    """Split at the dots. The empty text has no words; two dots in a row have an empty word between them."""
+    """Split at the dots. Bindings of earlier versions may have empty words; the empty text has none at all."""
     return text.split(".") if text else []
 
 

@@ -148,7 +148,7 @@ class TopicSteps:
         return bool(changed)
 
     def unbind(self, queue: str, *patterns: str) -> Steps[bool]:
-        changed = yield own.bind("unbind", _fields(queue, patterns), new_topics_call())
+        changed = yield own.bind("unbind", _fields(queue, patterns, bound=True), new_topics_call())
         self._looked_at = float("-inf")
         return bool(changed)
 
@@ -180,7 +180,7 @@ def _bindings(found: Mapping[str, str]) -> list[Binding]:
     return [Binding(*field.split(" ", 1)) for field in found if " " in field]
 
 
-def _fields(queue: str, patterns: Sequence[str]) -> list[str]:
+def _fields(queue: str, patterns: Sequence[str], bound: bool = False) -> list[str]:
     if not patterns:
         raise InvalidMessage(f"no pattern for {queue!r}: give one, such as order.created.*")
-    return [f"{check_grammar(queue)} {check_pattern(pattern)}" for pattern in patterns]
+    return [f"{check_grammar(queue)} {check_pattern(pattern, bound)}" for pattern in patterns]

@@ -51,17 +51,17 @@ async def bind(request: Request, who: Viewer, fields: Form) -> Response:
 
 @router.post("/unbind")
 async def unbind(request: Request, who: Viewer, fields: Form) -> Response:
-    queue, pattern = _binding(who, fields)
+    queue, pattern = _binding(who, fields, bound=True)
     changed = await reliq_of(request).unsubscribe(queue, pattern)
     return redirect(request, "topics", notice="unbound" if changed else "unbound_before")
 
 
-def _binding(who: Access, fields: list[tuple[str, str]]) -> tuple[str, str]:
+def _binding(who: Access, fields: list[tuple[str, str]], bound: bool = False) -> tuple[str, str]:
     """Return queue and pattern of a form if the viewer may bind the queue; a queue of others does not exist."""
     given = dict(fields)
     try:
         queue = check_name(given.get("queue", "").strip())
-        pattern = check_pattern(given.get("pattern", "").strip())
+        pattern = check_pattern(given.get("pattern", "").strip(), bound)
     except ReliqError as error:
         raise HTTPException(400, of_error(error).detail) from None
     if not who.covers(queue):

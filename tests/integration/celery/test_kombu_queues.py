@@ -12,7 +12,7 @@ import reliq.contrib.kombu
 from reliq import ops
 from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
 from reliq.contrib.kombu.options import broker_url
-from reliq.features.topics.routing import Routes
+from reliq.features.topics.routing import Routes, check_routing_key
 from reliq.model.keys import check_name, instance_of
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import eventually
@@ -32,11 +32,14 @@ from tests.support.workers import eventually
         ("fanout", "x", "", True),
         ("direct", "", "", True),
         ("direct", "", "x", False),
+        ("topic", "eu.*.new", "eu..new", True),
+        ("topic", "eu.#", "eu.", True),
+        ("direct", "eu..new", "eu..new", True),
     ],
 )
 def test_exchanges_route_as_in_amqp(kind: str, bound: str, sent: str, reached: bool) -> None:
     routes = Routes([("queue", pattern("my.exchange", kind, bound)), ("other", pattern("my", kind, bound))])
-    assert routes.match(routing_key("my.exchange", sent)) == (("queue",) if reached else ())
+    assert routes.match(check_routing_key(routing_key("my.exchange", sent))) == (("queue",) if reached else ())
 
 
 def test_names_that_reliq_does_not_allow_get_a_legible_one() -> None:

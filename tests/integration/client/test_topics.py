@@ -3,9 +3,11 @@
 import pytest
 
 from reliq import InvalidMessage, InvalidName, NewMessage, OutcomeUnknown, QueueFull, Unroutable
+from reliq.features.topics.ops import bind
 from reliq.features.topics.steps import _FRESH
 from reliq.model.keys import TOPICS
 from reliq.ops import command
+from reliq.transport.store import Store
 from tests.support.losing_proxy import LosingProxy
 from tests.support.proxy import Proxy
 from tests.support.workers import eventually
@@ -145,6 +147,19 @@ def test_delay_order_and_priority_hold_in_every_queue(shop):
     for queue in ("audit@all", "stock@orders"):
         found = shop.queue(queue).stats()
         assert (found.delayed, found.ready, found.waiting) == (1, 2, 1)
+
+
+def test_words_are_not_empty_and_a_binding_of_an_earlier_version_can_be_ended(face, url):
+    app, commands = face(), Store(url)
+    for odd in ("", "order..x"):
+        with pytest.raises(InvalidName, match="words with dots in between, none of them empty"):
+            app.subscribe("mailer@orders", odd)
+        with pytest.raises(InvalidName, match="words with dots in between, none of them empty"):
+            app.publish(odd, 1)
+        commands.call(bind("bind", [f"mailer@orders {odd}"]))
+        assert [one.pattern for one in app.topics.list()] == [odd]
+        assert app.unsubscribe("mailer@orders", odd)
+        assert app.topics.list() == []
 
 
 def test_bad_input_is_refused_before_anything_is_sent(shop):
