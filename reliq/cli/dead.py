@@ -1,6 +1,7 @@
 """Dead letters from the command line: list, show, redrive, purge."""
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -22,8 +23,9 @@ from reliq.cli.options import (
 )
 from reliq.cli.progress import Progress
 from reliq.contract.outcomes import REASONS
-from reliq.errors import InvalidSetting
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.dead_letter import DeadLetter
+from reliq.protocol.dead_letters import Redriven
 from reliq.runtime.logging import paragraph, printable
 
 _NAMED = 5  #: ids that a question repeats
@@ -128,10 +130,22 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 def dead_redrive(options: argparse.Namespace) -> int:
     letters = queue_of(options).dead
     bar = Progress("redriving", visible=False if options.json else None)
-    result = letters.redrive(
-        ids=options.id or None, rate=options.rate, limit=options.limit, dry_run=options.dry_run,
-        keep_failures=options.keep_failures, stop_above=options.stop_above, progress=bar.update, **_filters(options),
-    )  # fmt: skip
+    redriven = 0
+
+    def note(matched: int) -> None:
+        nonlocal redriven
+        redriven = matched
+        bar.update(matched)
+
+    try:
+        result = letters.redrive(
+            ids=options.id or None, rate=options.rate, limit=options.limit, dry_run=options.dry_run,
+            keep_failures=options.keep_failures, stop_above=options.stop_above, progress=note, **_filters(options),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if not options.dry_run:
+            _say_interrupted(options, redriven)
+        raise
     bar.update(result.matched, final=True)
     if options.json:
         print(json.dumps(asdict(result)))
@@ -140,6 +154,16 @@ def dead_redrive(options: argparse.Namespace) -> int:
     else:
         print(f"{result.redriven} redriven" + (f"; stopped: {result.stopped}" if result.stopped else ""))
     return 1 if missing(options, result.matched, "dead letter") else 0
+
+
+def _say_interrupted(options: argparse.Namespace, redriven: int) -> None:
+    """Say how far it came. The connection had no answer yet, so another one counts what is left."""
+    with contextlib.suppress(ReliqError):
+        dead = queue_of(options).stats().dead
+        result = Redriven(redriven, redriven, stopped="interrupted")
+        text = f"interrupted: {redriven} redriven, {dead} stay dead"
+        say(options, text, **asdict(result), dead=dead)
+        sys.stdout.flush()
 
 
 def dead_purge(options: argparse.Namespace) -> int:

@@ -185,10 +185,11 @@ class DeadLetterSteps:
                 if not options.dry_run:
                     revivals = yield from revivable([self._revival(one, options.keep_failures) for one in batch])
                     result.redriven += sum((yield ops.redrive(self.keys, revivals, self.keys.new_call())))
+                options.progress(result.matched)
+                if not options.dry_run:
                     result.stopped = yield from relapses.verdict(batch)
                     if rate is not None:
                         yield ops.Sleep(max(0.0, started + (result.redriven - before) / rate - time.monotonic()))
-                options.progress(result.matched)
                 if result.stopped:
                     return False
             if result.matched == options.limit:
