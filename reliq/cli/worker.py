@@ -70,7 +70,7 @@ def worker(options: argparse.Namespace) -> int:
     child = ChildSettings.take()
     values.whole(options.processes, "processes", 1, 1000)
     values.port(options.metrics_port or 0, "metrics-port")
-    if options.url:
+    if options.url is not None:
         os.environ["RELIQ_URL"] = url_from_environment(options.url)
         options.url = "env:RELIQ_URL"  # what the children are told has no password
     if options.reload:

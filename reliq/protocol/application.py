@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from reliq.contract import values
 from reliq.contract.values import BODY_LIMIT, MAX_BODY_BYTES, Duration, Size, size
+from reliq.errors import InvalidSetting
 from reliq.model.backoff import Backoff
 from reliq.model.breaker import Breaker
 from reliq.model.handlers import DeadHook, Handlers
@@ -27,6 +28,10 @@ def url_from_environment(url: str | None) -> str:
     """Return the URL or, without one, that of RELIQ_URL; both may be references, `env:NAME` or `file:/path`."""
     if url is not None and not isinstance(url, str):
         read_url(url)  # refuses it
+    if url is not None and not url.strip():
+        raise InvalidSetting(
+            f"the Redis URL is empty: give one, such as {values.DEFAULT_URL}, or none at all for that of RELIQ_URL"
+        )
     return dereferenced(url or os.environ.get("RELIQ_URL") or values.DEFAULT_URL)
 
 
