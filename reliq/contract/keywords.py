@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from reliq.contract.values import Duration
+from reliq.contract.values import Duration, Size
 
 
 class BatchOptions(TypedDict, total=False):
@@ -83,7 +83,7 @@ class ConfigChanges(TypedDict, total=False):
     """Changes of a queue's policy; None resets a setting to its default.
 
     - `max_length`: ready and delayed messages, above which sends raise QueueFull.
-    - `max_bytes`: memory in Redis of these messages, in bytes, above which sends raise QueueFull.
+    - `max_bytes`: memory in Redis of these messages, in bytes, above which sends raise QueueFull (e.g. '500MiB').
     - `max_deliveries`: consumers that may die with a message before it becomes a dead letter.
     - `dead_max_age`: how long dead letters are kept (e.g. '30d').
     - `dead_max_count`: how many of the latest dead letters are kept.
@@ -105,7 +105,7 @@ class ConfigChanges(TypedDict, total=False):
     """
 
     max_length: int | None
-    max_bytes: int | None
+    max_bytes: Size | None
     max_deliveries: int | None
     dead_max_age: Duration | None
     dead_max_count: int | None

@@ -85,6 +85,22 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True, slots=True)
+class Bytes(Kind):
+    """A number of bytes, or a text such as "8MiB"."""
+
+    smallest: int
+    largest: int
+
+    noun, annotation, held = "a number of bytes", "Size", "int"
+
+    def check(self, value: Any, what: str) -> int:
+        return values.size(value, what, self.smallest, self.largest)
+
+    def loaded(self, text: str) -> int:
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
 class Tokens(Whole):
     """A whole number of tokens of a rate."""
 

@@ -7,7 +7,7 @@ An entry is all there is to say about a setting. Made from it: the keywords of `
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reliq.contract.kinds import Durability, Duration, Flag, Kind, Rate, Text, Weights, Whole
+from reliq.contract.kinds import Bytes, Durability, Duration, Flag, Kind, Rate, Text, Weights, Whole
 from reliq.contract.values import MAX_DELIVERIES, MIN_QUOTA_BYTES
 
 MOST_PARTITIONS: Final = 256
@@ -37,9 +37,9 @@ SETTINGS: Final = (
         "Limit of ready and delayed messages", "no limit", shared=True, group="Size",
     ),
     Setting(
-        "max_bytes", Whole(MIN_QUOTA_BYTES, 10**15),
+        "max_bytes", Bytes(MIN_QUOTA_BYTES, 10**15),
         "memory in Redis of these messages, in bytes, above which sends raise QueueFull",
-        "Limit of their memory in Redis, in bytes", "no limit", shared=True, group="Size",
+        "Limit of their memory in Redis, in bytes", "no limit", shared=True, example="500MiB", group="Size",
     ),
     Setting(
         "max_deliveries", Whole(1, 10_000), "consumers that may die with a message before it becomes a dead letter",

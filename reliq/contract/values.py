@@ -1,5 +1,6 @@
 """Defaults, limits, and the functions that check single values: durations, numbers, ids."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -55,6 +56,7 @@ _DURATION = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 _RATE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?)\s*/\s*(s|m|h|d)(?:(?<=m)in)?", re.ASCII)
 
 _SIZE_UNITS = {"": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+SIZE = r"^[0-9]{1,15}\s{0,8}([Kk][Ii][Bb]|[Mm][Ii][Bb]|[Gg][Ii][Bb])?$"  #: a size as a text, for schemas
 _SIZE = re.compile(r"([0-9]{1,15})\s*(kib|mib|gib|)", re.ASCII | re.IGNORECASE)
 
 MAX_ID = 128  #: characters
@@ -164,7 +166,12 @@ def weights(value: object, what: str) -> dict[str, int]:
     return dict(by_key)
 
 
-def _weights_of(text: str) -> dict[str, object] | None:
+def _weights_of(text: str) -> object:
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None
     pairs = [one.rpartition(":") for one in text.split(",")]
     if not all(colon for _, colon, _ in pairs):
         return None

@@ -5,18 +5,18 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Raw
 
-from reliq.contract import kinds, values
+from reliq.contract import kinds
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq.errors import InvalidMessage
 from reliq.model.dead_letter import DEAD_FROM
 from reliq_api.http.problems import Problem
 
-Duration = Annotated[float, Meta(ge=0)] | Annotated[str, Meta(pattern=values.DURATION)] | None
+Duration = float | str | None
 
 
 def _member(option: Option) -> tuple[str, Any, Any]:

@@ -1,8 +1,8 @@
 """Types that several schemas use."""
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -12,6 +12,8 @@ from reliq.contract import values
 from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidSetting
 from reliq.model.keys import FURTHER_HOME
+
+T = TypeVar("T")
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
 MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
@@ -31,6 +33,14 @@ DeathReason = Literal[*REASONS]  # type: ignore[valid-type]
 Whole = Annotated[int, BeforeValidator(as_whole)]
 
 
+def _said(kind: str, check: Callable[..., T], *arguments: Any) -> T:
+    """Return what a check of the contract does; its error is that of the request, in its words."""
+    try:
+        return check(*arguments)
+    except InvalidSetting as error:
+        raise PydanticCustomError(kind, "{said}", {"said": values.cut(str(error), 500)}) from None
+
+
 @dataclass(frozen=True)
 class Lasting:
     """The limits of a duration in a request: seconds, or a text such as "5m". The endpoint gets seconds."""
@@ -47,15 +57,27 @@ class Lasting:
         return {"anyOf": [{"type": "number", **limits, "examples": [30]}, text]}
 
     def _read(self, value: Any) -> float:
-        is_text = isinstance(value, str) and re.fullmatch(values.DURATION, value)
-        if not is_text and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise PydanticCustomError(
-                "duration", 'write a number of seconds, or a text such as "250ms", "90s", "5m", "2h", "1d"'
-            )
-        try:
-            return values.seconds(value, "it", self.shortest, self.longest)
-        except InvalidSetting as error:
-            raise PydanticCustomError("duration", "{said}", {"said": str(error)}) from None
+        return _said("duration", values.seconds, value, "it", self.shortest, self.longest)
+
+
+@dataclass(frozen=True)
+class Sized:
+    """The limits of a number of bytes in a request: a whole number, or a text such as "8MiB"."""
+
+    smallest: int
+    largest: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        limits = {"minimum": self.smallest, "maximum": self.largest}
+        return {
+            "anyOf": [{"type": "integer", **limits}, {"type": "string", "pattern": values.SIZE, "examples": ["8MiB"]}]
+        }
+
+    def _read(self, value: Any) -> int:
+        return _said("size", values.size, as_whole(value), "it", self.smallest, self.largest)
 
 
 Period = Annotated[float, Lasting()]

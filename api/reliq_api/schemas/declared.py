@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_m
 from reliq.contract import kinds
 from reliq.contract.options import Option
 from reliq.contract.settings import Setting
-from reliq_api.schemas.base import Lasting, MessageId, Whole, as_whole
+from reliq_api.schemas.base import Lasting, MessageId, Sized, Whole, as_whole
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -71,6 +71,8 @@ def _type_of(kind: kinds.Kind) -> Any:
             return Annotated[float, Lasting(shortest, longest)]
         case kinds.Whole(smallest=smallest, largest=largest):
             return Annotated[int, Field(ge=smallest, le=largest), BeforeValidator(as_whole)]
+        case kinds.Bytes(smallest=smallest, largest=largest):
+            return Annotated[int, Sized(smallest, largest)]
         case kinds.Flag():
             return bool
         case kinds.Weights():
@@ -89,9 +91,13 @@ def _type_of(kind: kinds.Kind) -> Any:
 
 def _answered(kind: kinds.Kind) -> Any:
     """Return what an answer has for a value of this kind."""
-    return {kinds.Duration: float, kinds.Whole: int, kinds.Flag: bool, kinds.Weights: dict[str, int]}.get(
-        type(kind), str
-    )
+    return {
+        kinds.Duration: float,
+        kinds.Whole: int,
+        kinds.Bytes: int,
+        kinds.Flag: bool,
+        kinds.Weights: dict[str, int],
+    }.get(type(kind), str)
 
 
 def _bounds(one: Option | Setting) -> dict[str, Any]:

@@ -38,6 +38,8 @@ def _value(setting: Setting, given: Mapping[str, str]) -> Any:
     text = given[setting.name].strip()
     if not text:
         return None
+    if isinstance(setting.kind, kinds.Bytes):
+        text = text.replace("_", "")
     if not isinstance(setting.kind, kinds.Whole):
         return setting.kind.check(text, setting.name)
     digits = text.replace("_", "")

@@ -71,7 +71,8 @@ def test_the_policy_is_changed_field_by_field(call, orders):
         {"max_length": "7"},
         {"max_length": 1.5},
         {"max_bytes": 1000},
-        {"max_bytes": "1MiB"},
+        {"max_bytes": "1KiB"},
+        {"max_bytes": "1 megabyte"},
         {"max_deliveries": 10**6},
         {"paused": True},
         {"x": 1},
@@ -84,6 +85,10 @@ def test_a_policy_that_makes_no_sense_changes_nothing(call, orders, changes):
     orders.configure(max_length=3)
     assert problem(call("PATCH", body={"dead_max_count": 9, **changes})) == (422, "invalid_request")
     assert (orders.config().max_length, orders.config().dead_max_count) == (3, None)
+
+
+def test_bytes_have_units(call, orders):
+    assert call("PATCH", body={"max_bytes": "5MiB"}).json()["max_bytes"] == 5 * 1024 * 1024
 
 
 def test_a_wrong_durability_is_refused_with_the_sentence_of_the_library(call, orders):

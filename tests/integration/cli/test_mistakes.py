@@ -1,6 +1,7 @@
 """Mistakes on the command line: one line that says what is wrong and what to do, never a traceback of reliq."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,8 @@ PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
         (["sqs", "--no-auth", "--metrics-port=-1"], "metrics-port is -1", 2),
         (["dev", "--data", "/proc/no-such-folder"], "cannot be created", 1),
         (["demo", "--files=-1"], "files is -1", 2),
+        (["queue", "stats", "--url", ""], "the Redis URL is empty: give one, such as redis://localhost", 2),
+        (["worker", "shop", "--url", " "], "the Redis URL is empty", 2),
         (["api", "--port", "99999"], "port is 99999", 2),
         (["api", "--grace", "nan"], "grace is nan", 2),
         (["api", "--no-auth", "--host", "0.0.0.0"], "host is '0.0.0.0'", 2),
@@ -85,6 +88,25 @@ def test_a_policy_that_another_program_spoilt_is_named_and_can_be_reset(app, cap
     assert main.main(["config", "q", "--url", app.url]) == 2
     assert f"the queue's {name} in Redis is 'abc'" in capsys.readouterr().err
     assert main.main(["config", "q", f"{name}=", "--url", app.url]) == 0
+
+
+@pytest.mark.parametrize("given", ['{"gold": 4, "free": 1}', "gold:4,free:1"])
+def test_weights_are_written_as_their_error_says(app, capsys, given):
+    assert main.main(["queue", "config", "q", "--json", f"weights={given}", "--url", app.url]) == 0
+    assert json.loads(capsys.readouterr().out)["weights"] == {"gold": 4, "free": 1}
+
+
+@pytest.mark.parametrize("given", ["{gold: 4}", '["gold"]', "gold"])
+def test_weights_that_are_none_are_refused(app, capsys, given):
+    assert main.main(["queue", "config", "q", f"weights={given}", "--url", app.url]) == 2
+    assert 'give at most 1000 weights by key, such as {"gold": 4} or "gold:4"' in capsys.readouterr().err
+
+
+def test_bytes_have_units_everywhere(app, capsys):
+    assert main.main(["queue", "config", "q", "--json", "max_bytes=5MiB", "--url", app.url]) == 0
+    assert json.loads(capsys.readouterr().out)["max_bytes"] == 5 * 1024 * 1024
+    app.queue("q").configure(max_bytes="8 MiB")
+    assert app.queue("q").config().max_bytes == 8 * 1024 * 1024
 
 
 def test_a_key_id_that_is_no_text_is_unknown(url, capsys):

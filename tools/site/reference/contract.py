@@ -122,6 +122,8 @@ def _value(one: Option | Setting) -> str:
     match one.kind:
         case kinds.Whole(smallest=smallest, largest=largest):
             return f"{smallest:,} to {largest:,}"
+        case kinds.Bytes(smallest=smallest, largest=largest):
+            return f"{smallest:,} to {largest:,}, or a text such as `{one.example}`"
         case kinds.Duration():
             return f"a duration, such as `{one.example}`"
         case kinds.Text() | kinds.Rate() | kinds.Weights() if one.example:
