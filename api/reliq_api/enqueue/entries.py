@@ -61,8 +61,8 @@ def read_entry(text: bytes) -> Described:
 
 def read_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that headers of a request give, those of the message among them."""
-    options = {one.name: _value(one, headers[name]) for name, one in HEADERS.items() if name in headers}
-    own = {name.removeprefix(_HEADER): value for name, value in headers.items() if name.startswith(_HEADER)}
+    options = {one.name: _value(one, _text(headers[name])) for name, one in HEADERS.items() if name in headers}
+    own = {name.removeprefix(_HEADER): _text(value) for name, value in headers.items() if name.startswith(_HEADER)}
     kind = headers.get("content-type")
     return {**options, "headers": {"content-type": kind, **own} if kind else own}
 
@@ -82,6 +82,14 @@ def refuse_reserved(headers: Mapping[str, str] | None, before: Mapping[str, str]
     """Raise InvalidMessage for a header of a message that reliq alone sets; `before`: those that a message has."""
     if (headers or {}).get(DEAD_FROM) != (before or {}).get(DEAD_FROM):
         raise InvalidMessage(f"the header {DEAD_FROM} is set by reliq alone: leave it as it is, or out")
+
+
+def _text(value: str) -> str:
+    """Return a header's value, which was read as Latin-1, as the UTF-8 that clients send, unless it is none."""
+    try:
+        return value if value.isascii() else value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _value(option: Option, text: str) -> str | float:

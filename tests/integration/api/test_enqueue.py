@@ -19,6 +19,19 @@ def claimed(queue):
 
 
 @pytest.mark.parametrize(
+    ("sent", "kept"),
+    [("Grüße 😀".encode(), "Grüße 😀"), ("Grüße".encode("latin-1"), "Grüße"), (b"plain", "plain")],
+    ids=["UTF-8", "Latin-1", "ASCII"],
+)
+def test_headers_of_the_message_are_utf_8(service, orders, sent, kept):
+    headers = {"reliq-header-name": sent, "reliq-key": sent}
+    answer = service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers)
+    assert answer.status_code == 201
+    (message,) = claimed(orders)
+    assert (message.headers["name"], message.key) == (kept, kept)
+
+
+@pytest.mark.parametrize(
     ("sent", "received"),
     [
         ('{"body": {"order": 1}}', b'{"order": 1}'),
