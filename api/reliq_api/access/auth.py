@@ -204,10 +204,14 @@ class Guard:
         return Access(identity, key)
 
 
+_HOW = "give an API key: Authorization: Bearer ID.SECRET"
+
+
 def _unauthorized(request: Request, keys_exist: bool) -> Problem:
     # Browsers ask their user for Basic credentials, which is of no use while there is no key.
     basic = keys_exist and not request.scope["path"].startswith("/v1/")
-    problem = Problem("unauthorized", "give an API key: Authorization: Bearer ID.SECRET" if keys_exist else NO_KEY)
+    how = "log in: the user is the id of a key, the password its secret" if basic else _HOW
+    problem = Problem("unauthorized", how if keys_exist else NO_KEY)
     problem.headers = {"WWW-Authenticate": f'{"Basic" if basic else "Bearer"} realm="reliq"'}
     return problem
 

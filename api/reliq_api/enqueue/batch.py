@@ -15,7 +15,7 @@ from reliq_api.enqueue.cloudevents import EVENTS
 from reliq_api.enqueue.inbound import JSON, Form, Head, largest_text, media_type, read_message
 from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest, fields
-from reliq_api.http.strict_json import check_json_text
+from reliq_api.http.strict_json import check_json_text, no_json
 from reliq_api.pressure import Pressure
 from reliq_api.settings import Settings
 
@@ -79,7 +79,7 @@ async def _array(request: BoundedRequest) -> Chunks:
     except msgspec.ValidationError:
         raise Problem("invalid_request", "the body is not an array of objects") from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+        raise no_json(text, error) from None
 
 
 class Batch:

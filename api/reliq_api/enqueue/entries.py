@@ -14,9 +14,10 @@ from reliq.contract import kinds
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq.errors import InvalidMessage
 from reliq.model.dead_letter import DEAD_FROM
+from reliq_api.http.faults import no_option
 from reliq_api.http.problems import Problem
 
-Duration = float | str | None
+Duration = int | float | str | None
 
 
 def _member(option: Option) -> tuple[str, Any, Any]:
@@ -47,11 +48,17 @@ _KNOWN = (*HEADERS, "reliq-durability")
 _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _ESCAPE = re.compile(rb"\\")
+_UNKNOWN = re.compile("unknown field `(.*)`", re.DOTALL)
 
 
 def read_entry(text: bytes) -> Described:
     """Return the body and the options of a JSON object; raises Problem, and msgspec.DecodeError."""
-    entry = _decode_entry(text)
+    try:
+        entry = _decode_entry(text)
+    except msgspec.ValidationError as error:
+        if found := _UNKNOWN.search(str(error)):
+            raise Problem("invalid_message", no_option(found[1], Entry.__struct_fields__)) from None
+        raise
     body = _body(entry)
     options = given(msgspec.structs.asdict(entry), SEND)
     if kind := lost_kind(bytes(memoryview(entry.body)[:1]), body):

@@ -16,7 +16,7 @@ from reliq_api.enqueue.entries import Described, check_names, read_entry, read_h
 from reliq_api.http.docs import EVENT, body_of, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
-from reliq_api.http.strict_json import read_json
+from reliq_api.http.strict_json import no_json, read_json
 from reliq_api.settings import Settings
 
 JSON = "application/json"
@@ -125,7 +125,7 @@ def durability_of(headers: Mapping[str, str]) -> str | None:
 
 def body_too_large(size: int | str, limit: int) -> Problem:
     """Return the problem of a message with a body above the service's limit."""
-    return Problem("body_too_large", too_large(size, limit, "max_body of `reliq api`"), limit=limit)
+    return Problem("body_too_large", too_large(size, limit, "--max-body of `reliq api`"), limit=limit)
 
 
 def largest_text(settings: Settings) -> int:
@@ -166,4 +166,4 @@ def _described(head: Head, text: bytes) -> Described:
     except msgspec.ValidationError as error:
         raise Problem("invalid_message", f"{head.form.value}: {error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+        raise no_json(text, error) from None

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.routing import compile_path
 
+from reliq.contract.values import cut
 from reliq.errors import (
     ChangeUnderWay,
     DoneInPart,
@@ -30,6 +31,7 @@ from reliq.errors import (
 )
 from reliq.protocol.durability import UNCONFIRMED
 from reliq.runtime.looking import missing_now
+from reliq_api.http.faults import faults
 
 log = logging.getLogger("reliq.api")
 
@@ -207,7 +209,9 @@ def _http(request: Request, error: Exception) -> Response:
         return error.response()
     assert isinstance(error, AnyHTTPException)  # noqa: S101  what it was installed for
     code = _BY_STATUS.get(error.status_code, "internal_error")
-    problem = Problem(code, str(error.detail))
+    asked = cut(f"{request.method} {request.scope['path']}", 300)
+    unknown = f"there is no call {asked}: /openapi.json has all of them"
+    problem = Problem(code, unknown if error.status_code in (404, 405) else str(error.detail))
     problem.status_code = error.status_code
     problem.headers = {**(error.headers or {}), **(problem.headers or {})}
     if error.status_code == 405 and (methods := _methods_of(request)):
@@ -231,10 +235,8 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  what it was installed for
-    # `input` is left out: an error never quotes a body.
-    faults = [{"at": list(one["loc"]), "message": one["msg"], "type": one["type"]} for one in error.errors()]
-    said = "; ".join(f"{'.'.join(map(str, one['at']))}: {one['message']}" for one in faults[:3])
-    return Problem("invalid_request", said, errors=faults[:20]).response()
+    found = faults(request, error.errors()[:20])
+    return Problem("invalid_request", "; ".join(one["message"] for one in found[:3]), errors=found).response()
 
 
 def _reliq(request: Request, error: Exception) -> Response:

@@ -59,12 +59,17 @@ def read_json(text: bytes, decode: Callable[[bytes], Any] = msgspec.json.decode)
     except msgspec.ValidationError:
         raise
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+        raise no_json(text, error) from None
     # Each name has one colon. If there are more colons, some are part of texts, or a name is repeated.
     colons = text.count(b":")
     if colons > 1 and colons != (names := _names(value)) and len(_NAME_ENDS.findall(text)) != names:
         json.loads(text, object_pairs_hook=_distinct)
     return value
+
+
+def no_json(text: bytes, error: Exception) -> Problem:
+    """Return the problem of a body that a parser refuses."""
+    return Problem("invalid_json", f"the body is not JSON: {error}" if text.strip() else "the body is empty")
 
 
 def _names(value: Any) -> int:

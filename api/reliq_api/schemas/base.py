@@ -10,18 +10,25 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from reliq.contract import values
 from reliq.contract.outcomes import REASONS
-from reliq.errors import InvalidSetting
-from reliq.model.keys import FURTHER_HOME
+from reliq.errors import InvalidName, InvalidSetting
+from reliq.model.keys import FURTHER_HOME, check_grammar
+from reliq_api.http.faults import said_by
 
 T = TypeVar("T")
 
-QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$", examples=["orders"])]
-MessageId = Annotated[str, Field(pattern=r"^[!-~]{1,128}$", examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
+
+def _no_lease(text: str) -> None:
+    raise InvalidName(f"{values.cut(repr(text), 80)} is not the id of a lease")
+
+
+_QUEUE = said_by(check_grammar, r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")
+_MESSAGE = said_by(values.check_id, r"^[!-~]{1,128}$")
 # Never the id of a worker's consumer, which begins with c. Clients treat it as opaque.
-Lease = Annotated[
-    str,
-    Field(pattern=rf"^h[0-9a-f]{{20}}(\.[0-9]{{1,6}})?({FURTHER_HOME})?$", examples=["h3f9c2d1e8a7b6c5d4e3f"]),
-]
+_LEASE = said_by(_no_lease, rf"^h[0-9a-f]{{20}}(\.[0-9]{{1,6}})?({FURTHER_HOME})?$")
+
+QueueName = Annotated[str, Field(pattern=_QUEUE, examples=["orders"])]
+MessageId = Annotated[str, Field(pattern=_MESSAGE, examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
+Lease = Annotated[str, Field(pattern=_LEASE, examples=["h3f9c2d1e8a7b6c5d4e3f"])]
 
 
 def as_whole(value: Any) -> Any:

@@ -12,6 +12,8 @@ _Length = Annotated[float, Lasting(values.MIN_LEASE_SECONDS, values.MAX_LEASE_SE
 
 
 class LeaseRequest(Request):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"limit": 1}]})
+
     limit: Whole = Field(1, ge=1, le=values.MAX_BATCH, description="The largest number of messages.")
     wait: Annotated[float, Lasting(longest=30)] = Field(0, description="How long to wait for the first one.")
     lease: _Length = Field(

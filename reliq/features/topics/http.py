@@ -1,6 +1,5 @@
 """Topics: publish to all bound queues; list, add and remove bindings."""
 
-import re
 from collections.abc import Callable, Sequence
 
 from fastapi import APIRouter, Request, Response
@@ -48,7 +47,6 @@ class Publishing(TopicCalls):
         return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, check=check))
 
 
-_KEY = re.compile(schemas.KEY)
 _NAME = ("invalid_name",)
 
 
@@ -81,8 +79,7 @@ async def publish(routing_key: schemas.RoutingKey, request: BoundedRequest) -> R
     The body is as in an enqueue, but without a deduplication key. 504: all queues may have the message, or none;
     on a Redis Cluster also some of them.
     """
-    if _KEY.fullmatch(routing_key) is None:
-        raise Problem("invalid_name", "a routing key is words with dots in between, such as order.created.eu")
+    schemas.check_key(routing_key)
     state, headers = request.app.state, fields(request.scope)
     if "idempotency-key" in headers:
         raise Problem("invalid_header", "publishing takes no Idempotency-Key: each queue would have its own")

@@ -4,18 +4,31 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from reliq.errors import InvalidName
+from reliq.features.topics.routing import check_pattern, check_routing_key
+from reliq_api.http.faults import said_by
 from reliq_api.schemas.base import MessageId, QueueName
 
-# As paths can contain them: words that are not empty, without a slash, of valid Unicode. The library also
-# takes others.
-KEY = r"^[^\s./#*\ufffd]+(\.[^\s./#*\ufffd]+)*$"
+
+def check_key(text: str) -> None:
+    """Raise InvalidName for what is no routing key, or none that the path of a request can contain."""
+    _check_path(check_routing_key(text))
+
+
+def _check_pattern(text: str) -> None:
+    _check_path(check_pattern(text))
+
+
+def _check_path(text: str) -> None:
+    if "/" in text or "\ufffd" in text:
+        raise InvalidName(f"{text!r}: over HTTP without a slash, and of valid UTF-8")
+
+
+# As paths can contain them: without a slash, of valid Unicode. The library also takes others.
+KEY = said_by(check_key, r"^[^\s./#*\ufffd]+(\.[^\s./#*\ufffd]+)*$")
+_PATTERN = said_by(_check_pattern, r"^([^\s./#*\ufffd]+|\*|#)(\.([^\s./#*\ufffd]+|\*|#))*$")
 RoutingKey = Annotated[str, Field(pattern=KEY, max_length=255, examples=["order.created.eu"])]
-Pattern = Annotated[
-    str,
-    Field(
-        pattern=r"^([^\s./#*\ufffd]+|\*|#)(\.([^\s./#*\ufffd]+|\*|#))*$", max_length=255, examples=["order.created.*"]
-    ),
-]
+Pattern = Annotated[str, Field(pattern=_PATTERN, max_length=255, examples=["order.created.*"])]
 
 
 class Published(BaseModel):

@@ -186,7 +186,7 @@ def cancel_with(keys: QueueKeys, headers: Mapping[str, str]) -> Steps[None]:
 
 def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Wanted:
     if (key is None) == (headers is None):
-        raise InvalidSetting("give cancel_many a key, or headers: messages with all of these headers are cancelled")
+        raise InvalidSetting("give key or headers: messages with all of these headers are cancelled")
     if key is not None:
         return Wanted.with_key(check_key(key))
     wanted = check_headers(headers or {})

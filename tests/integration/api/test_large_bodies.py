@@ -51,7 +51,7 @@ def test_a_body_of_64_mib_arrives_in_every_form(large, orders, name, form):
 def test_a_raw_body_over_the_limit_is_refused_before_it_is_read(service, orders, length):
     status, said = raw_exchange(service, head(f"/v1/queues/{orders.name}/messages", f"content-length: {length}"))
     assert (status, said["code"], said["limit"]) == (413, "body_too_large", MIB)
-    assert f"the body has {length:,} bytes, the limit is 1,048,576 (max_body of `reliq api`)" in said["detail"]
+    assert f"the body has {length:,} bytes, the limit is 1,048,576 (--max-body of `reliq api`)" in said["detail"]
     assert orders.stats().ready == 0
 
 

@@ -52,7 +52,7 @@ def test_durations_are_seconds_or_texts(post, service, orders):
     for wait in ("5 parsecs", "2m"):
         answer = service.get(f"/v1/queues/{orders.name}/messages/{first}/result", params={"wait": wait})
         assert problem(answer) == (422, "invalid_request")
-        assert answer.json()["detail"].startswith("query.wait: ")
+        assert answer.json()["detail"].startswith("wait is ")
 
 
 def test_a_message_as_its_consumer_sees_it(post, orders):

@@ -66,6 +66,7 @@ def test_without_a_key_a_browser_is_asked_for_one(holding, address):
         answer = httpx.get(address + path)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == 'Basic realm="reliq"'
+        assert "log in: the user is the id of a key, the password its secret" in answer.text
         assert "a body" not in answer.text
 
 

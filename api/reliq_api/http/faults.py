@@ -1,0 +1,95 @@
+"""What is said of a request that does not fit its schema: in the words of the library, where it has some."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+import msgspec
+from fastapi import Request
+from pydantic import BaseModel
+
+from reliq.contract.values import cut
+from reliq.errors import ReliqError
+
+_LONGEST = 200  #: bytes of what a request says that an error repeats
+
+_CHECKS: dict[str, Callable[[str], object]] = {}  #: by the pattern in schemas
+
+
+def said_by(check: Callable[[str], object], pattern: str) -> str:
+    """Return the pattern, for a schema; an error says what the check raises for the value. It may raise nothing."""
+    _CHECKS[pattern] = check
+    return pattern
+
+
+def no_option(name: str, known: Iterable[str]) -> str:
+    """Return what is said of an option that there is not."""
+    near = get_close_matches(name, list(known), 1)
+    return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near[0]!r}?" if near else "")
+
+
+def faults(request: Request, errors: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is wrong, each with its place. What was sent is not repeated, numbers and names aside."""
+    return [{"at": list(one["loc"]), "message": _said(request, one), "type": one["type"]} for one in errors]
+
+
+def _said(request: Request, fault: Mapping[str, Any]) -> str:
+    """Return a sentence about a fault. A check of a value says "it is": that is the option at the place."""
+    kind, place, limits = fault["type"], [str(one) for one in fault["loc"]], fault.get("ctx", {})
+    if place == ["body"] and kind in ("missing", "model_attributes_type", "dict_type"):
+        return f"send a JSON object{_example(request)}"
+    if kind == "extra_forbidden":
+        return _at(place[1:-1], no_option(place[-1], _names(_model(request), place[1:-1])))
+    if kind == "string_pattern_mismatch" and (said := _refusal(limits["pattern"], fault["input"])):
+        return said
+    path, message = ".".join(place[1:] or place), str(fault["msg"])
+    if kind in _BOUNDS:
+        return f"{path} is {cut(str(fault['input']), _LONGEST)}: it must be {_BOUNDS[kind].format(**limits)}"
+    if message.startswith("it is "):
+        return path + message.removeprefix("it")
+    return _at(place, message)
+
+
+_BOUNDS = {
+    "greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}",
+    "greater_than": "more than {gt}", "less_than": "less than {lt}",
+}  # fmt: skip
+
+
+def _at(place: Sequence[str], said: str) -> str:
+    return f"{'.'.join(place)}: {said}" if place else said
+
+
+def _refusal(pattern: str, value: str) -> str:
+    try:
+        if pattern in _CHECKS:
+            _CHECKS[pattern](value)
+    except ReliqError as error:
+        return str(error)
+    return ""
+
+
+def _model(request: Request) -> Any:
+    """Return the schema of the request's body; None if it has none."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    return None if body is None else _model_in(body.field_info.annotation)
+
+
+def _model_in(annotation: Any) -> Any:
+    """Return the first schema in an annotation, such as that of the members of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+def _names(model: Any, place: Sequence[str]) -> list[str]:
+    """Return the names that the schema has at a place; what is not a name there counts members, or alternatives."""
+    for part in place:
+        if model is not None and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation)
+    return [] if model is None else list(model.model_fields)
+
+
+def _example(request: Request) -> str:
+    extra = getattr(_model(request), "model_config", {}).get("json_schema_extra", {})
+    return f", such as {msgspec.json.encode(extra['examples'][0]).decode()}" if extra.get("examples") else ""
