@@ -46,7 +46,9 @@ def new(options: argparse.Namespace) -> int:
 
 def _checked(name: str) -> str:
     """Return the name of a new module; raises InvalidSetting."""
-    if not (name.isidentifier() and name.isascii() and name == name.lower()) or keyword.iskeyword(name):
+    if keyword.iskeyword(name):
+        raise InvalidSetting(f"{name!r} is a word of Python: choose another name")
+    if not (name.isidentifier() and name.isascii() and name == name.lower()):
         raise InvalidSetting(f"{name!r} is no name for a module: use a-z, 0-9 and _, and begin with a letter")
     if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
         raise InvalidSetting(f"there is a module {name!r} already, which the new one would hide: choose another name")

@@ -1,9 +1,14 @@
 """Keywords of calls that are declared once, as a TypedDict, and taken by several calls."""
 
-from collections.abc import Iterable, Mapping
-from typing import TypedDict
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypedDict, TypeVar, cast
 
 from reliq.contract.values import Duration
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DeadLetterFilters(TypedDict, total=False):
@@ -33,10 +38,27 @@ _ELSEWHERE = {
 
 def check_names(given: Mapping[str, object], declared: type, what: str) -> None:
     """Raise TypeError for a name that the TypedDict `declared` lacks, as Python does for an unknown keyword."""
-    known: frozenset[str] = declared.__optional_keys__  # type: ignore[attr-defined]
+    _check(given, declared.__optional_keys__, what)  # type: ignore[attr-defined]
+
+
+def named_options(function: F) -> F:
+    """Make a function say its options where it is called with another one, as the calls above do."""
+    parameters = inspect.signature(function).parameters.values()
+    known = frozenset(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
+    by_name = {one.name for one in parameters}
+
+    @functools.wraps(function)
+    def checked(*places: Any, **given: Any) -> Any:
+        _check([name for name in given if name not in by_name], known, "options")
+        return function(*places, **given)
+
+    return cast("F", checked)
+
+
+def _check(given: Iterable[str], known: Collection[str], what: str) -> None:
     for name in given:
         if name not in known:
+            here, near = _ELSEWHERE.get(name), get_close_matches(name, sorted(known), 1)
+            hint = f" (reliq calls it {here})" if here in known else f" (is it {near[0]}?)" if near else ""
             has = ", ".join(sorted(known))
-            here = _ELSEWHERE.get(name)
-            hint = f" (reliq calls it {here})" if here in known else ""
             raise TypeError(f"unexpected keyword argument {name!r}{hint}; the {what} of this call are {has}")

@@ -65,6 +65,8 @@ _ARGUMENTS = {
 def check_middleware(middleware: object, *, may_await: bool, where: str) -> None:
     """Raise InvalidHandler unless all hooks can be called and, if need be, awaited; `where`: what cannot await."""
     name = type(middleware).__qualname__
+    if not any(hasattr(middleware, hook) for hook in _ARGUMENTS):
+        raise InvalidHandler(f"{middleware!r} is no middleware: it has none of {', '.join(_ARGUMENTS)}")
     for hook, arguments in _ARGUMENTS.items():
         function = getattr(middleware, hook, None)
         if function is None and hook == "on_suspend":  # of a class that was written before there was one

@@ -12,6 +12,7 @@ from reliq.model.backoff import Backoff
 from reliq.model.breaker import Breaker
 from reliq.model.handlers import DeadHook, Handlers
 from reliq.model.keys import check_name
+from reliq.model.keywords import named_options
 from reliq.model.message import Message
 from reliq.model.middleware import Middleware, Sending, check_middleware
 from reliq.model.policy import ErrorsGiven
@@ -69,6 +70,7 @@ class Application:
             steps = self._steps[queue] = QueueSteps(queue, self._pool, self.max_body)
         return steps
 
+    @named_options
     def handler(
         self,
         queue: str,
@@ -124,6 +126,7 @@ class Application:
 
         return bind
 
+    @named_options
     def middleware(self, *, runs: Middleware[Message] | None = None, sends: Middleware[Sending] | None = None) -> None:
         """Put code around each run of a handler, around each send, or both; what is added first is the outermost.
 
@@ -131,6 +134,8 @@ class Application:
         Raises InvalidHandler for a hook that cannot be called, and for an async one around the sends of a reliq.Reliq;
         a worker for an async one around a handler that is a def.
         """
+        if runs is None and sends is None:
+            raise TypeError("give runs, sends, or both")
         if runs is not None:
             check_middleware(runs, may_await=True, where="")
             self.handlers.around_runs.append(runs)

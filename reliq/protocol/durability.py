@@ -70,8 +70,11 @@ class Terms(NamedTuple):
 ANY = Terms()
 
 
-def check_possible(wanted: Durability) -> Steps[None]:
-    """Raise DurabilityUnavailable, before anything is sent, if the server has no WAITAOF or no append-only file."""
+def check_possible(wanted: Durability, undone: str = "enqueued") -> Steps[None]:
+    """Raise DurabilityUnavailable if the server has no WAITAOF or no append-only file.
+
+    `undone`: what the call has not done yet.
+    """
     if not wanted.disks:
         return
     try:
@@ -80,7 +83,7 @@ def check_possible(wanted: Durability) -> Steps[None]:
         if type(error) not in (ReliqError, UnknownCommand):
             raise
         raise DurabilityUnavailable(
-            'durability="fsync" needs Redis 7.2 or newer (WAITAOF) with appendonly yes; nothing was enqueued'
+            f'durability="fsync" needs Redis 7.2 or newer (WAITAOF) with appendonly yes; nothing was {undone}'
         ) from None
 
 

@@ -92,7 +92,7 @@ class QueueSteps:
         if checked.get(Field.DEAD_TO) is not None:
             check_target(self.keys.queue, checked[Field.DEAD_TO])
         if changes.get(Field.DURABILITY) is not None:
-            yield from check_possible(durability(changes[Field.DURABILITY]))
+            yield from check_possible(durability(changes[Field.DURABILITY]), undone="changed")
         if changes.get(Field.MAX_BYTES) is not None:  # a server without MEMORY refuses here, not at the first send
             yield ops.bytes_used(self.keys.messages)
         to_set = {name: value for name, value in checked.items() if value is not None}

@@ -50,6 +50,15 @@ class RedisUrl:
         return [(host or "localhost", port if given is None else given) for host, given in self.nodes]
 
     @property
+    def tried(self) -> str:
+        """What may be shown, with host and port also of a URL that has no host."""
+        if self.scheme == "unix" or any(host for host, _ in self.nodes):
+            return self.shown
+        scheme, _, rest = self.shown.partition("://")
+        (host, port), *_ = self.hosts(26379 if self.kind == "sentinel" else 6379)
+        return f"{scheme}://{host}:{port}{rest[len(rest.partition('/')[0]) :]}"
+
+    @property
     def login(self) -> dict[str, str]:
         """The user name and password for Redis, as far as the URL has them, under redis-py's names."""
         given = {"username": self.username, "password": self.password}

@@ -31,7 +31,7 @@ class Target:
 
     def __init__(self, url: str) -> None:
         self._url = read_url(url)
-        self.where = self._url.shown  #: the URL without its secrets, for errors and logs
+        self.where = self._url.tried  #: the URL without its secrets, for errors and logs
         #: the seed nodes of a cluster
         self.seeds: list[Node] = self._url.hosts(6379) if self._url.kind == "cluster" else []
         self.sentinels: list[Node] = self._url.hosts(26379) if self._url.kind == "sentinel" else []

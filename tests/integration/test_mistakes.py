@@ -145,6 +145,38 @@ APPLICATION = [
         ),
     ),
     (
+        lambda app: app.queue("orders").send("x", delya=5),
+        TypeError,
+        (
+            "unexpected keyword argument 'delya' (is it delay?); the message options of this call are at_most, cost, "
+            "debounce, dedup_key, delay, headers, id, key, limit_key, priority, replace, ttl, window"
+        ),
+    ),
+    (
+        lambda app: app.handler("orders", retires=1),
+        TypeError,
+        (
+            "unexpected keyword argument 'retires' (is it retry?); the options of this call are breaker, dead_on, "
+            "max_retries, once, once_for, result, retry, retry_on, time_limit"
+        ),
+    ),
+    (
+        lambda app: app.middleware(rnus=handle),
+        TypeError,
+        "unexpected keyword argument 'rnus' (is it runs?); the options of this call are runs, sends",
+    ),
+    (lambda app: app.middleware(), TypeError, "give runs, sends, or both"),
+    (
+        lambda app: app.middleware(runs=5),
+        reliq.InvalidHandler,
+        "5 is no middleware: it has none of before, after, on_error, on_suspend",
+    ),
+    (
+        lambda app: reliq.Reliq(""),
+        reliq.InvalidSetting,
+        ("the Redis URL is empty: give one, such as redis://localhost:6379/0, or none at all for that of RELIQ_URL"),
+    ),
+    (
         lambda app: app.queue("orders").send("x", delay="5 minutes"),
         reliq.InvalidMessage,
         'delay is \'5 minutes\': write seconds, or a number and a unit such as "90s" or "1h"',
@@ -391,6 +423,12 @@ COMMANDS = [
             "only 'orders' is given: write `reliq message cancel QUEUE ID` (`reliq message find ID` names "
             "the queue), or the queue and --key KEY or --header NAME=VALUE"
         ),
+    ),
+    (["message", "output", "orders", "x", "--wait", "1ms"], 1, "no output of message x came within 0.001 s"),
+    (
+        ["message", "publish", "order.new", "x"],
+        0,
+        "no queue is bound to a pattern that matches: the message reached none",
     ),
     (["find", "x"], 1, "message x is not in any queue: it was handled, removed, or never sent"),
     (["purge", "orders"], 2, "this would remove all ready and delayed messages of orders: confirm with --yes"),

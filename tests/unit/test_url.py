@@ -14,6 +14,7 @@ from reliq.errors import InvalidSetting
 from reliq.runtime.logging import JsonLines, Lines
 from reliq.runtime.url import dereferenced, read_url, redacted
 from reliq.transport.store import Store
+from reliq.transport.target import Target
 from reliq_api.settings import Settings
 from tests.support.commands import give_up_soon, run
 
@@ -208,3 +209,17 @@ def test_the_command_line_prints_no_password(arguments, monkeypatch):
     assert "hunter2" not in done.stdout + done.stderr
     if "--json" in arguments and done.stdout:
         json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("url", "tried"),
+    [
+        ("redis://", "redis://localhost:6379"),
+        ("redis://:secret@/2", "redis://localhost:6379/2"),
+        ("rediss://:7000/1", "rediss://localhost:7000/1"),
+        ("redis://shop", "redis://shop"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+    ],
+)
+def test_a_url_without_a_host_says_what_is_tried(url, tried):
+    assert Target(url).where == tried

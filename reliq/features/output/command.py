@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from reliq.cli.options import command, queue_of
+from reliq.contract import values
 from reliq.runtime.logging import printable
 
 
@@ -23,9 +24,9 @@ def add_to(commands: Any) -> None:
 
 def output(options: argparse.Namespace) -> int:
     """Print the chunks as they come; texts as they are, other values as JSON lines. Exit 1 if none came in time."""
-    follow = not options.no_follow
+    follow, wait = not options.no_follow, values.seconds(options.wait, "--wait")
     run = 0
-    for chunk in queue_of(options).output(options.id, after=options.after, follow=follow, wait=options.wait):
+    for chunk in queue_of(options).output(options.id, after=options.after, follow=follow, wait=wait):
         if options.json:
             run = chunk.run
             print(json.dumps(chunk.members()), flush=True)
@@ -37,5 +38,5 @@ def output(options: argparse.Namespace) -> int:
         sys.stdout.flush()
     if run or not follow or options.after:
         return 0
-    print(f"reliq: no output of message {options.id} came within {options.wait}", file=sys.stderr)
+    print(f"reliq: no output of message {options.id} came within {wait:g} s", file=sys.stderr)
     return 1

@@ -252,7 +252,7 @@ class DurableCalls:
         on = error_classes(retry_on, "retry_on")
         return self._act(Step(check_step_name(name), function, arguments, retry, on, at_most_once))
 
-    def sleep(self, name: str, duration: Duration = 0, *, frees_key: bool = False, **units: float) -> Any:
+    def sleep(self, name: str, duration: Duration | None = None, *, frees_key: bool = False, **units: float) -> Any:
         """End this run, and begin the next one after a time: `days=7`, `hours`, `minutes`, `seconds`, or "7d".
 
         `frees_key`: other messages of its key go on meanwhile.
@@ -280,9 +280,11 @@ class DurableCalls:
 _UNITS = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
 
 
-def _seconds_of(duration: Duration, units: dict[str, float]) -> float:
+def _seconds_of(duration: Duration | None, units: dict[str, float]) -> float:
     """Return the length of a sleep in seconds; raises InvalidSetting."""
     if unknown := units.keys() - _UNITS:
         raise InvalidSetting(f"sleep() has no {', '.join(sorted(unknown))}: give {', '.join(_UNITS)}")
-    total = seconds(duration, "duration")
+    if duration is None and not units:
+        raise InvalidSetting('sleep() has no length: give one, such as "7d" or days=7')
+    total = 0.0 if duration is None else seconds(duration, "duration")
     return seconds(total + sum(_UNITS[name] * value for name, value in units.items()), "the length of the sleep")

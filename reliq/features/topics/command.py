@@ -5,7 +5,17 @@ import json
 from typing import Any
 
 from reliq.cli.columns import columns
-from reliq.cli.options import app_of, body_limit_of, command, counted, given_options, max_body, message_options, say
+from reliq.cli.options import (
+    app_of,
+    body_limit_of,
+    command,
+    counted,
+    given_options,
+    max_body,
+    message_options,
+    say,
+    say_none,
+)
 from reliq.cli.stdin import read_body
 from reliq.contract.options import PUBLISH
 
@@ -45,7 +55,8 @@ def publish(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(sent))
     else:
-        print("\n".join(f"{identity}  {queue}" for queue, identity in sent.items()) or _NO_QUEUE)
+        print("".join(f"{identity}  {queue}\n" for queue, identity in sent.items()), end="")
+    say_none(sent, f"reliq: {_NO_QUEUE}: the message reached none")
     return 0
 
 

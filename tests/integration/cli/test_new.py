@@ -84,7 +84,7 @@ def test_every_file_is_filled_in_and_says_where_reliq_comes_from(shop):
     ("name", "says"),
     [
         ("Shop", "is no name for a module"), ("my-shop", "is no name for a module"),
-        ("class", "is no name for a module"), ("../x", "is no name for a module"),
+        ("class", "is a word of Python"), ("../x", "is no name for a module"),
         ("json", "there is a module 'json' already"),
         ("reliq", "there is a module 'reliq' already"), ("taken", "the folder taken cannot be created: File exists"),
     ],

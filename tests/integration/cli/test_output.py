@@ -34,7 +34,7 @@ def test_a_message_that_emits_nothing_in_time_is_named(app, capsys):
 
     assert say("--wait", "10ms") == (1, "", "reliq: there is no queue 'orders'\n")
     app.queue("orders").send("x")
-    assert say("--wait", "10ms") == (1, "", "reliq: no output of message nope came within 10ms\n")
+    assert say("--wait", "10ms") == (1, "", "reliq: no output of message nope came within 0.01 s\n")
     assert say("--wait", "10ms", "--json")[0] == 1
     status, _, err = say("--wait", "-1")
     assert (status, "wait is '-1': it must be between 0 seconds and 366 days" in err) == (2, True)

@@ -159,9 +159,9 @@ def test_fsync_is_refused_by_a_server_without_waitaof_before_anything_is_sent(co
         if b"waitaof" in client.command_list():
             pytest.skip("this Redis has WAITAOF")
     queue = connect(url).queue("q")
-    with pytest.raises(DurabilityUnavailable, match="WAITAOF"):
+    with pytest.raises(DurabilityUnavailable, match=r"WAITAOF.* nothing was enqueued"):
         queue.send("x", durability="fsync")
-    with pytest.raises(DurabilityUnavailable, match="WAITAOF"):
+    with pytest.raises(DurabilityUnavailable, match=r"WAITAOF.* nothing was changed"):
         queue.configure(durability="fsync")
     assert queue.stats().ready == 0
 

@@ -625,6 +625,8 @@ def test_limits_of_steps_say_what_is_too_much(app, monkeypatch):
             message.step("three", 3)
         with pytest.raises(reliq.InvalidHandler, match="retry_on has 5, which is not an exception class"):
             message.step("again", print, retry_on=5)
+        with pytest.raises(reliq.InvalidSetting, match="sleep\\(\\) has no length: give one"):
+            message.sleep("s")
         with pytest.raises(reliq.InvalidSetting, match="sleep\\(\\) has no weeks"):
             message.sleep("s", weeks=1)
 
