@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reliq.features.batches.duty import Batches
+from reliq.features.batches.duty import Batches, LateCounts
 from reliq.features.flows.duty import OpenFlows, Telling
 from reliq.features.output.duty import OutputCleanup
 from reliq.features.prepared.duty import PreparedTimeouts
@@ -31,6 +31,7 @@ DUTIES: tuple[type[Duty[Any]], ...] = (
     DeadLetterTrimming,
     SilentProducers,
     SilentStreams,
+    LateCounts,
     Reappearance,
     Visibility,
     SignalTimeouts,

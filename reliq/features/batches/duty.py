@@ -1,13 +1,13 @@
 """Batches: when all messages of one have ended, the message at its end is sent, and its counts are deleted."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from reliq import ops
 from reliq.errors import RedisUnsuitable
 from reliq.features.batches import ops as own
 from reliq.features.batches.steps import end, homes_of, waits
-from reliq.model.keys import BATCHES, QueueKeys
+from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.model.partitions import Layout
 from reliq.ops import Steps
 from reliq.ops.schema import Batch as Field
@@ -20,6 +20,7 @@ MOST = 20_000  #: batches of which one turn asks whether they are open
 LOOKS = 1000  #: of these, so many whose records and counts it reads
 _INCOMPLETE = 20  #: of these, so many that do not seem to be complete
 _PIECE = 1000  #: batches that one command reads
+COUNTS = 1000  #: fields of a queue that one turn looks at for counts of batches that have ended
 
 
 class Batches(Duty[int]):
@@ -157,3 +158,47 @@ class Batches(Duty[int]):
 def _reached(places: Mapping[str, Sequence[QueueKeys]], survey: Survey) -> dict[str, Sequence[QueueKeys]]:
     """Return those of the batches of which no queue or home is on a server that is away."""
     return {batch: some for batch, some in places.items() if not any(map(survey.away, some))}
+
+
+class LateCounts(Duty[int]):
+    """Deletes counts of batches that have ended: a message that was sent later has made them anew.
+
+    A batch has a record from before its first message until its end.
+    """
+
+    name = "late counts"
+    effect = "counts stay in a queue to which a message was sent after the end of its batch"
+    interval = 60.0
+
+    def __init__(self) -> None:
+        self._cursors: dict[str, int] = {}  #: by queue: where its next page begins
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the places in other queues."""
+        self._cursors = {queue: cursor for queue, cursor in self._cursors.items() if queue in queues}
+
+    def turn(self, survey: Survey) -> Steps[int]:
+        """Look at a page of each queue that has counts; return how many counts were deleted."""
+        deleted, attempts = 0, survey.attempts
+        for page in pages((yield from survey.having(self.name, lambda keys: keys.followed, survey.queues))):
+            for keys, batched in (yield from attempts.together(self.name, page, _batched)):
+                if batched:
+                    deleted += yield from attempts.of_queue(
+                        self.name, keys, self._clean(keys), 0, "counts", elsewhere=True
+                    )
+        return deleted
+
+    def _clean(self, keys: QueueKeys) -> Steps[int]:
+        cursor, counts = yield own.scan_counts(keys, self._cursors.pop(keys.queue, 0), COUNTS)
+        if cursor:
+            self._cursors[keys.queue] = cursor
+        if not counts:
+            return 0
+        there = set((yield ops.existing([batch_record(batch) for batch in counts])))
+        ended = [batch for place, batch in enumerate(counts, 1) if place not in there]
+        return sum((yield [own.batch_forget(keys, batch) for batch in ended])) if ended else 0
+
+
+def _batched(queues: Sequence[QueueKeys]) -> Steps[list[bool]]:
+    batched: list[bool] = yield [own.batches_in(keys) for keys in queues]
+    return batched

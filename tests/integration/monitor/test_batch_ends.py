@@ -5,6 +5,8 @@ import contextlib
 import pytest
 
 import reliq
+from reliq.features.batches import duty
+from reliq.features.batches.duty import LateCounts
 from reliq.features.batches.steps import end
 from reliq.model.keys import QueueKeys
 from tests.support.turns import Monitor
@@ -69,3 +71,35 @@ def test_a_batch_whose_end_takes_hours_sends_one_message(app, store, monitor, cl
     client.delete(QueueKeys("reports").producers)  # as a monitor does after an hour
     assert monitor.end_batches() == 1
     assert handle_all(app, "reports") == [("done", "1")]
+
+
+def counted(client, queue):
+    keys = QueueKeys(queue)
+    return {name[1:].decode() for name in client.hkeys(keys.followed)}, int(client.hget(keys.config, "batched") or 0)
+
+
+def test_the_counts_of_a_message_that_is_sent_after_the_end_of_its_batch_are_deleted(app, monitor, client):
+    with app.batch() as batch:
+        batch.send("orders", 1)
+    with app.batch() as other:
+        other.send("orders", 2)
+    with app.queue("orders").consumer() as consumer:
+        consumer.ack(*consumer.claim())
+        assert monitor.end_batches() == 1
+    assert counted(client, "orders") == ({other.id}, 1)
+    app.queue("orders").send_many([reliq.NewMessage(n).of_batch(batch.id) for n in (3, 4)])
+    assert counted(client, "orders") == ({batch.id, other.id}, 2)
+    assert monitor.perform(LateCounts) == 1
+    assert counted(client, "orders") == ({other.id}, 1)
+    handle_all(app, "orders")
+    assert monitor.end_batches() == 1
+    assert counted(client, "orders") == (set(), 0)
+
+
+def test_a_turn_looks_at_a_page_of_the_counts(app, monitor, client, monkeypatch):
+    monkeypatch.setattr(duty, "COUNTS", 20)
+    app.queue("orders").send_many([reliq.NewMessage(n).of_batch(f"b{n}") for n in range(1000)])
+    first = monitor.perform(LateCounts)
+    assert 0 < first < 1000
+    assert first + sum(monitor.perform(LateCounts) for _ in range(100)) == 1000
+    assert counted(client, "orders") == (set(), 0)
