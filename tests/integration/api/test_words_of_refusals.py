@@ -1,0 +1,81 @@
+"""What is wrong with a request is said in the words of the library, with the value and what to do."""
+
+import json
+
+import pytest
+
+from tests.integration.api.serving import JSON, serving
+
+LEASES = "/v1/queues/orders/leases"
+SETTLE = f"{LEASES}/h3f9c2d1e8a7b6c5d4e3f/settle"
+LENGTH = 'write seconds, or a number and a unit such as "90s" or "1h"'
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "says"),
+    [
+        ("POST", "/v1/queues/orders/messages", {"body": 1, "delay": "1 week"}, f"delay is '1 week': {LENGTH}"),
+        (
+            "POST",
+            "/v1/queues/orders/messages",
+            {"body": 1, "delay": -5},
+            "delay is -5: it must be between 0 seconds and 366 days",
+        ),
+        ("POST", "/v1/queues/orders/messages", {"body": 1, "dely": 5}, "no option 'dely'; is it 'delay'?"),
+        ("POST", "/v1/queues/orders/messages", b"", "the body is empty"),
+        ("POST", "/v1/queues/orders/messages/batch", b" ", "the body is empty"),
+        ("POST", LEASES, {"wait": "1 week"}, f"wait is '1 week': {LENGTH}"),
+        ("POST", LEASES, {"lmit": 10}, "no option 'lmit'; is it 'limit'?"),
+        ("POST", LEASES, {"limit": 0}, "limit is 0: it must be at least 1"),
+        ("POST", LEASES, {"limit": 1001}, "limit is 1001: it must be at most 1000"),
+        ("POST", LEASES, None, 'send a JSON object, such as {"limit":1}'),
+        ("POST", LEASES, [1], 'send a JSON object, such as {"limit":1}'),
+        ("POST", SETTLE, {"retry": [{"id": "a", "dely": 5}]}, "retry.0: no option 'dely'; is it 'delay'?"),
+        (
+            "POST",
+            SETTLE,
+            {"retry": [{"id": "a", "delay": -5}]},
+            "retry.0.delay is -5: it must be between 0 seconds and 366 days",
+        ),
+        (
+            "POST",
+            SETTLE,
+            {"ack": ["a b"]},
+            "message id 'a b': use 1 to 128 printable ASCII characters without spaces",
+        ),
+        ("POST", f"{LEASES}/hxxx/settle", {"ack": ["a"]}, "'hxxx' is not the id of a lease"),
+        (
+            "PUT",
+            "/v1/queues/orders/bindings/a*",
+            None,
+            "pattern 'a*': * and # stand for whole words, not for parts of one as in 'a*'",
+        ),
+        (
+            "POST",
+            "/v1/topics/a..b/messages",
+            {"body": 1},
+            (
+                "routing key 'a..b': use words with dots in between, none of them empty, at most 255 bytes, no blanks, "
+                "such as order.created.eu"
+            ),
+        ),
+        ("GET", "/v1/nothing", None, "there is no call GET /v1/nothing: /openapi.json has all of them"),
+        ("PUT", LEASES, None, f"there is no call PUT {LEASES}: /openapi.json has all of them"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_the_library(service, method, path, body, says):
+    content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+    answer = service.request(method, path, content=content, headers={} if content is None else JSON)
+    assert answer.json()["detail"] == says
+
+
+def test_a_cancel_of_nothing_says_what_to_give(service, app):
+    app.queue("orders").send("x")
+    answer = service.post("/v1/queues/orders/cancel", json={})
+    assert answer.json()["detail"] == "give key or headers: messages with all of these headers are cancelled"
+
+
+def test_the_limit_of_a_body_has_the_name_of_the_command(app):
+    with serving(app.url, max_body=1000) as service:
+        answer = service.post("/v1/queues/orders/messages", content=b"x" * 1001)
+    assert "or raise --max-body of `reliq api` (at most 64 MiB)" in answer.json()["detail"]
