@@ -67,42 +67,44 @@ if MOVES < RESULTS then
   for at = MARKS, last_key - (rates and RATES_SIZE or 0) do redis.call('STRLEN', KEYS[at]) end
 end
 
-local function is_named(element, name)
-  return element and string.sub(element, 1, #name) == name
-end
-
--- New messages enter at the head only, so between the first and the last of a row there is nothing else.
-if row > 0 and not (is_named(redis.call('LINDEX', processing, -1), first_name)
-    and (row == 1 or is_named(redis.call('LINDEX', processing, -row), last_name))) then
-  return {'elsewhere', now}
-end
-
--- Find a message that is not at its place. The list is read once for all names of one length.
-local by_name = {}
-local function search(name, size)
-  local known = by_name[#name]
-  if not known then
-    known = {}
-    for place, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
-      known[#element .. ' ' .. string.sub(element, 1, #name)] = {element, place - 1}
-    end
-    by_name[#name] = known
-  end
-  return unpack(known[size .. ' ' .. name] or {})
-end
-
 local found, behind = {}, {} -- before the first removal; behind: how many newer ones are in front of it in the list
-local function find(at)
-  local name, size, place = ARGV[at + NAME], ARGV[at + SIZE], ARGV[at + PLACE]
-  local element = redis.call('LINDEX', processing, -1 - place)
-  if is_named(element, name) and #element == tonumber(size) then
-    found[at], behind[at] = element, length - 1 - place
-  else
-    found[at], behind[at] = search(name, size)
+do
+  local function is_named(element, name)
+    return element and string.sub(element, 1, #name) == name
   end
+
+  -- New messages enter at the head only, so between the first and the last of a row there is nothing else.
+  if row > 0 and not (is_named(redis.call('LINDEX', processing, -1), first_name)
+      and (row == 1 or is_named(redis.call('LINDEX', processing, -row), last_name))) then
+    return {'elsewhere', now}
+  end
+
+  -- Find a message that is not at its place. The list is read once for all names of one length.
+  local by_name = {}
+  local function search(name, size)
+    local known = by_name[#name]
+    if not known then
+      known = {}
+      for place, element in ipairs(redis.call('LRANGE', processing, 0, -1)) do
+        known[#element .. ' ' .. string.sub(element, 1, #name)] = {element, place - 1}
+      end
+      by_name[#name] = known
+    end
+    return unpack(known[size .. ' ' .. name] or {})
+  end
+
+  local function find(at)
+    local name, size, place = ARGV[at + NAME], ARGV[at + SIZE], ARGV[at + PLACE]
+    local element = redis.call('LINDEX', processing, -1 - place)
+    if is_named(element, name) and #element == tonumber(size) then
+      found[at], behind[at] = element, length - 1 - place
+    else
+      found[at], behind[at] = search(name, size)
+    end
+  end
+  for at = ACKS, MOVES - 1, ACKS_STEP do find(at) end
+  for at = MOVES, RESULTS - 1, MOVES_STEP do find(at) end
 end
-for at = ACKS, MOVES - 1, ACKS_STEP do find(at) end
-for at = MOVES, RESULTS - 1, MOVES_STEP do find(at) end
 
 if alive then renew(lease, now, lease_ms) end
 local codes, acked = {}, row
@@ -144,21 +146,23 @@ local function removed(at)
   return element
 end
 
-local others = {}
-for at = ACKS, MOVES - 1, ACKS_STEP do
-  local element = removed(at)
-  if element then
-    acked = acked + 1
-    others[#others + 1] = element
-    if results_ms > 0 then
-      local of = RESULTS + RESULTS_STEP * (row + (at - ACKS) / ACKS_STEP)
-      add_result(ARGV[of + RESULT_ID], ARGV[of + RESULT])
+do
+  local others = {}
+  for at = ACKS, MOVES - 1, ACKS_STEP do
+    local element = removed(at)
+    if element then
+      acked = acked + 1
+      others[#others + 1] = element
+      if results_ms > 0 then
+        local of = RESULTS + RESULTS_STEP * (row + (at - ACKS) / ACKS_STEP)
+        add_result(ARGV[of + RESULT_ID], ARGV[of + RESULT])
+      end
+      if q.keyed then release_key(q, element) end
     end
-    if q.keyed then release_key(q, element) end
   end
+  if q.apart then delete_bodies(q.bodies, others) end
+  have_left(q, others, 'acked')
 end
-if q.apart then delete_bodies(q.bodies, others) end
-have_left(q, others, 'acked')
 if acked > 0 then redis.call('HINCRBY', q.counters, 'acked', acked) end
 
 local gets_back = {}

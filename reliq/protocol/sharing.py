@@ -190,7 +190,8 @@ def _made(changes: Mapping[str, list[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
         yield ops_of_it
         return True
 
-    return dict(zip(changes, (yield Together([made(one) for one in changes.values()])), strict=True))
+    answers = (yield Together([made(one) for one in changes.values()])) if changes else ()
+    return dict(zip(changes, answers, strict=True))
 
 
 def _shares(queue: str, layout: Layout, policy: Mapping[str, str]) -> dict[str, _Share]:

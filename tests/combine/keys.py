@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reliq.contract.keys import QUEUE_KEYS
-from reliq.model.keys import logical_name
+from reliq.model.keys import TOPICS, logical_name
 from tests.combine.seen import Seen
 
 #: Keys of a queue that stay without a time to live: a bounded number of small ones for each queue.
@@ -40,7 +40,7 @@ def left_behind(seen: Seen, batches: set[str], flows: set[str], limited_keys: bo
         elif tag == "@batches":
             if not any(one in key for one in batches):
                 yield f"{key} is left behind, and its batch has ended"
-        elif short.startswith(EXPIRE):
+        elif tag == TOPICS or short.startswith(EXPIRE):
             if ttl < 0:
                 yield f"{key} is left behind, and never expires"
         elif short == "followed" and all(map(_tells_of_an_end, seen.queues[logical_name(tag)].followed)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reliq.model.element import BLANK
-from reliq.model.keys import DELETED, FLOWS, QueueKeys, logical_name
+from reliq.model.keys import DELETED, FLOWS, TOPICS, QueueKeys, logical_name
 from reliq.model.message import Message
 from tests.reference import model
 
@@ -51,7 +51,7 @@ def look(client: Any) -> Seen:
         key = name.decode()
         seen.keys[key] = ttl / 1000 if ttl > 0 else -1.0
         tag, _, short = key.removeprefix("reliq:{").partition("}:")
-        if key.startswith("reliq:{") and not tag.startswith("@"):
+        if key.startswith("reliq:{") and not tag.startswith("@") and tag != TOPICS:
             queue = seen.queues.setdefault(logical_name(tag), SeenQueue())
             _read(client, queue, QueueKeys(tag), short, key)
     seen.flows = {one.decode() for one in client.zrange(FLOWS, 0, -1)}
@@ -86,7 +86,7 @@ def _read(client: Any, queue: SeenQueue, keys: QueueKeys, short: str, key: str) 
     elif short == "bodies":
         queue.bodies += [name.hex() for name in client.hkeys(key)]
     elif short == "index":
-        queue.indexed += [name.decode() for name in client.hkeys(key)]
+        queue.indexed += [name.decode().lstrip() for name in client.hkeys(key)]  # a dead letter's: behind a blank
     elif short == "followed":
         queue.followed += [name.decode() for name in client.hkeys(key)]
     elif short == "active":
