@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 
 from reliq.errors import InvalidName, InvalidSetting
@@ -168,10 +169,8 @@ def weights(value: object, what: str) -> dict[str, int]:
 
 def _weights_of(text: str) -> object:
     if text.lstrip().startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):  # the first key may begin so, too
             return json.loads(text)
-        except ValueError:
-            return None
     pairs = [one.rpartition(":") for one in text.split(",")]
     if not all(colon for _, colon, _ in pairs):
         return None

@@ -343,7 +343,7 @@ def test_a_consumer_that_is_not_told_of_a_reconnect_is_stuck(explore, monkeypatc
 def test_acks_in_a_row_that_are_not_compared_with_the_list_cut_off_another_message(explore, monkeypatch):
     """Without a look at the ends of the row, an ack whose predecessor got lost removes another message."""
     settle = script_named("settle")
-    unchecked = re.sub(r"\nif row > 0 and not .*?\nend\n", "\n", settle.source, flags=re.DOTALL)
+    unchecked = re.sub(r"\n  if row > 0 and not .*?\n  end\n", "\n", settle.source, flags=re.DOTALL)
     assert unchecked != settle.source
     monkeypatch.setattr(settle, "source", unchecked)
     monkeypatch.setattr(settle, "sha", hashlib.sha1(unchecked.encode(), usedforsecurity=False).hexdigest())

@@ -79,7 +79,7 @@ def _impatient() -> Iterator[None]:
 #: Changes of scripts: a pattern, and what takes its place.
 SCRIPTS = {
     "a send that is repeated enqueues twice": (r"return last and sequence <= .*? or false", "return false"),
-    "acks in a row are not compared with the list": (r"(?s)\nif row > 0 and not .*?\nend\n", "\n"),
+    "acks in a row are not compared with the list": (r"(?s)\n  if row > 0 and not .*?\n  end\n", "\n"),
     "a delayed message is promoted early": (r"'%.0f', now \+ 1\)", "'%.0f', now + 1000)"),
     "keys are not respected": (r"if not group then return make_ready", "if true then return make_ready"),
     "a key is never released": (r"(local function release_key\(q, element\)\n)", r"\1  if true then return end\n"),
@@ -242,7 +242,7 @@ DURABLE_MUTANTS: dict[str, Mutant] = {
 #: Changes of scripts that flows run.
 FLOW_SCRIPTS = {
     "a message does not wait for its flow": (
-        r"(q.followed, '\\v' .. id_of\(element\)\)\n +)if not record",
+        r"(q.followed, WAITING .. id_of\(element\)\)\n +)if not record",
         r"\1if true",
     ),
     "what goes on passes by its key": (
@@ -256,8 +256,8 @@ FLOW_SCRIPTS = {
         r"if outcome == 'acked' or rule == 'r' then",
         "if outcome ~= 'dead' or rule == 'r' then",
     ),
-    "an end in this home is not told": (r"let_all_go\(q, here, here, again\)", ""),
-    "a member that has left is not told": (r"report_flow\(q, texts\)\n    let_all_go", "let_all_go"),
+    "an end in this home is not told": (r"let_all_go\(q, ended.here, ended.here, ended.again\)", ""),
+    "a member that has left is not told": (r"report_flow\(q, ended.texts\)\n    let_all_go", "let_all_go"),
     "a part of a flow that was given up stays": (r"local element = ours and take_from_flow.*?\n", "local element\n"),
     "a late request of a flow is carried out": (r"local late = carried_out\(.*?\)\n", "local late = false\n"),
     # That a redrive is not told shows only in the progress of its flow, which no plan reads: worker/test_flows.py.

@@ -24,7 +24,7 @@ def said_by(check: Callable[[str], object], pattern: str) -> str:
 
 def no_option(name: str, known: Iterable[str]) -> str:
     """Return what is said of an option that there is not."""
-    near = get_close_matches(name, list(known), 1)
+    near = get_close_matches(name, list(known), 1) if len(name) <= _LONGEST else ()  # it takes time
     return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near[0]!r}?" if near else "")
 
 

@@ -549,7 +549,7 @@ def test_a_middleware_that_cannot_be_called_is_refused(app):
 
     for wrong, problem in (
         (Half(), r"Half\.after\(subject\), which cannot be called"),
-        (object(), "before of middleware object is None"),
+        (object(), "is no middleware: it has none of before, after"),
     ):
         for way in ("runs", "sends"):
             with pytest.raises(reliq.InvalidHandler, match=problem):
