@@ -33,9 +33,9 @@ class Progress:
     fraction: float | None = None  #: from 0 to 1; None: it reported a state only
     text: str = ""
     at: int = 0  #: ms since the epoch, the Redis server's clock
-    sent: int = 0  #: ms at which the message was sent, the producer's clock; 0: not known
     tag: str = ""  #: of the push of the message that the handler had; see Message.tag
     state: bytes | None = None  #: MessagePack
+    sent: int = 0  #: ms at which the message was sent, the producer's clock; 0: not known
 
     def is_about(self, enqueued_at: int) -> bool:
         """Whether it is about the message sent at that ms; another one, sent before, may have had its id."""

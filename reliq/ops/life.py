@@ -65,9 +65,9 @@ def _progress(fields: Mapping[str, bytes]) -> Progress | None:
         None if fraction is None else float(fraction),
         fields.get(schema.Report.TEXT, b"").decode(),
         int(fields.get(schema.Report.AT, 0)),
-        int(fields.get(schema.Report.SENT, 0)),
         fields.get(schema.Report.TAG, b"").decode(),
         fields.get(schema.Report.STATE),
+        int(fields.get(schema.Report.SENT, 0)),
     )
 
 

@@ -151,22 +151,16 @@ def set_visibility(
 
 
 def delete_flying(keys: QueueKeys, names: Sequence[bytes], late: bool) -> Op[bool]:
-    """Delete messages in flight by their names, all or none; False: `delete_received` must say why.
-
-    Not repeatable, as that: after a lost answer `delete_received` finds what it has done.
-    """
+    """Delete messages in flight by their names, all or none; False: `delete_received` must say why."""
     call = signatures.delete_flying(keys, late=late, names=names)
-    return scripted(call, bool, repeatable=False)
+    return scripted(call, bool)
 
 
-def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool, again: bool = False) -> Op[str]:
-    """Delete messages by their names and the groups of their keys; answers a letter for each.
-
-    `again`: after a lost answer; those that are nowhere were deleted by the first call. Only this may be repeated.
-    """
+def delete_received(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Op[str]:
+    """Delete messages by their names and the groups of their keys; answers a letter for each."""
     named = (signatures.delete_received_handle(name=name, key_group=group) for name, group in handles)
-    call = signatures.delete_received(keys, late=late, again=again, handles=named)
-    return scripted(call, as_text, repeatable=again)
+    call = signatures.delete_received(keys, late=late, handles=named)
+    return scripted(call, as_text)
 
 
 def purge_received(keys: QueueKeys, limit: int, call: str | None = None) -> Op[int]:

@@ -15,11 +15,11 @@ def delete_flying(keys: NamedKeys, *, late: bool, names: Iterable[Argument]) -> 
     )
 
 
-def delete_received(keys: NamedKeys, *, late: bool, again: bool, handles: Records) -> Call:
+def delete_received(keys: NamedKeys, *, late: bool, handles: Records) -> Call:
     return (
         "receipts/delete_received",
         (*keys.places, keys.received, keys.receipts, keys.early),
-        (int(late), int(again), *flat(handles)),
+        (int(late), *flat(handles)),
     )
 
 

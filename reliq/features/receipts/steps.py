@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown
 from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import (
     CODES,
@@ -154,16 +153,10 @@ def _delete(late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> 
 
 
 def deleted(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Steps[str]:
-    """Delete messages of one home, by their names and the groups of their keys; return a letter for each.
-
-    After a lost answer, look what the call has left: an answer kept for each delete would cost more than the delete.
-    """
-    try:
-        if len(handles) <= _DELETED_AT_ONCE and (yield own.delete_flying(keys, [name for name, _ in handles], late)):
-            return DONE * len(handles)
-        codes: str = yield own.delete_received(keys, handles, late)
-    except OutcomeUnknown:
-        codes = yield own.delete_received(keys, handles, late, again=True)
+    """Delete messages of one home, by their names and the groups of their keys; return a letter for each."""
+    if len(handles) <= _DELETED_AT_ONCE and (yield own.delete_flying(keys, [name for name, _ in handles], late)):
+        return DONE * len(handles)
+    codes: str = yield own.delete_received(keys, handles, late)
     return codes
 
 

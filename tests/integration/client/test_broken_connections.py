@@ -406,7 +406,7 @@ def test_a_subscriber_is_told_what_the_call_did_whose_answer_was_lost(redis_serv
     assert proxy.lost == 2
 
 
-RECEIPTS = ("receipts/delete_flying", "receipts/delete_received", "receipts/set_visibility", "receipts/purge_received")
+RECEIPTS = ("receipts/set_visibility", "receipts/purge_received")
 
 
 @pytest.mark.parametrize("track", [False, True], ids=["plain", "tracked"])
@@ -420,16 +420,14 @@ def test_a_receiver_is_told_what_the_call_did_whose_answer_was_lost(redis_server
         queue, proxy.armed = face(proxy.url).queue("orders"), True
         assert queue.delete_received([first]) == ["deleted"]  # the scripts are loaded
         assert queue.change_visibility([(others[0], 60)]) == ["changed"]
-        to_lose.append(True)
         assert queue.delete_received(others[:2]) == ["deleted", "deleted"]
-        assert queue.delete_received(others[:2]) == ["unknown", "unknown"]
         for seconds in (90, 0):
             to_lose.append(True)
             assert queue.change_visibility([(others[2], seconds)]) == ["changed"]
         assert queue.change_visibility([(others[2], 0)]) == ["expired"]
         to_lose.append(True)
         assert queue.purge_received() == 1
-    assert proxy.lost == 4
+    assert proxy.lost == 3
     assert near.stats().ready == 1
 
 

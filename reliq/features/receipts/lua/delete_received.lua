@@ -1,9 +1,8 @@
 -- delete_received: delete messages in flight; they were handled.
 --
 -- KEYS  places, received, receipts, early
--- ARGV  late: flag, again: flag, handles... [name, key_group]
+-- ARGV  late: flag, handles... [name, key_group]
 --       late: also one whose time was over, as long as no other consumer has taken it
---       again: the answer of such a call, or of `delete_flying`, was lost: it has deleted those that are nowhere
 --       key_group: of the message's key, '' = none
 -- Returns one letter for each: d = done, e = its time was over, and the message is ready, or in flight again; u = it is not
 --         in flight
@@ -11,8 +10,8 @@
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts, early = KEYS[14], KEYS[15], KEYS[16]
-local late, again = ARGV[1] == '1', ARGV[2] == '1'
-local PLACES, HANDLES, HANDLES_STEP, NAME, KEY_GROUP = 1, 3, 2, 0, 1
+local late = ARGV[1] == '1'
+local PLACES, HANDLES, HANDLES_STEP, NAME, KEY_GROUP = 1, 2, 2, 0, 1
 -- end of the names
 local q = places(PLACES)
 check_flights(received, receipts, early)
@@ -52,8 +51,6 @@ for at = HANDLES, #ARGV, HANDLES_STEP do
       code = 'd'
     elseif list or is_waiting(q, id, ARGV[at + KEY_GROUP]) then
       code = 'e'
-    elseif again then
-      code = 'd'
     end
   end
   codes[#codes + 1] = code
