@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import timedelta
 
 from reliq.errors import InvalidName, InvalidSetting
@@ -168,9 +167,11 @@ def weights(value: object, what: str) -> dict[str, int]:
 
 
 def _weights_of(text: str) -> object:
-    if text.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):  # the first key may begin so, too
+    if text.strip().startswith("{") and text.strip().endswith("}"):  # a key may begin so, too
+        try:
             return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
     pairs = [one.rpartition(":") for one in text.split(",")]
     if not all(colon for _, colon, _ in pairs):
         return None
