@@ -32,12 +32,12 @@ class Parser(argparse.ArgumentParser):
         """Refuse what a command does not know in its own name: argparse leaves that to the parser of all commands."""
         if self._subparsers is not None:
             return super().parse_known_args(args, namespace)
-        found, unknown = super().parse_known_args(self._sorted(args), namespace)
+        found, unknown = super().parse_known_args(self._options_first(args), namespace)
         if unknown := [one for one in unknown if one != "--"]:
             self.error(self._hint(unknown[0]))
         return found, unknown
 
-    def _sorted(self, words: Sequence[str]) -> list[str]:
+    def _options_first(self, words: Sequence[str]) -> list[str]:
         """Put the options first: argparse gives all arguments before an option to what they can be, once for all."""
         options: list[str] = []
         arguments: list[str] = []

@@ -169,7 +169,6 @@ from reliq.ops.partitions import (
     withdraw,
 )
 from reliq.ops.policy import (
-    begin_change,
     configure,
     dead_to,
     end_change,

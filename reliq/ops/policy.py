@@ -53,11 +53,6 @@ def resume(keys: QueueKeys) -> Op[int]:
     return Op(("HDEL", keys.config, Config.PAUSED))
 
 
-def begin_change(keys: QueueKeys, token: str) -> Op[int]:
-    """Note, in the first home, that a change of the policy has begun that is to reach all of them."""
-    return set_policy(keys, [Config.CHANGE, token])
-
-
 def unfinished_change(keys: QueueKeys) -> Op[str | None]:
     """Read the change of the policy that has not reached all homes."""
     return Op(("HGET", keys.config, Config.CHANGE), optional_text)

@@ -118,7 +118,7 @@ def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
 
 def share_again(queue: str, layout: Layout) -> Steps[bool]:
     """Give all partitions their shares of the policy that the queue has; return as `take_in`."""
-    sharing = yield from _share_out(queue, lambda policy: policy)
+    sharing = yield from _share_out(queue, _unchanged)
     checked(list(sharing.answers.values()))
     if sharing.layout != layout:
         return False
@@ -131,7 +131,7 @@ class _Sharing:
 
     layout: Layout
     answers: dict[str, Any]  #: by partition: True, or the error
-    token: str | None  #: of the change, to be ended; None: a monitor shares again, another call may not be over
+    token: str | None  #: of the change that is to be ended; None: a monitor shares again, and ends it
 
 
 def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | None = None) -> Steps[_Sharing]:
@@ -151,7 +151,7 @@ def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | N
         of_first = shares.pop(queue) | ({Config.CHANGE: token} if token else {})
         replaced = yield ops.exchange_policy(keys, {name: values.get(name) for name in compared}, of_first)
         if replaced:
-            changed, answers = dict, {queue: True, **(yield from _give(shares))}
+            changed, answers = _unchanged, {queue: True, **(yield from _give(shares))}
         try:
             values = yield ops.read_hash(keys.config)
         except RedisUnavailable:
@@ -161,6 +161,10 @@ def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | N
         if replaced and (policy_of(values), read_layout(values.get(Config.PARTITIONS))) == (policy, layout):
             return _Sharing(layout, answers, token if alone else None)
     raise OutcomeUnknown(f"the policy of queue {queue!r} changes all the time: look at it, and try again")
+
+
+def _unchanged(policy: _Policy) -> _Policy:
+    return policy
 
 
 def _end(queue: str, sharing: _Sharing) -> Steps[None]:

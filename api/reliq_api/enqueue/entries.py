@@ -92,7 +92,7 @@ def refuse_reserved(headers: Mapping[str, str] | None, before: Mapping[str, str]
 
 
 def _text(value: str) -> str:
-    """Return a header's value, which was read as Latin-1, as the UTF-8 that clients send, unless it is none."""
+    """Return a header's value, which was read as Latin-1, decoded as UTF-8; unchanged if it is not UTF-8."""
     try:
         return value if value.isascii() else value.encode("latin-1").decode()
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from reliq.contract.values import cut
 from reliq.errors import ReliqError
 
-_LONGEST = 200  #: bytes of what a request says that an error repeats
+_LONGEST = 200  #: bytes; an error quotes no more of a request
 
 _CHECKS: dict[str, Callable[[str], object]] = {}  #: by the pattern in schemas
 
@@ -24,7 +24,7 @@ def said_by(check: Callable[[str], object], pattern: str) -> str:
 
 def no_option(name: str, known: Iterable[str]) -> str:
     """Return what is said of an option that there is not."""
-    near = get_close_matches(name, list(known), 1) if len(name) <= _LONGEST else ()  # it takes time
+    near = get_close_matches(name, list(known), 1) if len(name) <= _LONGEST else ()  # comparing long names is slow
     return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near[0]!r}?" if near else "")
 
 

@@ -11,6 +11,7 @@ from reliq import ops
 from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text
+from reliq.ops.schema import Config
 from reliq.protocol import resizing, resting, sharing
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
@@ -690,10 +691,14 @@ def broken_off(steps, calls):
             return
 
 
+def noted(token):
+    return ops.set_policy(QueueKeys("orders"), [Config.CHANGE, token])
+
+
 def test_a_monitor_does_not_end_a_change_that_has_begun_since(app, client, monitor):
     orders = app.queue("orders")
     orders.configure(partitions=3)
-    app.store.call(ops.begin_change(QueueKeys("orders"), "first"))
+    app.store.call(noted("first"))
     steps = sharing.finish_change("orders", layout_of(app), "first")
 
     def with_another_before_its_end():
@@ -703,7 +708,7 @@ def test_a_monitor_does_not_end_a_change_that_has_begun_since(app, client, monit
                 request = steps.send(answer)
                 if not begun:
                     begun = True
-                    yield ops.begin_change(QueueKeys("orders"), "second")
+                    yield noted("second")
                 answer = yield request
         except StopIteration:
             return
