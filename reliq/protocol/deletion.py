@@ -18,6 +18,7 @@ from reliq.protocol.homes import checked
 
 _Elsewhere = list[list[str]]
 
+_REFUSED = (RedisUnavailable, OutcomeUnknown, QueueFull)
 _TRIES = 10
 _SCAN_STEP = 1000  #: keys of the server that one call looks at
 
@@ -66,7 +67,7 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
         for keys in reversed(others):  # the first one has the layout: an interrupted deletion can be repeated
             try:
                 there = yield from _delete(keys, force)
-            except (RedisUnavailable, OutcomeUnknown) as error:
+            except _REFUSED as error:
                 deleted[keys.queue] = error
             else:
                 had.append(there)
@@ -76,7 +77,7 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
             continue  # a message came in between
         try:
             there = yield from _delete(first, force)
-        except (RedisUnavailable, OutcomeUnknown) as error:
+        except _REFUSED as error:
             done_everywhere("the deletion", queue, {**deleted, first.queue: error})
             raise
         yield from _drop_forgotten(queue, {first.queue, *deleted})
@@ -114,7 +115,16 @@ def _state_of(keys: QueueKeys) -> Steps[tuple[Deleted, float]]:
 
 
 def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
-    """Delete one home."""
+    """Delete one home. Raises QueueFull with what to do if Redis is full."""
+    try:
+        return (yield from _delete_if_there_is_room(keys, force))
+    except QueueFull as full:
+        unforced = "" if force else ", or use --force"
+        full.args = (f"Redis is at its maxmemory: make room before you delete queue {keys.queue!r}{unforced}",)
+        raise
+
+
+def _delete_if_there_is_room(keys: QueueKeys, force: bool) -> Steps[Deleted]:
     for one in NOTES:
         if one.settle is not None:
             yield from one.settle(keys)
@@ -127,7 +137,7 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
         yield from _forget_lasting(keys)
         drop, unlist = ops.drop_queue(keys, consumers)
-        if (yield from _dropped(keys, drop, noted)):
+        if (yield from _dropped(keys, drop, noted, force)):
             yield from _forget(keys.queue, elsewhere)
             yield unlist
             yield from _look_for_late_sends(keys)
@@ -137,7 +147,7 @@ def _delete(keys: QueueKeys, force: bool) -> Steps[Deleted]:
 
 def _look_for_late_sends(keys: QueueKeys) -> Steps[None]:
     """Look whether a message has come meanwhile; monitors look for some minutes more, if they can be told."""
-    with suppress(QueueFull, RedisUnavailable, OutcomeUnknown):
+    with suppress(*_REFUSED):
         yield ops.note_deleted(keys.queue, (yield ops.server_time()))
     yield from announce_if_used(keys)
 
@@ -159,8 +169,11 @@ def _noted(keys: QueueKeys) -> Steps[dict[Counted, Any]]:
     return noted
 
 
-def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[Counted, Any]) -> Steps[bool]:
-    """Delete what is watched; return False if it has changed."""
+def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[Counted, Any], force: bool) -> Steps[bool]:
+    """Delete what is watched; return False if it has changed.
+
+    A full Redis refuses each transaction, but takes the deletion alone: with `force` it need not be one with a look.
+    """
     stores: list[ops.Op[Any]] = []
     for one in COUNTED:
         kept = yield from one.kept(keys, noted[one])
@@ -168,7 +181,13 @@ def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[Counted, Any]) -
             yield Transaction(())
             return False
         stores += kept
-    return (yield Transaction((drop, *stores))) is not None
+    try:
+        return (yield Transaction((drop, *stores))) is not None
+    except QueueFull:
+        if stores or not force:
+            raise
+        yield drop
+        return True
 
 
 def _check_unused(queue: str, there: Deleted, silent: float) -> None:

@@ -78,9 +78,8 @@ class OpenFlows(Duty[int]):
             if moment - self._looked.setdefault(flow, moment) > _MEND_EVERY:
                 self._looked[flow] = moment
                 lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, elsewhere=True)
-        if len(flows) < _MOST and not self._first:
-            self._cancellations.keep(flows)
         self._first = self._first + _MOST if len(flows) == _MOST else 0
         if not self._first:
+            self._cancellations.end_round()
             self._looked = {one: at for one, at in self._looked.items() if moment - at < 2 * _MEND_EVERY}
         return lost

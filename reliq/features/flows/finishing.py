@@ -1,6 +1,5 @@
 """Cancel the flows whose canceller may have died: a monitor does it, a part of it in each turn."""
 
-from collections.abc import Container
 from typing import Any
 
 from reliq.features.flows.model import FLOW
@@ -16,16 +15,19 @@ class Cancellations:
 
     def __init__(self) -> None:
         self._begun: dict[str, _Part] = {}
+        self._tended: set[str] = set()  #: the flows that this round over all flows has gone on with
 
     def __bool__(self) -> bool:
         return bool(self._begun)
 
-    def keep(self, flows: Container[str]) -> None:
-        """Forget all other flows: they have ended."""
-        self._begun = {flow: part for flow, part in self._begun.items() if flow in flows}
+    def end_round(self) -> None:
+        """Forget the flows that the round has not gone on with: they have ended, or another one has cancelled them."""
+        self._begun = {flow: part for flow, part in self._begun.items() if flow in self._tended}
+        self._tended = set()
 
     def go_on(self, flow: str) -> Steps[None]:
         """Do a part of the work for a flow. After an error it begins anew."""
+        self._tended.add(flow)
         part = self._begun.pop(flow, None) or _Part(_cancel(flow))
         if not (yield from part.go_on(_CALLS)):
             self._begun[flow] = part

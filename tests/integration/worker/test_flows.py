@@ -12,7 +12,8 @@ import pytest
 
 import reliq
 from reliq import aio, ops
-from reliq.features.flows import finishing, telling
+from reliq.features.flows import duty, finishing, telling
+from reliq.features.flows.duty import OpenFlows
 from reliq.features.flows.model import Plan
 from reliq.features.flows.ops import flow_change, flow_ids, flow_open
 from reliq.features.flows.sending import Sending
@@ -352,6 +353,27 @@ def test_a_monitor_cancels_a_long_queue_in_parts(app, monkeypatch):
     assert turns > 5
     monitor.tell_flows()
     assert (app.flow_progress(flow.id).state, app.queue("q").stats().ready) == ("cancelled", 600)
+
+
+@pytest.mark.parametrize("flows_of_a_turn", [1, 1000])
+def test_a_monitor_that_others_have_forestalled_looks_for_flows_as_seldom_as_before(app, monkeypatch, flows_of_a_turn):
+    monkeypatch.setattr(finishing, "_CALLS", 2)
+    monkeypatch.setattr(duty, "_MOST", flows_of_a_turn)
+    with app.flow() as flow:
+        for _ in range(30):
+            flow.send("q", "x")
+    app.queue("q").send_many(range(600))
+    with contextlib.suppress(Died):
+        app.store.run(up_to(lambda _, before: before == 5, cancelled_queues(flow.id)))
+    monitor = Monitor(app.store)
+    open_flows = monitor._whole._rota.the(OpenFlows)
+    monitor.perform(OpenFlows)
+    assert open_flows.pause < open_flows.interval
+    app.cancel_flow(flow.id)
+    for _ in range(3):
+        monitor.perform(OpenFlows)
+    assert app.flow_progress(flow.id).state == "cancelled"
+    assert open_flows.pause == open_flows.interval
 
 
 def test_what_a_paused_producer_sends_of_a_flow_that_was_given_up_does_not_wait_for_a_day(app, client):

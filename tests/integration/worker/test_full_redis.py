@@ -3,6 +3,7 @@
 import pytest
 
 import reliq
+from reliq.cli import main
 from reliq.model.keys import QueueKeys
 from tests.support.workers import eventually, working
 
@@ -67,6 +68,43 @@ def test_messages_are_cancelled_wherever_they_are(app, fill):
     assert queue.cancel_many(key="k").cancelled == 1
     stats = queue.stats()
     assert (stats.ready, stats.delayed, stats.waiting) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_queue_is_deleted_by_force_which_makes_room(app, client, fill, partitions, capsys):
+    queue = app.queue("orders")
+    if partitions > 1:
+        queue.configure(partitions=partitions)
+    queue.send_many(["x"] * 100)
+    queue.send("later", delay=60)
+    fill()
+    assert delete(app, "--force") == 0
+    assert "it had 100 ready, 1 delayed" in capsys.readouterr().out
+    client.config_set("maxmemory", 0)
+    assert [key for key in client.keys("*") if b"{orders" in key] == []
+
+
+def test_an_unused_queue_is_deleted_when_there_is_room(app, client, fill, capsys):
+    app.queue("orders").configure(max_length=5)
+    fill()
+    assert delete(app) == 1
+    refused = "Redis is at its maxmemory: make room before you delete queue 'orders', or use --force"
+    assert refused in capsys.readouterr().err
+    client.config_set("maxmemory", 0)
+    assert delete(app) == 0
+
+
+def test_a_queue_with_counts_of_a_batch_is_deleted_when_there_is_room(app, client, fill, capsys):
+    with app.batch(on_done=("done", "all")) as batch:
+        batch.send("orders", "x")
+    fill()
+    assert delete(app, "--force") == 1
+    assert "make room before you delete queue 'orders'\n" in capsys.readouterr().err
+    assert app.queue("orders").stats().ready == 1
+
+
+def delete(app, *arguments):
+    return main.main(["queue", "delete", "orders", "--yes", "--url", app.url, *arguments])
 
 
 def test_what_was_received_stays_in_flight_and_what_is_delayed_runs_now(app, client, fill):
