@@ -52,7 +52,10 @@ class InvalidSetting(ReliqError, ValueError):
 
 
 class ChangeUnderWay(InvalidSetting):
-    """The number of partitions cannot be changed before an earlier change has ended. Nothing was changed; ask again."""
+    """An earlier change of the number of partitions has not ended, or others change the policy all the time.
+
+    Nothing was changed; ask again.
+    """
 
 
 class MissingExtra(InvalidSetting, ImportError):

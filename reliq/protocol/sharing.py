@@ -6,7 +6,9 @@ a monitor finishes it. Who has given out the shares reads the policy again, and 
 of several calls at once reach the others in any order.
 """
 
+import random
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,7 @@ import msgspec
 
 from reliq import ops
 from reliq.contract.settings import BY_NAME
-from reliq.errors import OutcomeUnknown, RedisUnavailable
+from reliq.errors import ChangeUnderWay, RedisUnavailable
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps, Together
@@ -28,7 +30,8 @@ from reliq.protocol.resizing import change, settle, take_in, tell
 _Share = dict[str, int | float | str | None]  #: settings as they are stored; None = it is not set
 _Policy = Mapping[str, str]
 
-_TRIES = 10
+_PATIENCE = 10.0  #: seconds for which a change competes with others
+_STEP_BACK = 0.05  #: seconds, at most, for which it lets them go first
 _POLICY = (*(name for name in BY_NAME if name != Config.PARTITIONS), Config.WEIGHT_DIGESTS, Config.PAUSED)
 
 
@@ -137,12 +140,13 @@ class _Sharing:
 def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | None = None) -> Steps[_Sharing]:
     """Replace the policy in the first partition, with a note of the change if it has a token, and give out the shares.
 
-    Raises RedisUnavailable if the first one is away: nothing has been changed.
+    Raises RedisUnavailable if the first one is away, and ChangeUnderWay if others change it all the time: nothing has
+    been changed.
     """
     keys, compared = QueueKeys(queue), (*_POLICY, Config.WHOLE, Config.PARTITIONS, Config.CHANGE)
     alone, answers = True, dict[str, Any]()
-    values = yield ops.read_hash(keys.config)
-    for _ in range(_TRIES):
+    values, until = (yield ops.read_hash(keys.config)), time.monotonic() + _PATIENCE
+    while True:
         policy, layout = changed(policy_of(values)), read_layout(values.get(Config.PARTITIONS))
         if token is not None:
             check_shares(policy, layout.count)
@@ -152,6 +156,12 @@ def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | N
         replaced = yield ops.exchange_policy(keys, {name: values.get(name) for name in compared}, of_first)
         if replaced:
             changed, answers = _unchanged, {queue: True, **(yield from _give(shares))}
+        elif time.monotonic() < until:
+            yield ops.Sleep(random.uniform(0, _STEP_BACK))
+        elif token is None or not answers:
+            raise ChangeUnderWay(f"the policy of queue {queue!r} is being changed all the time: try again")
+        else:
+            return _Sharing(layout, answers, None)
         try:
             values = yield ops.read_hash(keys.config)
         except RedisUnavailable:
@@ -160,7 +170,6 @@ def _share_out(queue: str, changed: Callable[[_Policy], _Policy], token: str | N
             return _Sharing(layout, answers, None)
         if replaced and (policy_of(values), read_layout(values.get(Config.PARTITIONS))) == (policy, layout):
             return _Sharing(layout, answers, token if alone else None)
-    raise OutcomeUnknown(f"the policy of queue {queue!r} changes all the time: look at it, and try again")
 
 
 def _unchanged(policy: _Policy) -> _Policy:

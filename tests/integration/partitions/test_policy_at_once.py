@@ -1,10 +1,13 @@
 """Two calls that change the policy of one queue at the same time: both come into force, in all partitions."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys
+from reliq.protocol import sharing
 from tests.integration.partitions.test_resizing import Tending
 from tests.support.hooked import DEATH, hooked
 
@@ -100,3 +103,33 @@ def test_a_monitor_finishes_two_changes_whose_callers_died(app, other, first, se
     assert one == same
     assert (one[0], one[1]) == (str(in_force(app)[0] // 2), "20/s" if in_force(app)[1] else None)
     assert bool(one[3]) == in_force(app)[3]
+
+
+def test_many_callers_at_once_all_get_their_change(app, url):
+    begin(app)
+
+    def change(number):
+        with reliq.Reliq(url) as one:
+            for value in range(4):
+                one.queue("orders").configure(max_length=1000 * (number + 1) + value)
+        return number
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(change, range(16))) == list(range(16))
+    assert (length := app.queue("orders").config().max_length) % 1000 == 3
+    assert [int(one) for one, *_ in shares(app)] == [-(-length // 2), length // 2]
+
+
+def test_a_change_that_never_gets_its_turn_says_that_nothing_was_changed(app, other, monkeypatch):
+    begin(app)
+    monkeypatch.setattr(sharing, "_PATIENCE", 0.0)
+    refused = ""
+    for after in STEPS:
+        try:
+            app.store.run(hooked(steps_of(app, "length"), after, other.queue("orders").pause))
+        except reliq.ChangeUnderWay as error:
+            refused = str(error)
+            assert in_force(app)[0] == 4000
+        other.queue("orders").resume()
+        app.queue("orders").configure(max_length=4000)
+    assert refused == "the policy of queue 'orders' is being changed all the time: try again"

@@ -368,7 +368,7 @@ def test_a_monitor_that_others_have_forestalled_looks_for_flows_as_seldom_as_bef
     monitor = Monitor(app.store)
     open_flows = monitor._whole._rota.the(OpenFlows)
     monitor.perform(OpenFlows)
-    assert open_flows.pause < open_flows.interval
+    assert open_flows.pause == duty._SOON
     app.cancel_flow(flow.id)
     for _ in range(3):
         monitor.perform(OpenFlows)
