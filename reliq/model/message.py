@@ -261,7 +261,7 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
 
     def _renewed(self, changes: dict[str, Any]) -> Envelope:
         life, starts_anew = self._life, self._envelope.redelivered and changes.get("redelivered") is False
-        if starts_anew or (life is not None and (life.stored or life.book is not None)):
+        if starts_anew or self.doubtful or (life is not None and (life.stored or life.book is not None)):
             extra = changes.get("extra", self._envelope.extra) or NO_EXTRA
             changes["extra"] = msgspec.structs.replace(extra, reported=True)
         return msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes)

@@ -85,8 +85,11 @@ class Arrivals:
         if self._unread:
             yield from self._read_bodies()
 
-    def sort(self, elements: Iterable[bytes], now: int) -> None:
-        """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones."""
+    def sort(self, elements: Iterable[bytes], now: int, *, doubtful: bool = False) -> None:
+        """Sort arrived elements into messages to handle and messages to bury: undecodable or expired ones.
+
+        `doubtful`: they were found in the processing list, and have perhaps been run before.
+        """
         queue, held = self._keys.logical, self._held.by_element
         self.clock_offset = now / 1000 - time.monotonic()
         for element in elements:
@@ -95,6 +98,7 @@ class Arrivals:
             except Undecodable:
                 self.dying.append(passed_over(element) if element == BLANK else undecodable(element))
                 continue
+            message.doubtful = doubtful
             if (extra := message.extra) is not None:
                 if 0 < extra.expires_at <= now:
                     self.dying.append(expired(message))

@@ -370,10 +370,7 @@ class ConsumerSteps(HeldSteps):
             dying = {move.element for move in self.arrivals.dying}
             # In this order: a watchdog that settles a message meanwhile adds it to `settled` before it leaves `held`.
             unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
-            self.arrivals.sort(unknown, now)
-            for element in unknown:
-                if (message := self.held.get(element)) is not None:
-                    message.doubtful = True
+            self.arrivals.sort(unknown, now, doubtful=True)
         finally:
             self._settled_elsewhere = None
         yield from self.arrivals.bury(self._settle_moves)

@@ -787,6 +787,31 @@ def test_a_step_does_not_run_again_in_a_message_that_a_restarted_redis_gives_bac
     assert ran == ["charge"]
 
 
+@pytest.mark.parametrize("leaves", ["expired", "released"])
+def test_nor_if_the_one_given_back_leaves_the_consumer_before_it_runs(app, client, leaves):
+    ran: list[str] = []
+    queue = app.queue("q")
+    queue.send("x", ttl=0.2 if leaves == "expired" else None)
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        charged_once(message, ran)
+        saved = {key: client.dump(key) for key in client.keys("reliq:{q}:*")}
+        consumer.ack(message)
+        eventually(lambda: time.time() * 1000 > message.enqueued_at + 250)
+        for key, value in saved.items():
+            client.restore(key, 0, value, replace=True)
+        consumer._holdings["q"].steps.connected(named=True)
+        if leaves == "expired":
+            assert consumer.claim() == []
+            assert queue.dead.redrive().redriven == 1
+        else:
+            consumer.release(*consumer.claim())
+        (message,) = consumer.claim()
+        charged_once(message, ran)
+        consumer.ack(message)
+    assert ran == ["charge"]
+
+
 @pytest.mark.parametrize("rests", [False, True])
 def test_a_run_goes_on_after_redis_has_lost_what_it_had_recorded(app, client, kind, durable, rests):
     """It was restarted with an older state. The run stores what it knows again, so that no later run repeats it."""
