@@ -119,10 +119,11 @@ class Runs:
         held = {(message, one.consumer) for message, one in before.items() if one.state == PROCESSING}
         self._undone |= {one for one in held if one[0] not in where or where[one[0]].consumer != one[1]}
         for message, story in self._world.stories.items():
-            held_by = where[message].consumer if message in where else ""
-            state = where[message].state if message in where else ""
+            place = where.get(message)
+            held_by, state = (place.consumer, place.state) if place else ("", "")
             is_new = state == DELAYED and story.turned_at >= saved_at
-            if is_new or (state == PARKED and story.freed):  # its turn begins when it is ready again
+            waits = place is not None and place.waits_for_flow
+            if is_new or waits or (state == PARKED and story.freed):  # its turn begins when it is ready again
                 story.turn = story.turn_until = 0.0
             for run in story.runs:
                 run.undone = run.undone or run.consumer != held_by
