@@ -58,7 +58,7 @@ STANDING_ON = {
 #: Tests of pages, tools and copies of the whole tree, or of a whole table: these describe the slices too.
 OF_THE_TREE = {
     "test_documents.py", "test_reference.py", "test_recipes.py", "test_runbooks.py", "test_type_checkers.py",
-    "test_slices.py", "test_every_code_is_in_the_document_or_beyond_any_call",
+    "test_slices.py", "test_named_commands.py", "test_every_code_is_in_the_document_or_beyond_any_call",
     "test_every_metric_is_documented_and_every_documented_one_exists",
 }  # fmt: skip
 _IMPORT_ALL = """
