@@ -8,7 +8,7 @@ from reliq.contract.counters import GONE
 from reliq.model.stats import STATES, Stats
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import read_queues
 
 

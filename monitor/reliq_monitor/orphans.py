@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.model.keys import QueueKeys, logical_name
 from reliq.ops import Steps
-from reliq.protocol.seen import QUEUES, or_unseen
+from reliq.protocol.partial_reads import QUEUES, or_unseen
 
 _SCAN_STEP = 1000
 

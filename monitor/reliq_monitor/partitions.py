@@ -6,8 +6,8 @@ from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
 from reliq.model.partitions import Layout
 from reliq.ops import Steps
-from reliq.protocol.bringing import send_strays
 from reliq.protocol.producer import ProducerPool
+from reliq.protocol.relocation import send_strays
 from reliq.protocol.resizing import forget_retired, settle, take_in
 from reliq.protocol.resting import rest
 from reliq.protocol.sharing import finish_change, share_again

@@ -15,7 +15,7 @@ from reliq.features.topics.aio import TopicCalls
 from reliq.features.tracking.aio import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.protocol.application import Application
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.runtime.blocks import AsyncBlock
 from reliq.runtime.bounded import Bounded
 from reliq.transport.aiostore import AioStore

@@ -9,7 +9,7 @@ from reliq.cli.queue_names import known_names
 from reliq.contract import values
 from reliq.errors import RedisUnavailable
 from reliq.protocol.application import url_from_environment
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.transport.store import unchecked_store
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from reliq.client.app import Reliq
 from reliq.client.queue import Queue
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.protocol.seen import QUEUES
+from reliq.protocol.partial_reads import QUEUES
 from reliq.runtime.looking import missing_now
 
 

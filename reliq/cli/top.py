@@ -18,8 +18,8 @@ from reliq.errors import ReliqError
 from reliq.model.stats import Stats
 from reliq.model.worker import WorkerProcess
 from reliq.ops.schema import Counter
+from reliq.protocol.partial_reads import every_queue, or_unseen
 from reliq.protocol.running import Running, running
-from reliq.protocol.seen import every_queue, or_unseen
 from reliq.protocol.stats import read_readable
 from reliq.protocol.workers import every_worker
 from reliq.runtime.logging import printable

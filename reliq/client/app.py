@@ -16,7 +16,7 @@ from reliq.features.topics.client import TopicCalls
 from reliq.features.tracking.client import FindCalls
 from reliq.model.keys import check_name, instance_of
 from reliq.protocol.application import Application
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.runtime.bounded import Bounded
 from reliq.transport.store import Store
 

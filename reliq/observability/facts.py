@@ -8,8 +8,7 @@ from typing import Any
 from reliq import ops
 from reliq.errors import QueueFull, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.ops import Op, Steps
-from reliq.protocol.nodes import nodes_away
-from reliq.protocol.seen import or_unseen
+from reliq.protocol.partial_reads import nodes_away, or_unseen
 from reliq.transport.sentinel import View
 
 COVERAGE = "cluster-require-full-coverage"  #: a setting of a cluster

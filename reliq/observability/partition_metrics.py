@@ -10,7 +10,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout
 from reliq.model.stats import STATES, Stats
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import read_homes
 from reliq.runtime.families import gauge
 from reliq.runtime.looking import looking

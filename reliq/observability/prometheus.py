@@ -26,7 +26,7 @@ from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
 from reliq.observability.queue_metrics import of_queues, unreadable
 from reliq.ops import Steps
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import read_readable
 from reliq.runtime.families import counter, gauge, histogram
 from reliq.runtime.looking import Missing, looking

@@ -91,7 +91,7 @@ from reliq.ops.consumer import (
     told,
     was_handled,
 )
-from reliq.ops.flow import (
+from reliq.ops.flow_control import (
     LimitedClaim,
     Reason,
     breaker,

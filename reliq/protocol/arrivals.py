@@ -16,7 +16,7 @@ from reliq.model.life import Holder
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.held import LARGE, HeldMessages
+from reliq.protocol.held_messages import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
 from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable
 from reliq.protocol.oversized import takeable

@@ -19,7 +19,7 @@ from reliq.ops import Move, Op, Settled, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.arrivals import Arrivals
 from reliq.protocol.claimant import AT_ONCE, Claimant, settlements
-from reliq.protocol.held import State, UnderWay
+from reliq.protocol.held_messages import State, UnderWay
 from reliq.protocol.holder import HeldSteps
 from reliq.protocol.lease import Trust
 from reliq.protocol.outcomes import released

@@ -15,8 +15,8 @@ from reliq.model.keys import QueueKeys
 from reliq.model.keywords import DeadLetterFilters, check_names
 from reliq.ops import Revival, Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.acts import counted, done_everywhere
 from reliq.protocol.bodies import read_bodies, read_starts
+from reliq.protocol.done_in_part import counted, done_everywhere
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import STEP, Part, check_headers, merged_page, read_by_id, read_page, walk
 from reliq.protocol.oversized import revivable

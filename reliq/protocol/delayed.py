@@ -9,7 +9,7 @@ from reliq.errors import InvalidSetting
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.acts import counted
+from reliq.protocol.done_in_part import counted
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import Part, check_headers, merged_page, read_page, walk
 from reliq.protocol.progress import Progress, unwatched

@@ -10,9 +10,8 @@ from reliq import ops
 from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, Together, Transaction, Watch
-from reliq.protocol.acts import done_everywhere
-from reliq.protocol.counted import Counted
-from reliq.protocol.features import COUNTED, NOTES
+from reliq.protocol.done_in_part import done_everywhere
+from reliq.protocol.features import COUNTED, NOTES, Counted
 from reliq.protocol.home import ANNOUNCE_EVERY
 from reliq.protocol.homes import checked
 

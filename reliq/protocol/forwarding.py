@@ -15,10 +15,9 @@ from reliq.ops import Steps
 from reliq.ops.coming import Coming
 from reliq.ops.schema import Counter
 from reliq.protocol import spread
-from reliq.protocol.along import Along
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded, last_seen
-from reliq.protocol.features import ALONG
+from reliq.protocol.features import ALONG, Along
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import Position, walk
 from reliq.protocol.producer import ProducerPool

@@ -13,7 +13,7 @@ from reliq.ops import Move, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import ACTS
-from reliq.protocol.held import HeldMessages
+from reliq.protocol.held_messages import HeldMessages
 from reliq.protocol.limits import Limits
 from reliq.protocol.lives import Lives
 

@@ -15,8 +15,8 @@ from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, bucket_of_name, read_layout
 from reliq.ops import Steps, Together, at_most
-from reliq.protocol.acts import done_everywhere
 from reliq.protocol.claiming import Failing, Found
+from reliq.protocol.done_in_part import done_everywhere
 from reliq.protocol.home import ANNOUNCE_EVERY, Home
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.looking import unseen

@@ -15,15 +15,15 @@ from reliq.model.upgrades import stamp
 from reliq.ops import Steps
 from reliq.ops.schema import Config as Field
 from reliq.protocol import spread
-from reliq.protocol.acts import counted
 from reliq.protocol.batch import checked, checked_many
-from reliq.protocol.bringing import withdraw
+from reliq.protocol.done_in_part import counted
 from reliq.protocol.durability import Terms, check_possible, durability
 from reliq.protocol.features import FORGETS, HIDDEN
 from reliq.protocol.forwarding import check_target
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.policy import check_burst, checked_setting, read_config, weight_digests
 from reliq.protocol.producer import ProducerPool
+from reliq.protocol.relocation import withdraw
 from reliq.protocol.sending import around_send, ready
 from reliq.protocol.sharing import configure, switch
 from reliq.protocol.stats import stats_of

@@ -22,7 +22,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout, read_layout
 from reliq.ops import Steps, Together
 from reliq.ops.schema import Config
-from reliq.protocol.acts import done_everywhere
+from reliq.protocol.done_in_part import done_everywhere
 from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.policy import SHARED, check_shares, is_paced, read_whole, share
 from reliq.protocol.resizing import change, settle, take_in, tell

@@ -10,7 +10,7 @@ from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, owner_of, process_of
 from reliq.model.worker import Consuming, WorkerProcess
 from reliq.ops import Op, Steps, Together
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.runtime.looking import is_away, missing_now, unseen
 from reliq.runtime.pieces import pieces
 

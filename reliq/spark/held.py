@@ -13,7 +13,7 @@ from reliq.model.keys import QueueKeys, check_name
 from reliq.model.worker import Consuming
 from reliq.ops import Steps
 from reliq.protocol.application import eviction_allowed, url_from_environment
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.workers import consuming
 from reliq.spark.claims import Claims
 from reliq.spark.session import say

@@ -30,7 +30,7 @@ from reliq.protocol.outcomes import released
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.drained import drained
-from reliq.worker.flow_reports import FlowReports, Reported
+from reliq.worker.flow_control import FlowReports, Reported
 
 log = logging.getLogger("reliq.worker")
 

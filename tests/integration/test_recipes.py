@@ -30,7 +30,7 @@ from reliq import Message, ops
 from reliq.model.keys import QueueKeys
 from reliq.observability.queue_metrics import of_queues
 from reliq.protocol.outcomes import snoozed
-from reliq.worker.flow_reports import _PASSED
+from reliq.worker.flow_control import _PASSED
 from tools.site.reference import PAGES
 
 app = reliq.Reliq({url!r})

@@ -24,7 +24,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Claimed, Op, Request, Sleep, Transaction, Watch, command
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.held import HeldMessages, UnderWay
+from reliq.protocol.held_messages import HeldMessages, UnderWay
 from reliq.runtime.moment import Moment
 from reliq.transport.connection import Connection
 from reliq.transport.store import Store

@@ -20,10 +20,10 @@ from reliq.model.message import Message
 from reliq.model.partitions import Layout, bucket_of_key, homes_of, layout_text
 from reliq.ops import Steps, Together
 from reliq.ops.held import Hold
-from reliq.protocol.bringing import send_strays, withdraw
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
+from reliq.protocol.relocation import send_strays, withdraw
 from reliq.protocol.sharing import share_again
 from tests.support.state import HOUR, KEYS, World, element, keyed
 

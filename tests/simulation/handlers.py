@@ -15,7 +15,7 @@ from reliq.model.backoff import steps as delays
 from reliq.model.message import Message
 from reliq.ops import Sleep, Steps, Together
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.holding import of_handler
+from reliq.protocol.holds import of_handler
 from tests.simulation.outputs import Outputs
 from tests.simulation.records import Records
 from tests.simulation.stories import Story, Violation

@@ -20,7 +20,7 @@ from reliq.features.steps.moving import ALONG as RECORDS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout
 from reliq.ops import Op, Served, Sleep, Steps, Transaction, Watch
-from reliq.protocol import bringing, features, resizing
+from reliq.protocol import features, relocation, resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq.transport import calls
@@ -175,10 +175,10 @@ PARTITION_MUTANTS: dict[str, Mutant] = {
     ),
     "lines begin without a look at the former home": lambda: mock.patch.object(ops, "has_key", return_value=[]),
     "strays are taken home in the wrong order": lambda: mock.patch.object(
-        bringing, "_by_home", _reversed(bringing._by_home)
+        relocation, "_by_home", _reversed(relocation._by_home)
     ),
     "strays are removed where their home was full": lambda: mock.patch.object(
-        bringing, "_bring", _brings_all(bringing._bring)
+        relocation, "_bring", _brings_all(relocation._bring)
     ),
     "a stray is brought twice": lambda: mock.patch.object(ops, "enqueue", _without_dedup_key(ops.enqueue)),
     "a given-up partition is not served": lambda: mock.patch.object(ops, "serve", _without_retired(ops.serve)),
@@ -222,7 +222,7 @@ _record = durable.Hand.record
 
 def _does_not_go_along(what: Any) -> contextlib.AbstractContextManager[Any]:
     """Messages that move to another partition leave this behind."""
-    return mock.patch.object(bringing, "ALONG", tuple(one for one in features.ALONG if one is not what))
+    return mock.patch.object(relocation, "ALONG", tuple(one for one in features.ALONG if one is not what))
 
 
 DURABLE_MUTANTS: dict[str, Mutant] = {

@@ -8,7 +8,7 @@ from fastapi import Request
 from reliq import aio, ops
 from reliq.contract.keywords import Config
 from reliq.errors import ReliqError
-from reliq.protocol.seen import QUEUES, or_unseen
+from reliq.protocol.partial_reads import QUEUES, or_unseen
 from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import unseen
 from reliq_api import schemas

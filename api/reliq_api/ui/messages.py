@@ -11,7 +11,7 @@ from reliq.contract import kinds
 from reliq.contract.options import BY_NAME, FORM, options_of
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.dead_letter import DeadLetter
-from reliq.protocol.edited import redrive_edited, why_not_editable
+from reliq.protocol.edited_redrive import redrive_edited, why_not_editable
 from reliq_api.enqueue.entries import refuse_reserved
 from reliq_api.ui.access import Sendable, homes_of, reliq_of
 from reliq_api.ui.dead_pages import existing_letter

@@ -17,8 +17,8 @@ from reliq.protocol.bodies import read_starts
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, Page, gist_of
 from reliq.protocol.delayed import Selection, delayed_of_queue
 from reliq.protocol.homes import QueueHomes
+from reliq.protocol.partial_reads import QUEUES, or_unseen
 from reliq.protocol.running import Running, first_of, running
-from reliq.protocol.seen import QUEUES, or_unseen
 
 CONSUMERS_LARGEST = 100
 NEXT_LARGEST = 10

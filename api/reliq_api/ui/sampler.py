@@ -17,7 +17,7 @@ from typing import Self
 from reliq.errors import ReliqError
 from reliq.model.stats import Stats
 from reliq.ops.schema import Counter
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import read_readable
 from reliq.runtime.looking import Missing, looking
 from reliq.transport.aiostore import AioStore

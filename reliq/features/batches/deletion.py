@@ -8,7 +8,7 @@ from reliq.features.batches import ops as own
 from reliq.features.batches.model import Counts
 from reliq.model.keys import QueueKeys, batch_record
 from reliq.ops import Op, Steps, Transaction, Watch
-from reliq.protocol.counted import Counted
+from reliq.protocol.features import Counted
 
 _SCAN_STEP = 1000  #: fields that one call looks at
 

@@ -12,7 +12,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout
 from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
-from reliq.protocol.job_ends import JobEnd
+from reliq.protocol.features import JobEnd
 
 OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
 MOST = 1000  #: batches that one turn of a program without monitors looks at

@@ -16,7 +16,7 @@ from reliq.features.flows.aio import Flow
 from reliq.features.flows.model import FlowMessage, OnFailure
 from reliq.features.flows.opened import Parent
 from reliq.model.keys import check_name
-from reliq.protocol.holding import of_lease
+from reliq.protocol.holds import of_lease
 from reliq_api.access.auth import Access
 from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode

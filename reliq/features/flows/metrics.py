@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from reliq.features.flows.steps import AT_ONCE, open_flows
 from reliq.ops import Steps
-from reliq.protocol.seen import or_unseen
+from reliq.protocol.partial_reads import or_unseen
 from reliq.runtime.families import gauge
 
 _STATES = ("sending", "open", "cancelled", "abandoned")

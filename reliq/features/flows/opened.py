@@ -17,7 +17,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps, layout
 from reliq.ops.held import Hold
-from reliq.protocol.holding import not_held
+from reliq.protocol.holds import not_held
 
 ALIVE = "sending open"  #: the states in which a flow may still be changed
 FORGOTTEN = "acked"  #: what a message is told of a flow that is not to be waited for

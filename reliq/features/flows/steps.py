@@ -26,10 +26,9 @@ from reliq.model.message import Message
 from reliq.model.result import CANCELLED, DEAD, read_result, result_json
 from reliq.ops import Steps
 from reliq.ops.coming import Coming
-from reliq.protocol.act import Act
-from reliq.protocol.along import Along
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.holding import of_handler
+from reliq.protocol.features import Act, Along
+from reliq.protocol.holds import of_handler
 from reliq.runtime.pieces import pieces
 
 AT_ONCE = 120  #: members that one call is about

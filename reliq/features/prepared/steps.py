@@ -18,9 +18,9 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, Together, at_most
 from reliq.protocol.batch import encoded
 from reliq.protocol.bodies import read_bodies
+from reliq.protocol.dedup import first_elsewhere
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
-from reliq.protocol.elsewhere import first_elsewhere
-from reliq.protocol.hidden import Hidden
+from reliq.protocol.features import Hidden
 from reliq.protocol.home import Moved, at_limit, count_rejected
 from reliq.protocol.homes import QueueHomes, Settling
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored

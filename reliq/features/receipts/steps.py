@@ -23,7 +23,7 @@ from reliq.model.message import Message
 from reliq.ops import Steps, Together
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import from_any
-from reliq.protocol.hidden import Hidden
+from reliq.protocol.features import Hidden
 from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.producer import ProducerPool
 

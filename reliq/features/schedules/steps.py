@@ -24,7 +24,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body
 from reliq.model.upgrades import VERSION_HEADER
 from reliq.ops import Steps
-from reliq.protocol.notes import Notes
+from reliq.protocol.features import Notes
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.pieces import pieces
 

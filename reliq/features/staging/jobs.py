@@ -11,7 +11,7 @@ from reliq.features.staging.model import Ended, Written
 from reliq.features.staging.steps import Job, abort
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job
 from reliq.ops import JobState, Steps
-from reliq.protocol.seen import or_unseen
+from reliq.protocol.partial_reads import or_unseen
 from reliq.runtime.looking import is_away, missing_now
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from reliq.model.element import group_in
 from reliq.model.keys import JobKeys, QueueKeys, check_job, logical_name
 from reliq.ops import JobState, Steps, Transaction
 from reliq.ops.chunks import Chunk, bodies_of, deduplicated, elements_of, references_of
-from reliq.protocol.elsewhere import first_elsewhere
+from reliq.protocol.dedup import first_elsewhere
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.resizing import given_up
 from reliq.runtime.pieces import pieces

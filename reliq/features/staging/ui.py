@@ -6,7 +6,7 @@ from fastapi.routing import APIRouter
 from reliq.errors import InvalidName
 from reliq.features.staging.jobs import ABORTABLE, abort_job, counts_of, read_ended, read_jobs
 from reliq.model.keys import check_name
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Form, Page

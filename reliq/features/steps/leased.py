@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
-from reliq.protocol.holding import of_lease
+from reliq.protocol.holds import of_lease
 
 #: What an entry says of its step, by its kind.
 states: Final = {"s": "done", "f": "failed", "r": "tried", "b": "begun", "z": "slept", "x": "again"}

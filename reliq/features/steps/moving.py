@@ -13,7 +13,7 @@ from reliq.features.steps import ops as own
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.coming import Coming
-from reliq.protocol.along import Along
+from reliq.protocol.features import Along
 
 _FIELDS = 1000  #: of a record, and their values, that one call stores
 _PAGE = 500  #: records with early signals that one call finds

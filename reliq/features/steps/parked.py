@@ -6,7 +6,7 @@ from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
-from reliq.protocol.hidden import Hidden
+from reliq.protocol.features import Hidden
 from reliq.protocol.homes import QueueHomes
 from reliq.runtime.pieces import pieces
 

@@ -42,9 +42,9 @@ from reliq.model.token import as_token
 from reliq.ops import Op, Steps
 from reliq.ops.held import Hold
 from reliq.ops.schema import Counter
-from reliq.protocol.act import Act
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.holding import not_held, of_handler
+from reliq.protocol.features import Act
+from reliq.protocol.holds import not_held, of_handler
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment
 

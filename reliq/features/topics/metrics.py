@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 from reliq import ops
 from reliq.features.topics import ops as own
 from reliq.ops import Steps
-from reliq.protocol.seen import or_unseen
+from reliq.protocol.partial_reads import or_unseen
 from reliq.runtime.families import counter
 
 

@@ -16,11 +16,10 @@ from reliq.model.listed_message import Glimpse, ListedMessage
 from reliq.model.outgoing import check_headers, check_key
 from reliq.ops import Steps, Stray
 from reliq.ops.schema import Counter
-from reliq.protocol.bringing import withdraw
-from reliq.protocol.features import HANDLED, HIDDEN
-from reliq.protocol.hidden import Hidden
+from reliq.protocol.features import HANDLED, HIDDEN, Hidden
 from reliq.protocol.listing import read_letter
 from reliq.protocol.progress import Progress, unwatched
+from reliq.protocol.relocation import withdraw
 from reliq.protocol.reports import forget_reports
 
 _PASSES = 2  #: tries to cancel one message, which may move during the first

@@ -11,9 +11,9 @@ from reliq.features.tracking.model import Cancellation, Found
 from reliq.features.tracking.steps import Tracking
 from reliq.model.found import CancelledMany
 from reliq.protocol.application import Application
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.seen import every_queue
 from reliq.transport.store import Store
 
 

@@ -10,7 +10,7 @@ from reliq.features.tracking.text_search import TextSearch
 from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.acts import counted
+from reliq.protocol.done_in_part import counted
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.progress import Progress, unwatched
 

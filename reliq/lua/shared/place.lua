@@ -79,7 +79,7 @@ local function join_line(q, group, element, away)
 end
 
 -- Whether a member of `waiting` is a message that a monitor takes to another partition. It may have come there already: who
--- removes such a message asks there first (reliq.protocol.bringing).
+-- removes such a message asks there first (reliq.protocol.relocation).
 local function is_stray(q, member)
   return string.sub(member, GROUP + 1, GROUP + 1) == '~' and not is_home(q, string.sub(member, 1, GROUP))
 end

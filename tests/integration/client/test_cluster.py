@@ -20,7 +20,7 @@ from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import TOPICS, QueueKeys, new_owner
 from reliq.ops.topology import WATCHED, slot_of
 from reliq.protocol.lease import Lease
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import read_queues
 from reliq.transport.aiostore import AioStore
 from reliq.transport.errors import TryAgain

@@ -8,7 +8,7 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import GROUP, read_queues, stats_of
 from reliq.transport.store import Store
 from tests.support.turns import Monitor

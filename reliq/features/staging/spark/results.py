@@ -14,7 +14,7 @@ from reliq.features.staging.jobs import OF_QUEUE, StagedJob, counts_of, read_end
 from reliq.features.staging.model import Ended, Written
 from reliq.model.keys import SEVERAL
 from reliq.ops import Steps
-from reliq.protocol.seen import every_queue
+from reliq.protocol.partial_reads import every_queue
 from reliq.spark.options import JobsOptions
 from reliq.spark.workers import in_worker
 

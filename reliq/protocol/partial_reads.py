@@ -6,8 +6,9 @@ from typing import TypeVar
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import logical_name
-from reliq.ops import Steps
-from reliq.runtime.looking import unseen
+from reliq.ops import Steps, Together
+from reliq.ops.topology import cluster_slots
+from reliq.runtime.looking import is_away, unseen
 
 T = TypeVar("T")
 
@@ -31,3 +32,15 @@ def every_queue(known: Sequence[str] = ()) -> Steps[list[str]]:
     """
     names = yield from or_unseen(QUEUES, ops.one(ops.queue_names()), list(known))
     return [name for name in names if name == logical_name(name)]
+
+
+def nodes_away() -> Steps[tuple[int, dict[str, str]]]:
+    """Ask each master with slots; return how many there are, and why those that did not answer did not."""
+    slots = yield cluster_slots(("", 0))
+    answers = yield Together([ops.one(ops.exists(slots.key_on(node))) for node in slots.nodes])
+    away = {
+        f"{node[0]}:{node[1]}": str(answer)
+        for node, answer in zip(slots.nodes, answers, strict=True)
+        if isinstance(answer, ReliqError) and is_away(answer)
+    }
+    return len(slots.nodes), away

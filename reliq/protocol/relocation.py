@@ -16,8 +16,7 @@ from reliq.model.message import Message
 from reliq.model.partitions import Layout, bucket_of_digest, homes_of
 from reliq.ops import Steps, Stray
 from reliq.ops.coming import REMEMBERED, Coming
-from reliq.protocol.along import Along
-from reliq.protocol.features import ALONG
+from reliq.protocol.features import ALONG, Along
 from reliq.protocol.homes import room
 from reliq.protocol.producer import ProducerPool, stored
 
