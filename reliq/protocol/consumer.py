@@ -311,8 +311,8 @@ class ConsumerSteps(HeldSteps):
         self._verified_at = time.monotonic()
         self.trust.renewed(sent_at)
         if before is State.ENDED:
-            with contextlib.suppress(QueueFull):  # a full Redis counts nothing; its consumers go on and drain it
-                yield ops.count(self.keys, Counter.LEASE_LOST)
+            with contextlib.suppress(QueueFull, OutcomeUnknown):  # a full Redis counts nothing; its consumers drain it
+                yield ops.count(self.keys, Counter.LEASE_LOST, once=True)
 
     def _check_process(self) -> None:
         """Refuse to work in a forked child: it would share the processing list with its parent."""

@@ -455,3 +455,17 @@ def test_a_visibility_that_was_ended_leaves_the_next_receiver_its_message(redis_
         assert queue.change_visibility([(received.receipt, 0)], late=True) == ["changed"]
     assert [one.receives for one in taken] == [2]
     assert near.delete_received([taken[0].receipt]) == ["deleted"]
+
+
+def test_a_lost_lease_is_counted_once(redis_server, app, client, face):
+    app.queue("orders").send_many(["a", "b"])
+    with LosingProxy(redis_server.port, lambda data: b"HINCRBY" in data and b"lease_lost" in data) as proxy:
+        with face(proxy.url).queue("orders").consumer(lease=3600) as consumer:
+            consumer.claim()
+            client.delete(*client.keys("*:lease:*"))
+            proxy.armed = True
+            while not (claimed := consumer.claim()):
+                pass
+            assert claimed
+        assert proxy.lost == 1
+    assert app.queue("orders").stats().counters["lease_lost"] == 1
