@@ -85,9 +85,10 @@ class Monitor:
     def last_scan_at(self) -> float:
         """Seconds since the epoch: the end of the latest turn in which every duty ran; 0 before the first one.
 
-        Of a cluster, that of the node with the oldest one, without nodes that are away.
+        Of a cluster, that of the node with the oldest one, without nodes that are away, or where it is a spare.
         """
-        return min((part.last_scan_at for part in self._parts if part.last_scan_at and not part.away), default=0.0)
+        scanning = (part for part in self._parts if part.leading and not part.away)
+        return min((part.last_scan_at for part in scanning if part.last_scan_at), default=0.0)
 
     @property
     def last_scan_took(self) -> float:

@@ -11,9 +11,9 @@ import redis
 import reliq
 from reliq import NewMessage, ops
 from reliq.model.keys import QUEUES as QUEUES_KEY
-from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.keys import QueueKeys, monitors_since, monitors_until, new_owner
 from reliq.ops.topology import slot_of
-from reliq_monitor import known
+from reliq_monitor import known, membership
 from reliq_monitor.duties import COMMON
 from tests.integration.client.test_cluster import (  # fixtures
     app,  # noqa: F401
@@ -123,6 +123,27 @@ def test_a_node_that_hangs_delays_no_duty_of_the_others(app, monitors, nodes, pl
         eventually(lambda: app.queue(name).stats().counters.get("reclaimed") == 1, what=name)  # noqa: B023
     eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
     eventually(lambda: all_led(monitors))
+
+
+def test_a_monitor_that_became_a_spare_at_one_node_scans_at_the_others(monitors, nodes, monkeypatch):  # noqa: F811
+    eventually(lambda: all_led(monitors))
+    monkeypatch.setattr(membership, "MOST_LEADING", 1)
+    led_parts = [[part for part in one._parts if part.place.node] for one in monitors]
+    eventually(lambda: sum(part.leading for some in led_parts for part in some) == 3)
+    monitor, (part, *_) = next(
+        (one, its) for one, some in zip(monitors, led_parts, strict=True) if len(its := [*filter(_leads, some)]) > 1
+    )
+    server = next(one for one in nodes if one.port == part.place.node[1])
+    with redis.Redis(port=server.port) as client:  # as after a node that hung: the other monitor came back first
+        for key in (monitors_since(part.place.tag), monitors_until(part.place.tag)):
+            client.zrem(key, part._membership.id)
+    eventually(lambda: not part.leading)
+    seen = time.time()
+    eventually(lambda: monitor.last_scan_at > seen)
+
+
+def _leads(part):
+    return part.leading
 
 
 def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, nodes, monkeypatch):  # noqa: F811
