@@ -182,6 +182,8 @@ class NodeMonitor:
         pause = self._next_beat - time.monotonic()
         if self.leading:
             pause = min(pause, self._perform_due())
+        else:
+            self._attempts.prune()  # who leads now tries again
         return max(0.0, pause)
 
     def _beat(self) -> None:

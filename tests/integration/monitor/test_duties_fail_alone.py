@@ -10,8 +10,9 @@ import redis
 
 import reliq
 from reliq import ops
-from reliq.model.keys import QueueKeys, monitors_until, new_owner
+from reliq.model.keys import QueueKeys, monitors_since, monitors_until, new_owner
 from reliq.transport.store import Store
+from reliq_monitor import attempts, membership
 from reliq_monitor.retention import DeadLetterTrimming, SilentProducers, SilentStreams
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -233,3 +234,19 @@ def test_trimming_many_dead_letters_does_not_delay_what_is_due(app, server, runn
     eventually(lambda: server.zcard(BAD.dead) < count)
     assert least_delay(app, server, lambda: server.zcard(BAD.dead) == 1) < 0.5
     eventually(lambda: server.zcard(BAD.dead) == 1, timeout=60)
+
+
+def test_a_spare_fails_at_nothing(server, running, monkeypatch):
+    """What it failed at when it led is the matter of those who lead now."""
+    monkeypatch.setattr(membership, "MOST_LEADING", 1)
+    monkeypatch.setattr(attempts, "_FORGOTTEN", 0.5)
+    server.set("reliq:{@flows}:open", "of another application")
+    monitor = running()
+    eventually(lambda: ("open_flows", "") in monitor.failing)
+    heir = running()
+    eventually(lambda: monitor.members == 2)
+    for key in (monitors_since("0"), monitors_until("0")):
+        server.zrem(key, monitor._whole._membership.id)
+    eventually(lambda: heir.leading and not monitor.leading)
+    eventually(lambda: ("open_flows", "") in heir.failing)
+    eventually(lambda: not monitor.failing)
