@@ -9,6 +9,7 @@ import reliq
 from reliq import ops
 from reliq.model.element import Extra
 from reliq.model.keys import QueueKeys
+from reliq_monitor import forwarding
 from tests.support.state import element
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -62,3 +63,17 @@ def test_letters_for_a_full_queue_are_sent_oldest_first_when_it_has_room(app):
     grave.configure(max_length=10)
     eventually(lambda: monitor.forward() == 2)
     assert bodies(grave) == ["full", "first", "second"]
+
+
+def test_a_turn_is_short_however_many_queues_have_letters(app, monkeypatch):
+    """The other duties wait for its end; before, a turn sent a thousand letters of each queue on."""
+    monkeypatch.setattr(forwarding, "_A_TURN", 0.0)
+    for name in ("a", "b", "c"):
+        app.queue(name).configure(dead_to="grave")
+        letters = [element(f"{name}{number}", extra=FAILED) for number in range(5)]
+        app.store.call(ops.command("ZADD", QueueKeys(name).dead, *(part for one in letters for part in (1, one))))
+    monitor = Monitor(app.store)
+    duty = monitor._whole._rota.the(forwarding.Forwarding)
+    turns = [(monitor.forward(), duty.pause == 0.0) for _ in range(4)]
+    assert turns == [(5, True), (5, True), (5, False), (0, False)]
+    assert app.queue("grave").stats().ready == 15
