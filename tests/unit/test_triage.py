@@ -17,6 +17,7 @@ CALM = Stats("orders", 0, 0, 0, 0, 0, 0.0, consumers=1, paused=False)
         (replace(CALM, ready=100_000, consumers=2), ["running"]),
         (replace(CALM, consumers=0), ["idle"]),
         (replace(CALM, ready=1, consumers=0), ["unattended"]),
+        (replace(CALM, ready=1, consumers=0, processing=1), ["running"]),
         (replace(CALM, ready=1, consumers=0, paused=True), ["paused"]),
         (replace(CALM, ready=1, oldest_ready_age=301.0), ["late"]),
         (replace(CALM, ready=1, oldest_ready_age=301.0, paused=True), ["paused"]),

@@ -18,20 +18,25 @@ class State:
     holds: Callable[[Stats], bool]
 
 
+def _is_consumed(stats: Stats) -> bool:
+    """Whether anybody takes messages: `receive` and `reliq sqs` are no consumers, but hold what they have received."""
+    return stats.consumers > 0 or stats.processing > 0
+
+
 #: The worst first: the order of the queues on the first page.
 TROUBLE = (
     State("away", "partly away", "failed", lambda one: one.unseen > 0),
     State("dead", "dead letters", "failed", lambda one: one.dead > 0),
     State("late", "too old", "failed", lambda one: not one.paused and one.oldest_ready_age > OLDEST),
-    State("unattended", "no consumers", "paused", lambda one: one.ready > 0 and one.consumers == 0 and not one.paused),
+    State("unattended", "no consumers", "paused", lambda one: one.ready > 0 and not (_is_consumed(one) or one.paused)),
     State("breaker", "breaker", "paused", lambda one: one.breaker != "closed"),
     State("full", "nearly full", "paused", lambda one: 0 < 0.9 * one.max_length < one.ready + one.delayed),
     State("paused", "paused", "paused", lambda one: one.paused),
     State("limited", "limited", "paused", lambda one: one.limited_by not in ("", "breaker")),
 )
 CALM = (
-    State("running", "running", "running", lambda one: one.consumers > 0),
-    State("idle", "idle", "idle", lambda one: one.consumers == 0),
+    State("running", "running", "running", _is_consumed),
+    State("idle", "idle", "idle", lambda one: not _is_consumed(one)),
 )
 
 #: How the list may be ordered: by trouble, by name, or by a number, the largest first.
