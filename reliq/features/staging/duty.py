@@ -1,6 +1,7 @@
 """Staged jobs with a dead leader: committed ones are rolled forward, others are removed after their time limit."""
 
 import logging
+import time
 from collections.abc import Sequence
 
 from reliq import ops
@@ -13,6 +14,7 @@ from reliq_monitor.queue_scan import Survey, pages
 log = logging.getLogger("reliq.monitor")
 
 ROLLS = 100  #: chunks (reliq.ops.chunks) per job and turn: the monitor's other duties must not wait long
+_A_TURN = 0.1  #: seconds after which a turn begins no further job
 
 
 class StagedJobs(Duty[int]):
@@ -22,14 +24,30 @@ class StagedJobs(Duty[int]):
     effect = "committed Spark jobs whose driver died are not finished"
     common = SEVERAL.place
 
+    def __init__(self) -> None:
+        self._latest = ("", b"")  #: place and name of the job that had its turn last
+        self._unfinished = False  #: whether other jobs have had no turn yet
+
+    @property
+    def pause(self) -> float:
+        return 0.0 if self._unfinished else super().pause
+
     def turn(self, survey: Survey) -> Steps[int]:
-        """Finish the due jobs; return how many messages became visible."""
-        attempts, moved = survey.attempts, 0
+        """Work on the due jobs for a short time; return how many messages became visible. The rest waits."""
+        attempts, moved, self._unfinished = survey.attempts, 0, False
+        due: list[tuple[JobKeys, bytes]] = []
         for page in pages((yield from survey.having(self.name, lambda home: home.jobs, survey.homes))):
-            for home, jobs in (yield from attempts.together(self.name, page, _due)):
-                for job in jobs:  # one by one: an unreadable manifest must not hold up the others
-                    steps = finish_due(home, [job], ROLLS)  # its parts may lie elsewhere
-                    moved += yield from attempts.of_queue(self.name, home, steps, 0, repr(job), elsewhere=True)
+            due += [(home, job) for home, jobs in (yield from attempts.together(self.name, page, _due)) for job in jobs]
+        first = next((at for at, (home, job) in enumerate(due, 1) if (home.place, job) == self._latest), 0)
+        until = time.monotonic() + _A_TURN
+        for place, (home, job) in enumerate(due[first:] + due[:first], 1):
+            # One by one: an unreadable manifest must not hold up the others. Its parts may lie elsewhere.
+            steps = finish_due(home, [job], ROLLS)
+            moved += yield from attempts.of_queue(self.name, home, steps, 0, repr(job), elsewhere=True)
+            self._latest = home.place, job
+            if time.monotonic() >= until:
+                self._unfinished = moved > 0 and place < len(due)
+                break
         if moved:
             log.info("made visible=%d messages of committed jobs", moved)
         return moved

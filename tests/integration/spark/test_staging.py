@@ -6,6 +6,7 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.features.staging import duty
 from reliq.features.staging.steps import Job, Part, PartWriter, abort, commit, open_job, roll_forward, roll_parts
 from reliq.model.element import Extra, first_element, first_element_apart, new_reference
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
@@ -438,6 +439,19 @@ def test_a_large_job_is_finished_over_several_looks_of_the_monitor(store, orders
     monitor = Monitor(Store(url))
     assert [monitor.finish_staged() for _ in range(3)] == [100, 50, 0]
     assert visible(orders) == [f"m{number}" for number in range(150)]
+
+
+def test_a_turn_is_short_however_many_jobs_are_left(store, url, app, monkeypatch):
+    """The other duties wait for its end; before, a turn rolled a hundred chunks of every job forward."""
+    monkeypatch.setattr(duty, "_A_TURN", 0.0)
+    for queue in ("a", "b", "c"):
+        job = Job(QueueKeys(queue))
+        store.run(commit(job, [stage(store, job, "0", f"m{queue}", queue=queue)]))
+    monitor = Monitor(store)
+    staged = monitor._whole._rota.the(duty.StagedJobs)
+    turns = [(monitor.finish_staged(), staged.pause == 0.0) for _ in range(4)]
+    assert turns == [(1, True), (1, True), (1, False), (0, False)]
+    assert [app.queue(queue).stats().ready for queue in ("a", "b", "c")] == [1, 1, 1]
 
 
 def test_streams_that_fell_silent_are_forgotten(store, url):
