@@ -86,9 +86,10 @@ class Graphs:
             raise Violation(f"{identity} of flow {graph.id} {end} by its rule {rule}, behind {became}")
 
     def _ever(self, graph: Graph, number: int) -> set[str]:
-        """Return what a member has ever become; one that a restart has undone is lost."""
-        undone = self._world.restarted and graph.members[number][0] not in self._world.where
-        return graph.ever[number] | {LOST} if undone else graph.ever[number]
+        """Return what a member has ever become; one that a restart has undone, or that was not sent, is lost."""
+        gone = graph.members[number][0] not in self._world.where
+        lost = gone and (self._world.restarted or (not graph.sent and self._world.excused(graph.process)))
+        return graph.ever[number] | {LOST} if lost else graph.ever[number]
 
     def _may_be_given_up(self, graph: Graph, process: Any) -> bool:
         """Whether a flow was cancelled, its producer cannot send it, or a monitor may take that for dead.
