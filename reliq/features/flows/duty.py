@@ -10,6 +10,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
+from reliq_monitor.rotation import A_TURN
 
 _CALLS = 50  #: of one queue in one turn
 _MOST = 1000  #: flows that one turn looks at
@@ -71,14 +72,18 @@ class OpenFlows(Duty[int]):
         name, attempts, lost = self.name, survey.attempts, 0
         flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
         now, moment = (yield from attempts.of_all(name, ops.one(ops.server_time()), 0)), time.monotonic()
+        looked_at = 0
         for flow in flows:
+            if looked_at and time.monotonic() > moment + A_TURN:
+                break
+            looked_at += 1
             tending = tend(flow, now, self._cancellations)
             if (yield from attempts.of_all(name, tending, otherwise=True, item=flow, elsewhere=True)):
                 continue
             if moment - self._looked.setdefault(flow, moment) > _MEND_EVERY:
                 self._looked[flow] = moment
                 lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, elsewhere=True)
-        self._first = self._first + _MOST if len(flows) == _MOST else 0
+        self._first = self._first + looked_at if looked_at == _MOST or looked_at < len(flows) else 0
         if not self._first:
             self._cancellations.end_round()
             self._looked = {one: at for one, at in self._looked.items() if moment - at < 2 * _MEND_EVERY}

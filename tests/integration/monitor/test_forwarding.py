@@ -9,7 +9,7 @@ import reliq
 from reliq import ops
 from reliq.model.element import Extra
 from reliq.model.keys import QueueKeys
-from reliq_monitor import forwarding
+from reliq_monitor import forwarding, rotation
 from tests.support.state import element
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -67,7 +67,7 @@ def test_letters_for_a_full_queue_are_sent_oldest_first_when_it_has_room(app):
 
 def test_a_turn_is_short_however_many_queues_have_letters(app, monkeypatch):
     """The other duties wait for its end; before, a turn sent a thousand letters of each queue on."""
-    monkeypatch.setattr(forwarding, "_A_TURN", 0.0)
+    monkeypatch.setattr(rotation, "A_TURN", 0.0)
     for name in ("a", "b", "c"):
         app.queue(name).configure(dead_to="grave")
         letters = [element(f"{name}{number}", extra=FAILED) for number in range(5)]

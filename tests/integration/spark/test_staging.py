@@ -13,6 +13,7 @@ from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq.ops.chunks import Chunk, bodies_chunk, chunks_of, framed
 from reliq.transport.store import Store
+from reliq_monitor import rotation
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("orders")
@@ -443,7 +444,7 @@ def test_a_large_job_is_finished_over_several_looks_of_the_monitor(store, orders
 
 def test_a_turn_is_short_however_many_jobs_are_left(store, url, app, monkeypatch):
     """The other duties wait for its end; before, a turn rolled a hundred chunks of every job forward."""
-    monkeypatch.setattr(duty, "_A_TURN", 0.0)
+    monkeypatch.setattr(rotation, "A_TURN", 0.0)
     for queue in ("a", "b", "c"):
         job = Job(QueueKeys(queue))
         store.run(commit(job, [stage(store, job, "0", f"m{queue}", queue=queue)]))

@@ -376,6 +376,21 @@ def test_a_monitor_that_others_have_forestalled_looks_for_flows_as_seldom_as_bef
     assert open_flows.pause == open_flows.interval
 
 
+def test_a_turn_is_short_however_many_flows_are_to_be_cancelled(app, monkeypatch):
+    """The other duties wait for its end. The next turn goes on with the others."""
+    monkeypatch.setattr(duty, "A_TURN", 0.0)
+    for _ in range(3):
+        with app.flow() as flow:
+            flow.send("q", "x")
+        app.store.run(cancelled_queues(flow.id))
+    monitor = Monitor(app.store)
+    waiting = []
+    for _ in range(4):
+        monitor.perform(OpenFlows)
+        waiting.append(app.queue("q").stats().ready)
+    assert waiting == [2, 1, 0, 0]
+
+
 def test_what_a_paused_producer_sends_of_a_flow_that_was_given_up_does_not_wait_for_a_day(app, client):
     plan, monitor = Plan(), Monitor(app.store)
     plan.add("q", reliq.NewMessage(b"later"), [plan.add("q", reliq.NewMessage(b"first"), (), "fail")], "fail")
