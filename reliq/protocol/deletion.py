@@ -1,7 +1,7 @@
 """Deletion of a queue, with everything that belongs to it."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
@@ -58,8 +58,7 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
     """
     had: list[Deleted] = []
     for _ in range(_TRIES):
-        layout = yield ops.layout(QueueKeys(queue))
-        first, *others = [QueueKeys(name) for name in layout.every(queue)]
+        first, *others = yield from _every_home(queue)
         if others and not force:
             yield from _check_all_unused([first, *others])
         deleted: dict[str, int | ReliqError] = {}
@@ -79,17 +78,18 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
         except _REFUSED as error:
             done_everywhere("the deletion", queue, {**deleted, first.queue: error})
             raise
-        yield from _drop_forgotten(queue, {first.queue, *deleted})
         return _summed([*had, there])
     raise _changing(queue)
 
 
-def _drop_forgotten(queue: str, deleted: Collection[str]) -> Steps[None]:
-    """Drop what is left of homes that were forgotten: the layout does not name them, and they were empty."""
-    for keys in map(QueueKeys, (yield ops.queue_names())):
-        if keys.logical == queue and keys.queue not in deleted:
-            yield ops.drop_queue(keys)
-            yield from _look_for_late_sends(keys)
+def _every_home(queue: str) -> Steps[list[QueueKeys]]:
+    """Return the homes of a queue, the first one first; also those that were forgotten.
+
+    The layout does not name these, and they were empty. A node that has come back with an older state may have messages
+    in them again.
+    """
+    layout, names = (yield ops.layout(QueueKeys(queue))), (yield ops.queue_names())
+    return [keys for keys in map(QueueKeys, dict.fromkeys([*layout.every(queue), *names])) if keys.logical == queue]
 
 
 def _changing(queue: str) -> QueueInUse:

@@ -8,6 +8,7 @@ from reliq.cli import main
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.protocol import deletion
+from tests.support.state import element
 from tests.support.turns import Monitor
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -46,7 +47,7 @@ def test_all_partitions_go_and_nothing_is_left(app, orders, client):
     assert app.queue("orders").config().partitions == 1
 
 
-def test_nothing_is_left_of_partitions_that_were_forgotten(app, orders, client):
+def forget_partitions(app, client, orders):
     orders.configure(partitions=1)
     monitor = Monitor(app.store)
     for _ in range(6):
@@ -54,7 +55,25 @@ def test_nothing_is_left_of_partitions_that_were_forgotten(app, orders, client):
         monitor.tend_partitions()
     assert [one.name for one in orders.partitions().partitions] == ["orders"]
     silent(client)
+
+
+def test_nothing_is_left_of_partitions_that_were_forgotten(app, orders, client):
+    forget_partitions(app, client, orders)
     assert delete(app) == 0
+    assert keys_left(client) == []
+    assert client.smembers("reliq:queues") == set()
+
+
+def test_messages_that_a_forgotten_partition_has_again_are_not_deleted_unless_forced(app, orders, client, capsys):
+    """Its node has come back with an older state."""
+    forget_partitions(app, client, orders)
+    client.sadd("reliq:queues", NAMES[3])
+    client.lpush(QueueKeys(NAMES[3]).messages, element("a"), element("b"))
+    assert delete(app) == 1
+    assert "2 ready" in capsys.readouterr().err
+    assert client.llen(QueueKeys(NAMES[3]).messages) == 2
+    assert delete(app, "--force") == 0
+    assert "it had 2 ready" in capsys.readouterr().out
     assert keys_left(client) == []
     assert client.smembers("reliq:queues") == set()
 
