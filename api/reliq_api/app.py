@@ -34,7 +34,7 @@ from reliq_api.ui.router import router as dashboard
 
 _DESCRIPTION = (
     "A reliable message queue on Redis lists. A message that was accepted is handled at least once, or it is in one "
-    "visible place: ready, processing, delayed, dead."
+    "visible place: ready, processing, delayed, dead, or parked until a signal comes."
 )
 
 #: What features have for clients that wait; one of each, by its class, is in `app.state.listeners`.

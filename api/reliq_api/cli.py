@@ -64,10 +64,12 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
         action="append",
         required=True,
         metavar="PATTERN",
-        help="the queues it is for, e.g. 'orders*'",
+        help="the queues it is for, e.g. 'orders*'; may be repeated",
     )
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
-    one.add_argument("--rate", type=float, default=0.0, metavar="N", help="at most N requests per second")
+    one.add_argument(
+        "--rate", type=float, default=0.0, metavar="N", help="at most N requests per second (default: no limit)"
+    )
     command(commands, "key list", list_keys, "list the API keys, without their secrets", json_too=True)
     one = command(commands, "key revoke", revoke, "revoke an API key; takes effect within two seconds", json_too=True)
     one.add_argument("id", help="its id, the part before the dot")

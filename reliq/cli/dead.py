@@ -14,6 +14,7 @@ from reliq.cli.options import (
     counted,
     error_line,
     header,
+    ids_or_all,
     missing,
     pair,
     queue_of,
@@ -128,6 +129,7 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 
 
 def dead_redrive(options: argparse.Namespace) -> int:
+    ids_or_all(options)
     letters = queue_of(options).dead
     bar = Progress("redriving", visible=False if options.json else None)
     redriven = 0
@@ -153,7 +155,7 @@ def dead_redrive(options: argparse.Namespace) -> int:
         print(f"{result.matched} would be redriven")
     else:
         print(f"{result.redriven} redriven" + (f"; stopped: {result.stopped}" if result.stopped else ""))
-    return 1 if missing(options, result.matched, "dead letter") else 0
+    return 1 if missing(options, result.matched, "dead letter", filtered=_filtered(options)) else 0
 
 
 def _say_interrupted(options: argparse.Namespace, redriven: int) -> None:
@@ -167,13 +169,14 @@ def _say_interrupted(options: argparse.Namespace, redriven: int) -> None:
 
 
 def dead_purge(options: argparse.Namespace) -> int:
+    ids_or_all(options)
     if not (options.id or options.all or _filtered(options)):
         raise InvalidSetting("purging dead letters needs ids, a filter, or --all")
     letters = queue_of(options).dead
     confirmed(options, f"remove {_named(options)} of {options.queue} for good")
     removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
     status = say(options, f"{counted(removed, 'dead letter')} removed", removed=removed)
-    return 1 if missing(options, removed, "dead letter") else status
+    return 1 if missing(options, removed, "dead letter", filtered=_filtered(options)) else status
 
 
 def _named(options: argparse.Namespace) -> str:

@@ -79,7 +79,7 @@ def add_to(commands: Any) -> None:
     one.add_argument("change", choices=("open", "close"), help="open: start no message; close: start messages again")
     one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
     one = command(
-        commands, "queue purge", purge, "remove ready, delayed and prepared messages", queue=True, json_too=True
+        commands, "queue purge", purge, "remove ready, delayed, parked and prepared messages", queue=True, json_too=True
     )
     one.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -227,6 +227,6 @@ def breaker(options: argparse.Namespace) -> int:
 
 def purge(options: argparse.Namespace) -> int:
     queue = queue_of(options)
-    confirmed(options, f"remove all ready and delayed messages of {options.queue}")
+    confirmed(options, f"remove all ready, delayed, parked and prepared messages of {options.queue}")
     removed = queue.purge()
     return say(options, f"{counted(removed, 'message')} removed", removed=removed)

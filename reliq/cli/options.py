@@ -176,10 +176,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def missing(options: argparse.Namespace, found: int, noun: str) -> int:
-    """Return how many of the ids that were given were not found; say so, on standard error."""
+def ids_or_all(options: argparse.Namespace) -> None:
+    """Refuse ids beside --all: a reader cannot tell which of them decides."""
+    if options.id and options.all:
+        raise InvalidSetting(f"the id {options.id[0]!r} and --all are given: give ids, or --all")
+
+
+def missing(options: argparse.Namespace, found: int, noun: str, *, filtered: bool = False) -> int:
+    """Return how many of the ids that were given were not found; say so, on standard error.
+
+    `filtered`: filters were given, too, so that one of another kind may be there.
+    """
     ids = set(options.id)
     if absent := max(0, len(ids) - found):
+        noun = f"such {noun}" if filtered else noun
         which = options.id[0] if len(ids) == 1 else f"for {absent} of the {len(ids)} ids"
         print(f"reliq: queue {options.queue} has no {noun} {which}", file=sys.stderr)
     return absent

@@ -113,7 +113,7 @@ class Queue(CycleCalls, OutputReads, PreparedCalls, ReceiveCalls, ResultCalls, S
         return self._store.run(progress(self._steps.homes))
 
     def purge(self) -> int:
-        """Delete the ready, delayed and prepared messages; return how many."""
+        """Delete the ready, delayed, parked and prepared messages; return how many."""
         return self._store.run(self._steps.purge())
 
     def consumer(self, lease: Duration = values.LEASE) -> Consumer:

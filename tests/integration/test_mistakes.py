@@ -431,7 +431,11 @@ COMMANDS = [
         "no queue is bound to a pattern that matches: the message reached none",
     ),
     (["find", "x"], 1, "message x is not in any queue: it was handled, removed, or never sent"),
-    (["purge", "orders"], 2, "this would remove all ready and delayed messages of orders: confirm with --yes"),
+    (
+        ["purge", "orders"],
+        2,
+        "this would remove all ready, delayed, parked and prepared messages of orders: confirm with --yes",
+    ),
     (["dead", "show", "orders", "x"], 1, "queue orders has no dead letter x"),
     (["dead", "list", "orders", "--after", "x"], 2, "after is 'x': give the `next` of the page before"),
     (["schedule", "pause", "x"], 1, "there is no schedule 'x': `reliq schedule list` shows all of them"),

@@ -109,7 +109,11 @@ async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, requ
     return schemas.Breaker(queue=queue, breaker=wanted.state)
 
 
-@router.post("/queues/{queue}/purge", summary="Remove what is ready and delayed", **needs("operate", fails=_CHANGE))
+@router.post(
+    "/queues/{queue}/purge",
+    summary="Remove what is ready, delayed, parked or prepared",
+    **needs("operate", fails=_CHANGE),
+)
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
     """Deletes messages. `confirm` must repeat the queue's name."""
     if wanted.confirm != queue:

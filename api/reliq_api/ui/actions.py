@@ -1,6 +1,7 @@
-"""The actions of the forms. Each answers 303, so that a reload of the page repeats nothing."""
+"""The policy's form, and the actions of the forms. Each answers 303, so that a reload of the page repeats nothing."""
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -43,11 +44,27 @@ async def resume(request: Request, queue: Operated) -> Response:
     return redirect(request, "queues", queue.name, notice="resumed")
 
 
+@router.get("/policy")
+async def ask_policy(request: Request, queue: Operated) -> Response:
+    return _policy_page(request, queue.name, policy.written(await queue.config()))
+
+
+def _policy_page(request: Request, queue: str, values: Mapping[str, str], fault: str = "") -> Response:
+    return page(
+        request, "policy.html", status=422 if fault else 200, queue=queue, groups=policy.groups(), values=values,
+        fault=fault, at=policy.field_of(fault),
+    )  # fmt: skip
+
+
 @router.post("/policy")
 async def set_policy(request: Request, queue: Operated, who: Viewer, fields: Form) -> Response:
-    if changes := policy.changes(fields, await queue.config()):
-        who.check_dead_to(changes)
-        await queue.configure(**changes)
+    config = await queue.config()
+    try:
+        if changes := policy.changes(fields, config):
+            who.check_dead_to(changes)
+            await queue.configure(**changes)
+    except InvalidSetting as error:
+        return _policy_page(request, queue.name, {**policy.written(config), **dict(fields)}, str(error))
     return redirect(request, "queues", queue.name, notice="configured")
 
 

@@ -13,7 +13,7 @@ from reliq.errors import ReliqError
 from reliq.model.stats import Stats
 from reliq.protocol.partition_progress import spread
 from reliq.runtime.looking import note_missing, unseen
-from reliq_api.ui import policy, reading, triage
+from reliq_api.ui import reading, triage
 from reliq_api.ui.access import Operated, Seen, Viewer, homes_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
 from reliq_api.ui.charts import Chart, chart
@@ -142,12 +142,6 @@ def _plots(history: History, span: str) -> list[tuple[str, str, Chart]]:
 @router.get("/queues/{name}/purge")
 async def ask_purge(request: Request, queue: Operated) -> Response:
     return page(request, "purge.html", queue=queue.name, stats=await queue.stats(), given=None)
-
-
-@router.get("/queues/{name}/policy")
-async def ask_policy(request: Request, queue: Operated) -> Response:
-    values = policy.written(await queue.config())
-    return page(request, "policy.html", queue=queue.name, groups=policy.groups(), values=values)
 
 
 @router.get("/assets/{version}/{name}")

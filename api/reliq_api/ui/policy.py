@@ -6,7 +6,7 @@ from typing import Any
 
 from reliq.contract import kinds
 from reliq.contract.keywords import Config
-from reliq.contract.settings import SETTINGS, Setting
+from reliq.contract.settings import BY_NAME, SETTINGS, Setting
 from reliq.errors import InvalidSetting
 
 
@@ -32,6 +32,12 @@ def changes(fields: Sequence[tuple[str, str]], before: Config) -> dict[str, Any]
         for one in SETTINGS
         if one.name in given and given[one.name].strip() != was[one.name]
     }
+
+
+def field_of(fault: str) -> str:
+    """Return the field that an error is about, by the word at its start; empty if none is."""
+    word = fault.partition(" ")[0]
+    return word if word in BY_NAME else ""
 
 
 def _value(setting: Setting, given: Mapping[str, str]) -> Any:

@@ -93,7 +93,7 @@ def add(options: argparse.Namespace) -> int:
 def remove(options: argparse.Namespace) -> int:
     """Remove a schedule; exit 1 if there was none."""
     removed = app_of(options).schedules.remove(options.name)
-    say(options, "removed" if removed else "there was no such schedule", removed=removed)
+    say(options, "removed" if removed else f"there was no schedule {options.name!r}", removed=removed)
     return 0 if removed else 1
 
 

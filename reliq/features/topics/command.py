@@ -18,6 +18,7 @@ from reliq.cli.options import (
 )
 from reliq.cli.stdin import read_body
 from reliq.contract.options import PUBLISH
+from reliq.errors import InvalidSetting
 
 _NO_QUEUE = "no queue is bound to a pattern that matches"
 
@@ -84,7 +85,9 @@ def bind(options: argparse.Namespace) -> int:
 def unbind(options: argparse.Namespace) -> int:
     """End a binding; exit 1 when there was none."""
     ended = app_of(options).unsubscribe(options.queue, *options.pattern)
-    say(options, "unbound" if ended else "it was not bound", changed=ended)
+    say(
+        options, "unbound" if ended else f"{options.queue} was not bound to {', '.join(options.pattern)}", changed=ended
+    )
     return 0 if ended else 1
 
 
@@ -98,6 +101,8 @@ def test(options: argparse.Namespace) -> int:
 def alternate(options: argparse.Namespace) -> int:
     """Show the alternate queue, or set it if a queue or --off is given."""
     topics = app_of(options).topics
+    if options.queue and options.off:
+        raise InvalidSetting(f"the queue {options.queue!r} and --off are given: give one of them")
     if options.queue or options.off:
         topics.set_alternate(None if options.off else options.queue)
     queue = topics.stats().alternate

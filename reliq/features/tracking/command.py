@@ -29,7 +29,9 @@ def add_to(commands: Any) -> None:
         json_too=True,
     )  # fmt: skip
     one.add_argument("text", help="what a message contains; upper and lower case differ")
-    one.add_argument("--in", dest="place", choices=PLACES, help="only in this place (default: in all three)")
+    one.add_argument(
+        "--in", dest="place", choices=[one.value for one in PLACES], help="only in this place (default: in all three)"
+    )
     one.add_argument("--limit", type=int, default=50, help="how many to show (default 50)")
     one.add_argument("--most", type=int, default=MOST, help=f"how many to look through (default {MOST:,})")
 

@@ -173,7 +173,7 @@ def test_the_end_of_input_is_no_confirmation(app):
     status, printed = on_a_terminal("queue", "purge", "orders", "--url", app.url, typed=b"\x04")
     assert status == 1
     assert printed.splitlines()[-2:] == [
-        "This will remove all ready and delayed messages of orders. Type yes to go on: ",
+        "This will remove all ready, delayed, parked and prepared messages of orders. Type yes to go on: ",
         "nothing was done",
     ]
     assert app.queue("orders").stats().ready == 1

@@ -226,3 +226,41 @@ def test_one_message_that_was_removed_is_counted_in_the_singular(app, capsys):
     app.queue("q").send("x")
     assert main.main(["purge", "q", "--yes", "--url", app.url]) == 0
     assert capsys.readouterr().out == "1 message removed\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["dead", "redrive", "q", "a", "--all"], ["dead", "purge", "q", "a", "--all", "--yes"]]
+)
+def test_ids_beside_all_are_refused(app, capsys, arguments):
+    app.queue("q").configure(max_length=10)
+    assert main.main([*arguments, "--url", app.url]) == 2
+    assert capsys.readouterr().err == "reliq: the id 'a' and --all are given: give ids, or --all\n"
+
+
+def test_a_letter_that_a_filter_leaves_out_is_not_said_to_be_missing(app, capsys):
+    app.queue("q").configure(max_length=10)
+    assert main.main(["dead", "redrive", "q", "a", "--reason", "expired", "--url", app.url]) == 1
+    assert capsys.readouterr().err == "reliq: queue q has no such dead letter a\n"
+
+
+def test_places_to_search_are_named_as_they_are_typed(url, capsys):
+    with pytest.raises(SystemExit):
+        main.main(["message", "search", "q", "x", "--in", "processing", "--url", url])
+    assert "(choose from 'ready', 'delayed', 'dead')" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["topic", "unbind", "q", "a.*", "b"], "q was not bound to a.*, b"),
+        (["schedule", "remove", "nightly"], "there was no schedule 'nightly'"),
+    ],
+)
+def test_what_is_not_there_is_named(url, capsys, arguments, says):
+    assert main.main([*arguments, "--url", url]) == 1
+    assert says in capsys.readouterr().out
+
+
+def test_an_alternate_queue_and_none_are_refused(url, capsys):
+    assert main.main(["topic", "alternate", "q", "--off", "--url", url]) == 2
+    assert "the queue 'q' and --off are given: give one of them" in capsys.readouterr().err

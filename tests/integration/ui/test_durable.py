@@ -45,6 +45,20 @@ def test_a_signal_is_given_by_its_form_and_the_keyboard(app, look, options):
     assert answers == [{"by": "<b>ann</b>"}, "no JSON"]
 
 
+def test_the_question_of_a_purge_counts_parked_messages(app, client):
+    @app.handler("orders")
+    def handle(message: reliq.Message) -> None:
+        message.wait("approval", timeout="2d")
+
+    asked = "<b>{} ready message{}</b> and <b>0 delayed messages</b> for good"
+    app.queue("orders").send("x")
+    assert asked.format(1, "") + "." in client.get("/queues/orders/purge").text
+    work_off(app)
+    also = "and <b>1 parked message</b> and <b>0 prepared messages</b>."
+    assert f"{asked.format(0, 's')},\n  {also}" in client.get("/queues/orders/purge").text
+    assert app.queue("orders").purge() == 1
+
+
 def test_a_signal_for_a_message_that_was_cancelled_meanwhile_is_refused_in_words(app, look):
     @app.handler("orders")
     def handle(message: reliq.Message) -> None:

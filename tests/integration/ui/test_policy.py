@@ -90,6 +90,26 @@ def test_what_makes_no_sense_changes_nothing(app, client, field, value):
     assert app.queue("orders").config() == Config(max_length=5)
 
 
+def test_a_refused_form_keeps_what_was_typed_and_says_why_beside_the_field(app, client):
+    app.queue("orders").configure(fair=True)
+    fields = {"rate": "lots", "dead_max_age": "30d", "max_length": "7", "fair": ""}
+    answer = client.post("/queues/orders/policy", data=fields)
+    assert answer.status_code == 422
+    for name, value in (("rate", "lots"), ("dead_max_age", "30d"), ("max_length", "7")):
+        assert re.search(rf'<input id="{name}" name="{name}" value="{value}"', answer.text)
+    assert 'name="fair" value="true">' in answer.text
+    assert re.search(r'id="rate-fault" role="alert">rate is &#39;lots&#39;: write a number', answer.text)
+    assert 'aria-describedby="rate-fault"' in answer.text
+    assert answer.text.count('class="fault"') == 1
+
+
+def test_a_fault_of_two_fields_stands_at_the_first_of_them(app, client):
+    app.queue("orders").configure(rate="5/s")
+    answer = client.post("/queues/orders/policy", data={"burst": "9", "rate": ""})
+    assert answer.status_code == 422
+    assert answer.text.count('class="fault"') == 1
+
+
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
 def test_it_is_changed_in_a_browser(app, look, script):
     app.queue("orders").send(1)
