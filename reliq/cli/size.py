@@ -63,7 +63,7 @@ def _load(options: argparse.Namespace) -> Load:
         rate = 0.0
     if not 0 < rate <= _LARGEST_RATE:
         raise InvalidSetting(
-            f"--messages-per-second is {options.messages_per_second!r}: give more than 0, up to 1e9, such as 5000"
+            f"--messages-per-second is {options.messages_per_second!r}: give more than 0, up to 1e9, e.g. 5000"
         )
     if not 1 <= options.busy <= 100:
         raise InvalidSetting(f"--busy is {options.busy:g}: give a percentage from 1 to 100")

@@ -42,6 +42,9 @@ def read_batch(request: BoundedRequest) -> tuple[Head, Chunks]:
     raise Problem("unsupported_media_type", f"a batch is {JSON}, application/x-ndjson or {EVENTS}")
 
 
+_NO_ARRAY = "the body is not an array: send the messages themselves as one, [{...}, {...}]"
+
+
 async def _lines(request: BoundedRequest) -> Chunks:
     largest = max(largest_text(request.app.state.settings), REQUEST_LARGEST)
     rest = bytearray()
@@ -77,7 +80,7 @@ async def _array(request: BoundedRequest) -> Chunks:
     try:
         yield map(bytes, _decode_array(text))
     except msgspec.ValidationError:
-        raise Problem("invalid_request", "the body is not an array of objects") from None
+        raise Problem("invalid_request", _NO_ARRAY) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise no_json(text, error) from None
 

@@ -47,6 +47,11 @@ def _said(request: Request, fault: Mapping[str, Any]) -> str:
         return f"{path} is {cut(str(fault['input']), _LONGEST)}: it must be {_BOUNDS[kind].format(**limits)}"
     if message.startswith("it is "):
         return path + message.removeprefix("it")
+    if kind == "missing":
+        return f"{path} is missing"
+    what, _, how = kind.partition("_")
+    if how in _OF_TYPE and (must := _MUST.get(what)):
+        return f"{path}{_quoted(fault['input'])} must be {must.format(**limits)}"
     return _at(place, message)
 
 
@@ -54,6 +59,20 @@ _BOUNDS = {
     "greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}",
     "greater_than": "more than {gt}", "less_than": "less than {lt}",
 }  # fmt: skip
+
+
+_OF_TYPE = ("", "type", "attributes_type", "parsing", "from_float", "error")  #: string_too_long is no fault of a type
+_MUST = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text", "list": "an array",
+    "dict": "an object", "model": "an object", "enum": "{expected}", "literal": "{expected}",
+}  # fmt: skip
+
+
+def _quoted(value: object) -> str:
+    """Return what is said of a wrong value; nothing of an array or object, which may be as large as the request."""
+    if isinstance(value, str):
+        return f" is {cut(repr(value), _LONGEST)}: it"
+    return f" is {msgspec.json.encode(value).decode()}: it" if value is None or isinstance(value, int | float) else ""
 
 
 def _at(place: Sequence[str], said: str) -> str:

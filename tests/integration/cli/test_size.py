@@ -41,8 +41,8 @@ def test_a_machine_that_is_too_small_is_named(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--messages-per-second", "many"], "--messages-per-second is 'many': give more than 0, up to 1e9, such as 5000"),
-        (["--messages-per-second", "0"], "--messages-per-second is '0': give more than 0, up to 1e9, such as 5000"),
+        (["--messages-per-second", "many"], "--messages-per-second is 'many': give more than 0, up to 1e9, e.g. 5000"),
+        (["--messages-per-second", "0"], "--messages-per-second is '0': give more than 0, up to 1e9, e.g. 5000"),
         (["--messages-per-second", "1", "--busy", "0"], "--busy is 0: give a percentage from 1 to 100"),
         (["--messages-per-second", "1", "--body", "0"], "--body is '0': it must be from 1 byte to 64 MiB"),
         (["--messages-per-second", "1", "--queues", "0"], "--queues is 0: it must be a whole number from 1 to 1000000"),
