@@ -19,6 +19,7 @@ from reliq.observability.histograms import Measurements
 from reliq.protocol.application import Application, url_from_environment
 from reliq.runtime import startup
 from reliq.runtime.process import name_process
+from reliq.runtime.url import read_url
 from reliq.transport.store import Store
 
 #: Options of `reliq worker` that are not passed on to its child processes.
@@ -71,7 +72,9 @@ def worker(options: argparse.Namespace) -> int:
     values.whole(options.processes, "processes", 1, 1000)
     values.port(options.metrics_port or 0, "metrics-port")
     if options.url is not None:
-        os.environ["RELIQ_URL"] = url_from_environment(options.url)
+        url = url_from_environment(options.url)
+        read_url(url)  # a wrong one is refused here: the application would show a traceback
+        os.environ["RELIQ_URL"] = url
         options.url = "env:RELIQ_URL"  # what the children are told has no password
     if options.reload:
         return _reload(options, child)

@@ -264,3 +264,14 @@ def test_what_is_not_there_is_named(url, capsys, arguments, says):
 def test_an_alternate_queue_and_none_are_refused(url, capsys):
     assert main.main(["topic", "alternate", "q", "--off", "--url", url]) == 2
     assert "the queue 'q' and --off are given: give one of them" in capsys.readouterr().err
+
+
+def test_a_wrong_url_is_said_before_the_application_is_imported(tmp_path, monkeypatch, capsys):
+    (tmp_path / "at_once.py").write_text("import reliq\napp = reliq.Reliq()\napp.handler('q')(print)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RELIQ_URL", "redis://unused")
+    assert main.main(["worker", "at_once", "--url", "http://redis"]) == 2
+    assert "at_once" not in sys.modules
+    printed = capsys.readouterr().err
+    assert "with an unknown scheme: use redis://" in printed
+    assert len(printed.splitlines()) == 1
