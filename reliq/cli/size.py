@@ -88,7 +88,7 @@ def _members(load: Load, needed: Needs, table: Table) -> dict[str, Any]:
 
 def _text(load: Load, needed: Needs, table: Table) -> str:
     queues = "1 queue" if load.queues == 1 else f"{load.queues:,} queues"
-    time = f"handlers of {load.handler * 1000:g} ms"
+    time = f"handlers of {load.handler:g} s" if load.handler >= 1 else f"handlers of {load.handler * 1000:g} ms"
     title = f"{load.rate:,.10g} messages/s of {bytes_text(load.body)} in {queues}, {time}"
     masters = f"for {needed.masters_by}; a core at most {load.busy:.0%} busy, half of {bytes_text(load.memory)} used"
     threads, handlers = counted(load.threads, "thread"), counted(needed.handlers, "handler")

@@ -211,6 +211,18 @@ class Identity(Kind):
         return values.check_id(value)
 
 
+def _no_texts(headers: Any) -> str:
+    """Return which part of headers is no text; it quotes names, no values."""
+    if not isinstance(headers, Mapping):
+        return f"they are of type {type(headers).__name__}"
+    for name, value in headers.items():
+        if not isinstance(name, str):
+            return f"the name {values.cut(repr(name), 80)} is of type {type(name).__name__}"
+        if not isinstance(value, str):
+            return f"the value of {values.cut(repr(name), 80)} is of type {type(value).__name__}"
+    return "one has half of a surrogate pair"
+
+
 @dataclass(frozen=True, slots=True)
 class Headers(Kind):
     """Texts by name."""
@@ -222,7 +234,9 @@ class Headers(Kind):
             checked: dict[str, str] = {**value}
             size = sum(len(name.encode()) + len(text.encode()) for name, text in checked.items())
         except (AttributeError, TypeError, ValueError):
-            raise InvalidMessage("headers must map texts to texts, all of them valid Unicode") from None
+            raise InvalidMessage(
+                f"headers must map texts to texts, all of them valid Unicode; {_no_texts(value)}"
+            ) from None
         if "" in checked:
             raise InvalidMessage("a header has an empty name")
         if size > values.MAX_HEADERS_BYTES:

@@ -93,7 +93,10 @@ def release(held: Sequence[Held], stream: str, force: bool) -> Steps[int]:
 
 def add_to(commands: Any) -> None:
     """Add the command to a parser's subparsers."""
-    one = commands.add_parser("claims", help="list the micro-batches that streams hold, or release those of one")
+    one = commands.add_parser(
+        "claims", help="list the micro-batches that streams hold, or release those of one",
+        description="List the micro-batches that streams hold, or release those of one.",
+    )  # fmt: skip
     one.set_defaults(run=claims)
     one.add_argument("--queue", metavar="NAME", help="list only those of this queue")
     one.add_argument("--release", metavar="STREAM", help="the stream whose messages a monitor is to return")

@@ -32,11 +32,12 @@ def add_commands(commands: Any) -> None:
 def add_export_dead(commands: Any) -> None:
     """Add `export-dead`."""
     one = commands.add_parser(
-        "export-dead", help="write the dead letters of a queue to files; they stay where they are"
-    )
+        "export-dead", help="write the dead letters of a queue to files; they stay where they are",
+        description="Write the dead letters of a queue to files; they stay where they are.",
+    )  # fmt: skip
     one.set_defaults(run=export_dead)
     one.add_argument("--output", required=True, metavar="PATH", help="a folder that does not exist yet")
-    one.add_argument("--format", choices=_FORMATS, default="parquet", help="of the output (default parquet)")
+    one.add_argument("--format", choices=_FORMATS, default="parquet", help="the format of the output (default parquet)")
     one.add_argument("--queue", required=True, metavar="NAME", help="the queue's name")
     one.add_argument("--where", metavar="SQL", help="only these, e.g. \"reason = 'rejected'\"")
     common(one)

@@ -93,7 +93,7 @@ class SettleResult(BaseModel):
 
 
 class ExtendRequest(Request):
-    lease: _Length = Field(values.LEASE, description="How long from now.")
+    lease: _Length = Field(values.LEASE, description="How long from now, whatever is left of it.")
 
 
 class Extended(BaseModel):

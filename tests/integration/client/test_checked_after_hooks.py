@@ -20,8 +20,8 @@ class Changes(reliq.Middleware[reliq.Sending]):
 
 
 UNREADABLE = {
-    "a header that is a number": ("headers", {"tries": 1}, "headers must map texts to texts"),
-    "a header with a lone surrogate": ("headers", {"a": "\ud800"}, "headers must map texts to texts"),
+    "a header that is a number": ("headers", {"tries": 1}, "valid Unicode; the value of 'tries' is of type int"),
+    "a header with a lone surrogate": ("headers", {"a": "\ud800"}, "valid Unicode; one has half of a surrogate pair"),
     "a header without a name": ("headers", {"": "x"}, "a header has an empty name"),
     "headers too large": ("headers", {"a": "x" * 70_000}, "the headers take 70001 bytes"),
     "no headers": ("headers", None, "headers must map texts to texts"),

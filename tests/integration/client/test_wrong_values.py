@@ -74,7 +74,7 @@ def test_a_wrong_value_never_selects_other_messages(app):
     ("options", "says"),
     [
         ({"ids": 5}, "ids is 5: give one id, or several in a list"),
-        ({"headers": "x"}, "a filter by headers: headers must map texts to texts"),
+        ({"headers": "x"}, "all of them valid Unicode; they are of type str"),
         ({"headers": {"a": 1}}, "a filter by headers: headers must map texts to texts"),
         ({"error_text": 5}, "error_text is 5: give a text of valid Unicode"),
         ({"rate": "x"}, "rate, in messages a second, is 'x': it must be a number from 0.01 to 1,000,000"),

@@ -27,7 +27,10 @@ _LESS = ("deduplicated", "unroutable")  #: why there may be fewer messages than 
 
 def add_to(commands: Any) -> None:
     """Add the command to a parser's subparsers."""
-    one = commands.add_parser("enqueue", help="write files or a table into a queue, all rows or none")
+    one = commands.add_parser(
+        "enqueue", help="write files or a table into a queue, all rows or none",
+        description="Write files or a table into a queue, all rows or none.",
+    )  # fmt: skip
     one.set_defaults(run=enqueue)
     one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
     one.add_argument("--format", choices=_FORMATS, default="parquet", help="the format of the input (default parquet)")
