@@ -1,5 +1,6 @@
-"""Branches of a durable handler, in threads: what they share is made once, and one at a time works on it."""
+"""Branches of a durable handler, in threads and tasks: what they share is made once, and one at a time works on it."""
 
+import asyncio
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reliq.features.steps.driving import driven
+from reliq.features.steps.driving import driven, driven_async
 from reliq.features.steps.model import Entry, Recorded
 from reliq.features.steps.steps import Hand
 from reliq.model.keys import QueueKeys
@@ -92,3 +93,27 @@ def test_each_finds_what_an_earlier_run_has_recorded(hasty):
 
         assert [entry.kind for entry in at_once(branch)] == ["s"] * BRANCHES
         assert one.book.size == 2 * count
+
+
+def test_the_next_one_waits_for_what_a_cancelled_one_stores():
+    did: list[str] = []
+
+    async def run(act: str) -> None:
+        did.append(f"begin {act}")
+        await asyncio.sleep(0.02)
+        did.append(f"end {act}")
+
+    def doing(name: str) -> Any:
+        yield name
+
+    async def story() -> None:
+        book = hand(was_started=False).book
+        first, second = (asyncio.create_task(driven_async(run, book, doing(name))) for name in "ab")
+        await asyncio.sleep(0.01)
+        first.cancel()
+        second.cancel()  # it has not begun
+        await asyncio.gather(first, second, return_exceptions=True)
+        await driven_async(run, book, doing("c"))
+
+    asyncio.run(story())
+    assert did == ["begin a", "end a", "begin c", "end c"]

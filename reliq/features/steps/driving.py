@@ -48,6 +48,10 @@ async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, 
     import asyncio  # only programs that use it load it
 
     turn = _turn(book, asyncio.Lock)
+
+    def release(_: object) -> None:
+        turn.release()
+
     advance: Callable[[], Any] = functools.partial(next, doing)
     while True:
         try:
@@ -60,8 +64,10 @@ async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, 
                 done = act.function(*act.arguments)
                 done = await done if inspect.isawaitable(done) else done
             else:
-                async with turn:
-                    done = await run(act)
+                await turn.acquire()
+                call = asyncio.ensure_future(run(act))
+                call.add_done_callback(release)
+                done = await asyncio.shield(call)  # if it is cancelled, the next call waits for what this one stores
             advance = functools.partial(doing.send, done)
         except BaseException as error:  # noqa: BLE001  a cancellation too
             advance = functools.partial(doing.throw, error)
