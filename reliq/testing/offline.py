@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from reliq import ops
 from reliq.client.app import Reliq
+from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
 from reliq.features.batches.steps import end_all
 from reliq.features.flows.telling import tell_all
@@ -41,15 +42,27 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
     """Run the handlers of all ready messages now, at most `limit`; return how many ran.
 
     Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed. What follows a
-    batch is sent when all of its messages have ended.
+    batch is sent when all of its messages have ended. Raises InvalidSetting in an event loop, if a handler is async.
     """
+    _check_loop(app)
     done, handlers = 0, [called(handler, app.handlers, app.store) for handler in app.handlers]
     while done < limit:
-        ran = sum(_run_one(app, handler) for handler in handlers)
-        if not ran and not any(app.store.run(turn()) for turn in TURNS):
+        before = done
+        for handler in handlers:
+            done += done < limit and _run_one(app, handler)
+        if done == before and not any(app.store.run(turn()) for turn in TURNS):
             break
-        done += ran
     return done
+
+
+def _check_loop(app: Reliq) -> None:
+    """Refuse to run async handlers in a running event loop: each would fail, as if its own code had."""
+    asynchronous = [handler.queue for handler in app.handlers if handler.is_async]
+    if asynchronous and asyncio._get_running_loop() is not None:  # noqa: SLF001
+        raise InvalidSetting(
+            f"the handler of queue {asynchronous[0]!r} is async and needs an event loop of its own: in an async test "
+            "write await asyncio.to_thread(bench.work_off)"
+        )
 
 
 def _run_one(app: Reliq, handler: Handler) -> bool:
@@ -97,5 +110,5 @@ def _outcome(handler: Handler, message: Message, consumer: ConsumerSteps) -> Mov
         return after_return(message, result)
     except RunOver:
         return None
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a handler may raise anything; that is its outcome
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001  what it raises is its outcome
         return after_error(handler, message, error, consumer.consumer)

@@ -1,5 +1,6 @@
 """reliq.testing: applications tested without a server, and on one."""
 
+import asyncio
 import os
 import re
 import subprocess
@@ -294,3 +295,34 @@ def test_a_journey_logs_nothing(caplog):
     with Bench(reliq.Reliq()) as bench:
         bench.travel("1h")
     assert caplog.messages == []
+
+
+def test_work_off_runs_no_more_handlers_than_its_limit(shop):
+    for name in ("orders", "mails"):
+        shop.handler(name)(lambda message: None)
+        shop.queue(name).send("x")
+    assert [work_off(shop, 1), work_off(shop, 1), work_off(shop, 1)] == [1, 1, 0]
+
+
+def test_in_an_event_loop_it_says_where_to_call_it_and_fails_no_message(shop):
+    @shop.handler("orders")
+    async def ship(message: reliq.Message) -> None: ...
+
+    async def story() -> int:
+        await asyncio.to_thread(shop.queue("orders").send, "x")
+        with pytest.raises(InvalidSetting, match="write await asyncio"):
+            work_off(shop)
+        return await asyncio.to_thread(work_off, shop)
+
+    assert asyncio.run(story()) == 1
+    assert shop.queue("orders").stats().counters["acked"] == 1
+
+
+def test_a_handler_that_is_cancelled_fails_as_in_a_worker(shop):
+    @shop.handler("orders", retry=0)
+    async def ship(message: reliq.Message) -> None:
+        raise asyncio.CancelledError
+
+    shop.queue("orders").send("x")
+    assert work_off(shop) == 1
+    assert shop.queue("orders").stats().dead == 1

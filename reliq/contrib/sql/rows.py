@@ -55,7 +55,9 @@ def row_of(queue: str, message: NewMessage, due: datetime | None = None) -> dict
 
 def message_of(row: Row[Any]) -> NewMessage:
     """Return the message of a row of the outbox; its id is its deduplication key, so it is sent once."""
-    options = json.loads(row.options or "{}")
+    options = json.loads(row.options or "{}") or {}  # another program may have written null
+    if not isinstance(options, dict):
+        raise TypeError("the column options must have a JSON object")
     due = options.pop(_DUE, None)
     return NewMessage(
         bytes(row.body), id=row.id, headers=json.loads(row.headers),

@@ -167,9 +167,10 @@ def test_a_full_queue_keeps_its_rows_and_holds_up_no_other(engine, app):
     assert (count(engine, sql.outbox), app.queue("other").stats().ready) == (1, 1)
 
 
-def write_row(engine, queue="q", body=b"x", headers="{}", delay=0.0, id=None):
+def write_row(engine, queue="q", body=b"x", headers="{}", delay=0.0, id=None, options=None):
     """A row that something else than `enqueue` wrote, or an `enqueue` with other limits."""
     row = {"id": id or new_id(), "queue": queue, "headers": headers, "delay": delay, "body": body}
+    row |= {} if options is None else {"options": options}
     with engine.begin() as connection:
         connection.execute(sql.outbox.insert().values(row))
     return row["id"]
@@ -208,6 +209,7 @@ def test_what_send_would_refuse_is_refused_before_a_row_is_written(engine, queue
         ({"delay": -1.0}, "delay is -1.0"),
         ({"queue": "no queue"}, "queue name 'no queue'"),
         ({"id": "a b"}, "message id 'a b'"),
+        ({"options": "3"}, "options must have a JSON object"),
     ],
 )
 def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_none(engine, app, row, reason, caplog):
@@ -221,6 +223,11 @@ def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_non
     assert read(engine, sql.outbox_counts) == {parked.queue: sql.OutboxCounts(0, 1)}
     with app.queue("q").consumer() as consumer:
         assert [one.id for one in consumer.claim(10)] == [good]
+
+
+def test_a_row_whose_options_another_program_wrote_as_null_is_sent(engine, app):
+    write_row(engine, options="null")
+    assert sql.relay_once(engine, app) == 1
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
