@@ -10,7 +10,7 @@ from typing import Any
 
 from reliq.cli.child_settings import ChildSettings
 from reliq.cli.loading import load
-from reliq.cli.options import BAD_USAGE, command, grace_option, logging_options, metrics_options, stop_event
+from reliq.cli.options import BAD_USAGE, command, grace_option, logging_options, metrics_options
 from reliq.cli.queue_names import left_out
 from reliq.client.app import Reliq
 from reliq.contract import values
@@ -106,13 +106,14 @@ def worker(options: argparse.Namespace) -> int:
 
 
 def _reload(options: argparse.Namespace, child: ChildSettings | None) -> int:
-    from reliq.cli.reload import run_again_and_again
+    from reliq.cli.reload import Stops, run_again_and_again
 
-    stopping = stop_event()
+    stops = Stops()
+    startup.take_over(stops.stop)
     if child is not None:
-        _stop_with_parent(stopping.set)
+        _stop_with_parent(stops.stop)
     again = {name: value for name, value in vars(options).items() if name not in ("run", "app", "reload")}
-    return run_again_and_again(options.app, again, options.grace, stopping)
+    return run_again_and_again(options.app, again, options.grace, stops)
 
 
 def _supervise(options: argparse.Namespace, store: Store, metering: Any, child: ChildSettings | None) -> int:

@@ -129,6 +129,22 @@ def test_a_worker_with_broken_code_starts_when_the_code_is_mended(app, tmp_path)
         assert child.wait(ENDS) == 0
 
 
+def test_a_worker_that_ended_is_said_and_a_second_signal_does_not_wait_for_its_grace(app, tmp_path):
+    begin = "def ship(message):\n"
+    (tmp_path / "shop.py").write_text(SHOP.format(answer="x").replace(begin, f"{begin}    __import__('os')._exit(7)\n"))
+    app.queue("orders").send("x")
+    with process("worker", "shop", "--reload", "--grace", "600", folder=tmp_path, RELIQ_URL=app.url) as child:
+        eventually(lambda: b"ended status=7: the worker starts again with the next change" in child.stderr.readline())
+        (tmp_path / "shop.py").write_text(SHOP.format(answer="x") + "    __import__('time').sleep(600)\n")
+        with app.queue("done").consumer() as consumer:
+            app.queue("orders").send("y")
+            eventually(lambda: consumer.claim(wait=1))
+        for _ in range(2):
+            child.send_signal(signal.SIGTERM)
+            eventually(lambda: b"stopping worker=" in child.stderr.readline() or child.poll() is not None)
+        assert child.wait(ENDS) == 0
+
+
 def test_the_sample_runs_and_leaves_messages_to_look_at(tmp_path):
     with process("dev", "--sample", folder=tmp_path) as child:
         running = Dev(child)
