@@ -1,14 +1,12 @@
 """The ends of Celery tasks that became dead letters, stored in the result backend: `get()` and chords end, too.
 
 A Celery worker, a guard or any monitor may have made a task a dead letter, and most of these have no Celery
-application. So each Celery worker reads the new dead letters of its queues. A mark in Redis makes sure that only one
-worker stores the end of each.
+application. So the workers read the new dead letters of their queues, and one of them stores the end of each.
 """
 
 import contextlib
+import functools
 import logging
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 from celery.app.task import Context
@@ -21,88 +19,41 @@ from kombu.serialization import prepare_accept_content
 from reliq import ops
 from reliq.contrib.kombu.channel import REJECTED, Channel
 from reliq.contrib.kombu.messages import TASK_ID, incoming
+from reliq.contrib.new_deaths import DeathReader
 from reliq.errors import ReliqError
 from reliq.model.dead_letter import DeadLetter
-from reliq.model.keys import QueueKeys, new_owner
-from reliq.protocol.listing import read_page
+from reliq.model.keys import QueueKeys
 from reliq.runtime.failures import FailureLog
-from reliq.runtime.outage_log import OutageLog
-from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.celery")
 failures = FailureLog(log=log)
 
-_EVERY = 1.0  #: seconds between two looks
-_OVERLAP_MS = 5_000  #: a letter may become visible so long after the time in its score
-_FIRST_LOOK_MS = 86_400_000  #: how far a new worker looks back: a day, as long as Celery keeps results by default
-_MARK_SECONDS = 2 * _FIRST_LOOK_MS / 1000
-_TRY_FOR_MS = 600_000  #: while the result backend fails
-_PAGE = 100
 
-
-class EndStorer(threading.Thread):
+class EndStorer(DeathReader):
     """Stores the ends of the dead tasks in the queues of a Celery worker."""
 
     def __init__(self, consumer: Any) -> None:
-        super().__init__(name="reliq-celery-ends", daemon=True)
+        super().__init__("reliq-celery-ends", log, _is_unknown)
         self._app = consumer.app
         self._consumer = consumer
-        self._name = new_owner().encode()
-        self._since: dict[str, int] = {}  #: by queue: from which score on letters are read
-        self._seen: dict[str, set[str]] = {}  #: by queue: the tags of the letters that were read last
-        self._stopping = threading.Event()
-        self._outage = OutageLog(log, "reading dead letters")
-
-    def run(self) -> None:
-        while True:
-            try:
-                self.look()
-                self._outage.over()
-            except ReliqError as error:
-                self._outage.failed(error)
-            except Exception:
-                log.exception("reading dead letters failed; retrying")
-            if self._stopping.wait(_EVERY):
-                return
-
-    def stop(self, **_: Any) -> None:
-        self._stopping.set()
 
     def look(self) -> None:
         """Store the ends of all tasks that are new dead letters; raises the error of a queue that cannot be read."""
         channel = getattr(self._consumer.task_consumer, "channel", None)
         if channel is None or channel.closed:  # the worker connects again
             return
-        broker = channel.connection.broker
+        broker, stored = channel.connection.broker, functools.partial(self._stored, channel)
         now = broker.store.call(ops.server_time())
         failed: ReliqError | None = None
         for queue in list(self._consumer.task_consumer.queues):
             try:
-                self._look_at(QueueKeys(broker.name_of(queue.name)), channel, now)
+                self.look_at(broker.store, QueueKeys(broker.name_of(queue.name)), now, stored)
             except ReliqError as error:  # its node is away; those of the others are not
                 failed = error
         if failed is not None:
             raise failed
 
-    def _look_at(self, keys: QueueKeys, channel: Any, now: int) -> None:
-        """Store the ends of a queue's new dead tasks; those that fail are tried again at the next look."""
-        store, seen, read = channel.connection.broker.store, self._seen.get(keys.queue, set()), set()
-        since = now - _OVERLAP_MS
-        for letter in _letters(store, keys, self._since.get(keys.queue, now - _FIRST_LOOK_MS)):
-            if letter.tag in seen or not self._is_mine(store, keys, letter) or self._stored(letter, channel):
-                read.add(letter.tag)
-            elif now - letter.died_at < _TRY_FOR_MS:
-                since = min(since, letter.died_at)
-        self._since[keys.queue], self._seen[keys.queue] = since, read
-
-    def _is_mine(self, store: Store, keys: QueueKeys, letter: DeadLetter) -> bool:
-        """Whether this worker is the one to store the end: the first that writes its name into the mark."""
-        mark = keys.done(f"end {letter.tag}")
-        if store.call(ops.begin_request(mark, self._name, _MARK_SECONDS)):
-            return True
-        return bool(store.call(ops.request_record(mark)) == self._name)
-
-    def _stored(self, letter: DeadLetter, channel: Any) -> bool:
+    def _stored(self, channel: Any, letter: DeadLetter) -> bool:
         """Store the end of a task; whether that succeeded."""
         try:
             store_end(self._app, letter, channel)
@@ -167,19 +118,8 @@ def _request(message: Any) -> Context:
     )
 
 
-def _letters(store: Store, keys: QueueKeys, since: int) -> Iterator[DeadLetter]:
-    """Read the dead letters of tasks whose end Celery does not know, oldest first."""
-    cursor: str | None = None
-    while True:
-        scores = str(since), "+inf"
-        steps = read_page(DeadLetter, keys, keys.dead, "up", scores, _PAGE, cursor, bodies=True, wanted=_is_unknown)
-        letters, cursor = store.run(steps)
-        yield from letters
-        if cursor is None:
-            return
-
-
 def _is_unknown(letter: DeadLetter) -> bool:
+    """Whether it is of a task whose end Celery does not know."""
     if TASK_ID not in letter.headers:
         return False
     last = letter.last_error

@@ -5,7 +5,6 @@ import os
 import socket
 import traceback
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any
 
 import django
@@ -20,8 +19,6 @@ from reliq.contrib.django.compat import (
     Task,
     TaskContext,
     TaskError,
-    TaskResult,
-    TaskResultDoesNotExist,
     TaskResultStatus,
     change,
     normalize_json,
@@ -29,6 +26,7 @@ from reliq.contrib.django.compat import (
     task_finished,
     task_started,
 )
+from reliq.contrib.django.deaths import Deaths
 
 
 def application() -> reliq.Reliq:
@@ -44,13 +42,14 @@ def application() -> reliq.Reliq:
     app = reliq.Reliq(ours[0].app.url, max_body=ours[0].options.get("max_body"))
     for backend in ours:
         retries = int(backend.options.get("retries", 0))
-        policy: dict[str, Any] = {"dead_on": Exception}
+        policy: dict[str, Any] = {"dead_on": BaseException}
         if retries:
             policy = {"retry": reliq.exponential(first=5, factor=3, jitter=0.2, limit=retries)}
         for queue in sorted(backend.queues):
             app.handler(queue, **policy)(functools.partial(run, backend))
     for database in sorted({one.outbox for one in ours if one.outbox is not None}):
         _relay(database, app)
+    Deaths(app, ours).start()
     return app
 
 
@@ -62,11 +61,10 @@ def _relay(database: str, app: reliq.Reliq) -> None:
 
 def run(backend: ReliqBackend, message: reliq.Message) -> None:
     """Run the task of a message; what it raises makes the message fail."""
-    wanted = message.json()
-    task = import_string(wanted["task"])
+    task = import_string(name := message.json()["task"])
     if not isinstance(task, Task):
-        raise reliq.Dead(f"{wanted['task']} is not a task")
-    result = _begun(backend, task, message, wanted)
+        raise reliq.Dead(f"{name} is not a task")
+    result = _begun(backend, task, message)
     close_old_connections()
     task_started.send(type(backend), task_result=result)
     try:
@@ -74,7 +72,7 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
         value = task.call(*context, *result.args, **result.kwargs)
         change(result, _return_value=value if value is None else normalize_json(value))
         _end(backend, result, TaskResultStatus.SUCCESSFUL)
-    except Exception as error:
+    except BaseException as error:  # sys.exit() in a task is its failure
         text = "".join(traceback.format_exception(error))
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         result.errors.append(TaskError(exception_class_path=name, traceback=text))
@@ -85,17 +83,9 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
         close_old_connections()
 
 
-def _begun(backend: ReliqBackend, task: Any, message: reliq.Message, wanted: dict[str, Any]) -> Any:
-    """Return the result of a task that is starting: with its earlier attempts, if results are stored."""
-    try:
-        result = backend.noted(message.id)
-    except (TaskResultDoesNotExist, NotImplementedError):
-        result = TaskResult(
-            task=task, id=message.id, status=TaskResultStatus.READY,
-            enqueued_at=datetime.fromtimestamp(message.enqueued_at / 1000, UTC), started_at=None,
-            last_attempted_at=None, finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
-            backend=backend.alias, errors=[], worker_ids=["unknown"] * (message.failures + message.deliveries),
-        )  # fmt: skip
+def _begun(backend: ReliqBackend, task: Any, message: reliq.Message) -> Any:
+    """Return the result of a task that is starting."""
+    result = backend.result_of(task, message)
     now = timezone.now()
     change(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)
     result.worker_ids.append(f"{socket.gethostname()}-{os.getpid()}")

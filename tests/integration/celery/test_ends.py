@@ -194,12 +194,12 @@ def test_a_queue_that_cannot_be_read_does_not_hold_up_the_ends_of_others(
 ) -> None:
     storer, looked = storers[0], []
 
-    def look_at(keys: QueueKeys, *_: Any) -> None:
+    def look_at(store: object, keys: QueueKeys, *_: Any) -> None:
         looked.append(keys.queue)
         if keys.queue == "away":
             raise reliq.RedisUnavailable("its node is away")
 
-    monkeypatch.setattr(storer, "_look_at", look_at)
+    monkeypatch.setattr(storer, "look_at", look_at)
     queues, channel = [kombu.Queue("away"), kombu.Queue("celery")], storer._consumer.task_consumer.channel
     storer._consumer.task_consumer = SimpleNamespace(channel=channel, queues=queues)
     with pytest.raises(reliq.RedisUnavailable):

@@ -32,6 +32,10 @@ def shop(url: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     django.setup()
     import shop
+
+    from reliq.contrib.django.deaths import Deaths
+
+    monkeypatch.setattr(Deaths, "start", lambda _: None)  # the worker's module starts it, in this process for ever
     from django.core.management import call_command
     from django.db import connections
 
@@ -269,3 +273,52 @@ def test_a_task_that_rejects_itself_has_failed_at_once(
         with pytest.raises(reliq.Dead):
             worker.run(backend, message)
     assert backend.noted(result.id).status == "FAILED"
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_task_that_kills_its_workers_is_finished_in_one_of_the_others(
+    app: reliq.Reliq, shop: Any, partitions: int
+) -> None:
+    from reliq.contrib.django.compat import task_backends, task_finished
+    from reliq.contrib.django.deaths import Deaths
+    from reliq.protocol.outcomes import buried, failure_now
+
+    finished: list[Any] = []
+
+    def note(task_result: Any, **_: Any) -> None:
+        finished.append((task_result.id, task_result.task, task_result.status, task_result.args))
+        raise ValueError("a receiver fails")
+
+    queue = app.queue("default")
+    queue.configure(partitions=partitions)
+    result = shop.ship.enqueue(1)
+    readers = [Deaths(app, [task_backends["default"]]) for _ in range(2)]
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim(wait=10)
+        failure = failure_now(consumer.id, "x", "y")
+        consumer._settle((message,), lambda one: buried(one, failure, "max_deliveries"))
+    task_finished.connect(note)
+    try:
+        for reader in (*readers, *readers):
+            reader.look()
+    finally:
+        task_finished.disconnect(note)
+    assert finished == [(result.id, shop.ship, "FAILED", [1])]
+
+
+def test_a_task_that_exits_has_failed(app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reliq.contrib.django import worker
+    from reliq.contrib.django.compat import Task, task_backends
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    monkeypatch.setattr(Task, "call", lambda *_: exit(3))
+    result = shop.charge.enqueue(1, 100)
+    relay_once(engine_of("default"), app)
+    with app.queue("payments").consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(SystemExit):
+            worker.run(task_backends["outbox"], message)
+    assert task_backends["outbox"].noted(result.id).status == "FAILED"
+    (handler,) = [one for one in worker.app.handlers if one.queue == "payments"]
+    assert handler.policy.rejects(SystemExit(3))
