@@ -10,7 +10,6 @@
 """
 
 import logging
-from datetime import UTC, datetime
 from typing import Any
 
 try:
@@ -21,18 +20,10 @@ except ImportError as error:
 
     raise missing_extra("reliq.contrib.django", "django", error) from None
 
-from reliq import Message, NewMessage, Reliq
-from reliq.contrib.django.compat import (
-    BaseTaskBackend,
-    TaskError,
-    TaskResult,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-    change,
-    task_enqueued,
-)
+from reliq import NewMessage, Reliq
+from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
+from reliq.contrib.django.ends import bury
 from reliq.errors import InvalidSetting, ReliqError
-from reliq.model.dead_letter import DeadLetter
 from reliq.model.element import new_id
 from reliq.model.keys import check_name
 
@@ -129,19 +120,6 @@ class ReliqBackend(BaseTaskBackend):
         if letter is not None:
             bury(result, letter)
 
-    def result_of(self, task: Any, message: Message) -> Any:
-        """Return the result of a task whose message is here: with its earlier attempts, if results are stored."""
-        try:
-            return self.noted(message.id)
-        except (TaskResultDoesNotExist, NotImplementedError):
-            wanted = message.json()
-            return TaskResult(
-                task=task, id=message.id, status=TaskResultStatus.READY,
-                enqueued_at=datetime.fromtimestamp(message.enqueued_at / 1000, UTC), started_at=None,
-                last_attempted_at=None, finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
-                backend=self.alias, errors=[], worker_ids=["unknown"] * (message.failures + message.deliveries),
-            )  # fmt: skip
-
     def _send(self, result: Any, message: NewMessage) -> None:
         message.delay = _delay(result.task)  # its transaction may have been a long one
         self.note(result)  # before a worker can do so
@@ -152,14 +130,6 @@ class ReliqBackend(BaseTaskBackend):
         if self._results is not None:
             self._results.store(result, anew=False)  # a worker may have begun it already
         task_enqueued.send(type(self), task_result=result)
-
-
-def bury(result: Any, letter: DeadLetter) -> None:
-    """Make a task a failed one: its message is a dead letter."""
-    died_at = datetime.fromtimestamp(letter.died_at / 1000, UTC)
-    change(result, status=TaskResultStatus.FAILED, finished_at=died_at)
-    text = "\n".join((f"its message became a dead letter: {letter.reason}", *(one.text for one in letter.errors)))
-    result.errors.append(TaskError(exception_class_path="reliq.Dead", traceback=text))
 
 
 def _delay(task: Any) -> float:

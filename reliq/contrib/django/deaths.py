@@ -7,8 +7,9 @@ from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
 from reliq import Reliq, ops
-from reliq.contrib.django import ReliqBackend, bury
+from reliq.contrib.django import ReliqBackend
 from reliq.contrib.django.compat import task_finished
+from reliq.contrib.django.ends import bury, result_of
 from reliq.contrib.new_deaths import DeathReader
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
@@ -36,7 +37,7 @@ class Deaths(DeathReader):
         backend = self._backends[letter.queue]
         close_old_connections()
         try:
-            result = backend.result_of(import_string(letter.json()["task"]), letter)
+            result = result_of(backend, import_string(letter.json()["task"]), letter)
             bury(result, letter)
             task_finished.send_robust(type(backend), task_result=result)  # logs what a receiver raises
         except Exception as error:  # noqa: BLE001  a cache may raise anything, and so may the module of the task

@@ -27,6 +27,7 @@ from reliq.contrib.django.compat import (
     task_started,
 )
 from reliq.contrib.django.deaths import Deaths
+from reliq.contrib.django.ends import result_of
 
 
 def application() -> reliq.Reliq:
@@ -85,7 +86,7 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
 
 def _begun(backend: ReliqBackend, task: Any, message: reliq.Message) -> Any:
     """Return the result of a task that is starting."""
-    result = backend.result_of(task, message)
+    result = result_of(backend, task, message)
     now = timezone.now()
     change(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)
     result.worker_ids.append(f"{socket.gethostname()}-{os.getpid()}")
