@@ -41,7 +41,8 @@ class ReliqBroker(AsyncBroker):
     `url`: Redis, as for reliq.Reliq; default RELIQ_URL. `queue`: its name. `lease`: how long a hung worker keeps its
     tasks. `prefetch`: messages that a worker claims at once. `monitor`: whether a worker runs a monitor in a thread.
     A label `delay` (seconds) of a task delays it, `ttl` (seconds) limits how long it may wait, `priority` is high,
-    normal or low, and tasks with the same `key` run one at a time and in order.
+    normal or low, tasks with the same `key` run one at a time and in order, `limit_key` and `cost` count for the limits
+    of the queue. No label deduplicates: the retries of taskiq are sends with the labels of the task.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class ReliqBroker(AsyncBroker):
     async def kick(self, message: BrokerMessage) -> None:
         """Send a task; raises reliq's errors."""
         labels = message.labels
-        options: dict[str, Any] = {name: labels[name] for name in ("key", "priority") if labels.get(name)}
+        options: dict[str, Any] = {name: labels[name] for name in ("key", "limit_key", "priority") if labels.get(name)}
         options |= {name: float(labels[name]) for name in ("delay", "ttl") if labels.get(name)}
+        if (cost := labels.get("cost")) is not None:
+            options["cost"] = int(cost)
         headers = {"task": message.task_name, "task_id": message.task_id}
         await self.queue.send(message.message, headers=headers, **options)
 

@@ -142,6 +142,26 @@ def test_labels_delay_and_expire(app: reliq.Reliq, url: str) -> None:
         eventually(lambda: not consumer.claim() and app.queue("taskiq").stats().dead == 1)
 
 
+def test_labels_count_for_the_limits_of_the_queue(app: reliq.Reliq, url: str) -> None:
+    app.queue("taskiq").configure(rate="1/h", burst=100, key_concurrency=1)
+
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def nothing() -> None: ...
+
+        await broker.startup()
+        for tenant, cost in (("a", 40), ("a", 0), ("b", 60), ("c", 1)):
+            await nothing.kicker().with_labels(limit_key=tenant, cost=cost).kiq()
+        await broker.shutdown()
+
+    asyncio.run(story())
+    with app.queue("taskiq").consumer() as consumer:
+        eventually(lambda: app.queue("taskiq").stats().ready == 4)
+        assert [consumer.claim() != [] for _ in range(3)] == [True, True, False]
+
+
 def test_a_redis_that_refuses_claims_is_asked_again_and_logged_once(
     app: reliq.Reliq, url: str, client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
