@@ -7,6 +7,8 @@ A message is acked after Airflow has stored the events of all its triggers (Airf
 that fails, or the triggerer dies before, the message comes back.
 """
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -24,7 +26,10 @@ from reliq import Message
 from reliq.aio import Reliq
 from reliq.aio.consumer import Consumer
 from reliq.contract import values
-from reliq.errors import InvalidMessage, LeaseLost
+from reliq.errors import InvalidMessage, LeaseLost, OutcomeUnknown, RedisUnavailable, RedisUnsuitable
+from reliq.runtime.outage_log import OutageLog
+
+log = logging.getLogger("reliq.airflow")
 
 _SCHEME = "reliq"
 _URL = "env:RELIQ_URL"  #: a reference: what Airflow stores of a trigger has no password
@@ -100,8 +105,18 @@ class Messages(SharedStreamProducer):
         app = await self._open.enter_async_context(Reliq(self._url))
         consumer = await self._open.enter_async_context(app.queue(self._queue_name).consumer(self._lease))
         self._consumer = consumer
+        outage = OutageLog(log, f"claiming from {self._queue_name}")
         while True:
-            for message in await consumer.claim(wait=_WAIT):
+            try:
+                messages = await consumer.claim(wait=_WAIT)
+            except RedisUnsuitable:
+                raise
+            except (RedisUnavailable, OutcomeUnknown) as error:  # a stream that fails is the end of its triggers
+                outage.failed(error)
+                await asyncio.sleep(values.RECONNECT_PAUSE)
+                continue
+            outage.over()
+            for message in messages:
                 yield event_of(message), message
 
     def get_advance_lane(self, broker_payload: Message) -> str:

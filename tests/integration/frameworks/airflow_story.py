@@ -15,6 +15,7 @@ from airflow.providers.common.messaging.triggers.msg_queue import (
 from airflow.triggers.shared_stream import SharedStreamManager, reject_shared_stream_event
 
 import reliq
+from reliq.aio.consumer import Consumer
 from reliq.contrib.airflow import ReliqMessageQueueProvider, ReliqTrigger
 
 URL = os.environ["RELIQ_URL"]
@@ -93,11 +94,28 @@ async def without_shared_streams():
     await eventually(lambda: orders.stats().ready == 1)
 
 
+async def an_outage_ends_no_stream():
+    claim, failed = Consumer.claim, []
+
+    async def away(*arguments, **options):
+        if len(failed) < 2:
+            failed.append(1)
+            raise reliq.RedisUnavailable("away")
+        return await claim(*arguments, **options)
+
+    Consumer.claim = away
+    stream = ReliqTrigger("orders").run()
+    event = await asyncio.wait_for(anext(stream), 20)
+    assert (event.payload["body"], len(failed)) == ("second", 2)
+    await stream.aclose()
+
+
 async def main():
     provider_is_found()
     await acked_when_stored()
     await rejected_is_dead()
     await without_shared_streams()
+    await an_outage_ends_no_stream()
 
 
 asyncio.run(main())
