@@ -10,6 +10,7 @@ from reliq.model.message import Message
 from reliq.model.middleware import Middleware
 from reliq.model.policy import RunOver
 from reliq.model.result import Answer
+from reliq.runtime.origin import itself
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def around(
     except GeneratorExit:  # abandoned: nothing can be awaited any more
         raise
     except BaseException as error:
-        about: tuple[BaseException, ...] = (_overran(subject) or error,)
+        about: tuple[BaseException, ...] = (_overran(subject) or itself(error),)
         hook, stays = "on_error", "first error"
         if isinstance(error, RunOver):
             hook, stays, about = "on_suspend", "suspension", ()
@@ -80,8 +81,14 @@ def around_runs(function: HandlerFunction, chain: Sequence[Middleware[Message]],
             next(steps)
         except StopIteration as stop:
             return stop.value
-        steps.close()
-        raise TypeError("a hook of a middleware must be awaited, and the handler is not async: make the hook a def")
+        except RuntimeError as error:
+            raised = itself(error)
+        else:
+            steps.close()
+            raised = TypeError(
+                "a hook of a middleware must be awaited, and the handler is not async: make the hook a def"
+            )
+        raise raised
 
     def run(message: Message) -> Any:
         return contextvars.copy_context().run(in_context, message)

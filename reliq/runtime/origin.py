@@ -1,4 +1,4 @@
-"""Where in the user's code an error was raised."""
+"""Where in the user's code an error was raised, and which one it was."""
 
 import os
 import sysconfig
@@ -21,6 +21,13 @@ def origin(error: BaseException) -> str:
         return ""
     code, line = (own or frames)[-1]
     return f"{_short(code.co_filename)}:{line} in {code.co_name}"
+
+
+def itself(error: BaseException) -> BaseException:
+    """Return the StopIteration that Python has wrapped where it left a generator of reliq; other errors as they are."""
+    cause = error.__cause__
+    wraps = type(error) is RuntimeError and error.args == ("generator raised StopIteration",)
+    return cause if wraps and isinstance(cause, StopIteration) else error
 
 
 def _is_foreign(file: str) -> bool:

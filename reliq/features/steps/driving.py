@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from reliq.features.steps.model import Book
 from reliq.ops import Steps
+from reliq.runtime.origin import itself
 
 T = TypeVar("T")
 
@@ -33,6 +34,9 @@ def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+        except RuntimeError as error:
+            raised = itself(error)
+            break
         try:
             if isinstance(act, Call):
                 done = _not_async(act, act.function(*act.arguments))
@@ -42,6 +46,7 @@ def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
             advance = functools.partial(doing.send, done)
         except BaseException as error:  # noqa: BLE001  the generator raises it, or goes on
             advance = functools.partial(doing.throw, error)
+    raise raised
 
 
 async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:

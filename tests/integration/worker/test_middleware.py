@@ -130,6 +130,22 @@ def test_an_error_reaches_on_error_and_its_message_is_retried(app, kind, middlew
     assert waiting.errors[-1].error_class == "KeyError"
 
 
+def test_a_stop_iteration_is_that_error_also_in_a_step(app):
+    seen: list[tuple[Any, ...]] = []
+    app.middleware(runs=Recorder("one", seen))
+
+    def handle(message):
+        try:
+            message.step("first", next, iter(()))
+        except StopIteration:
+            next(iter(()))
+
+    run_one(app, "inline", handle, dead_on=StopIteration)
+    assert seen[-1][3] == "StopIteration"
+    (letter,) = app.queue("q").dead.list()
+    assert (letter.reason, letter.errors[-1].error_class) == ("rejected", "StopIteration")
+
+
 @ways
 @pytest.mark.parametrize(
     ("raises", "expected"),
