@@ -292,10 +292,13 @@ class Exchange:
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()
         reported = self.reports.on(acks, moves)
-        self._store.call([self.steps.settle_op(acks, moves), ops.end(keys, consumer), *reported.ops], connection)
+        ending = [ops.end(keys, consumer), *reported.ops]
+        answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *ending], connection)
+        codes = self.steps.note_answer(acks, moves, answer.codes)
         elements = self._store.call(ops.read_back(keys, consumer), connection)
         returned = [released(message, started=message.element in ran) for message in self._decoded(elements)]
         self._store.run(self.steps.claimant.settle((), returned), connection)
+        self._settled(moves, codes[len(acks) :])  # last: the application's hooks may take their time
 
     def _decoded(self, elements: list[bytes]) -> Iterator[Message]:
         for element in elements:

@@ -187,6 +187,19 @@ def test_every_death_is_told_once(exchange, store):
     assert sorted(move.id for move in told) == sorted(message.id for message in expired)
 
 
+def test_a_death_at_the_end_of_the_grace_is_told(exchange, store, queue):
+    told: list[Move] = []
+    exchange._on_dead = told.append
+    queue.send_many(["dies", "runs"])
+    dies, _ = exchange.settle_and_claim(2)
+    exchange.move(buried(dies, failure_now("w", "ValueError", "no"), "rejected"))
+    connection = store.connection()
+    exchange.hand_back(connection)
+    connection.close()
+    assert [move.id for move in told] == [dies.id]
+    assert (queue.stats().dead, queue.stats().ready) == (1, 1)
+
+
 @pytest.mark.parametrize("way", ["relieve", "leave"])
 def test_what_is_handed_back_keeps_its_order(exchange, queue, way):
     queue.send_many(range(5))
