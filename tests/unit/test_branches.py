@@ -98,7 +98,7 @@ def test_each_finds_what_an_earlier_run_has_recorded(hasty):
 def test_the_next_one_waits_for_what_a_cancelled_one_stores():
     did: list[str] = []
 
-    async def run(act: str) -> None:
+    async def run(act: Any) -> None:
         did.append(f"begin {act}")
         await asyncio.sleep(0.02)
         did.append(f"end {act}")
