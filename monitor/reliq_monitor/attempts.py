@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.model.keys import JobKeys, QueueKeys
-from reliq.ops import Steps
+from reliq.ops import Op, Steps
 from reliq.runtime.outage_log import OutageLog
 
 log = logging.getLogger("reliq.monitor")
@@ -26,6 +26,16 @@ Failing = tuple[str, str, str]  #: the duty, the queue (or node), and its part: 
 def name_of(home: JobKeys) -> str:
     """Return the queue; for jobs of several queues, the tag of their keys."""
     return home.queue if isinstance(home, QueueKeys) else home.place
+
+
+def each(op: Callable[[Home], Op[T]]) -> Callable[[Sequence[Home]], Steps[list[T]]]:
+    """Return what asks this of many queues, for `Attempts.together`."""
+
+    def ask(homes: Sequence[Home]) -> Steps[list[T]]:
+        answers: list[T] = yield [op(home) for home in homes]
+        return answers
+
+    return ask
 
 
 class _Failure:

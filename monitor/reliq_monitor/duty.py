@@ -2,11 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import Any, ClassVar, Generic, TypeVar
 
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
+from reliq_monitor.attempts import each
 from reliq_monitor.queue_scan import Survey
 
 T = TypeVar("T")
@@ -57,11 +58,6 @@ class DueDuty(Duty[int]):
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Make the due messages of these queues ready; return how many."""
-
-        def bring(queues: Sequence[QueueKeys]) -> Steps[list[Any]]:
-            answers: list[Any] = yield [self.call(keys) for keys in queues]
-            return answers
-
         queues = survey.found.get(self.seeks, ())
-        answers = yield from survey.attempts.together(self.name, queues, bring)
+        answers = yield from survey.attempts.together(self.name, queues, each(self.call))
         return sum(count for _, (count, *_) in answers)

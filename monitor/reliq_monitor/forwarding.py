@@ -1,12 +1,12 @@
 """Forwarding: send dead letters on to the queue of `dead_to`."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from reliq import ops
-from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.forwarding import Round, forward
 from reliq.protocol.producer import ProducerPool
+from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.rotation import Rotation
@@ -40,7 +40,7 @@ class Forwarding(Duty[int]):
         """Send dead letters of these queues on for a short time; return how many. The rest waits."""
         attempts, sent = survey.attempts, 0
         queues = survey.found.get(self.seeks, ())
-        answers = yield from attempts.together(self.name, queues, _targets)
+        answers = yield from attempts.together(self.name, queues, each(ops.dead_to))
         for keys, to in self._rotation.turn([(keys, to) for keys, to in answers if to]):
             round_ = self._rounds.pop(keys.queue, None) or Round()
             steps = forward(keys, to, self._pool, _AT_ONCE, round_)
@@ -48,8 +48,3 @@ class Forwarding(Duty[int]):
             if round_.start is not None:
                 self._rounds[keys.queue] = round_
         return sent
-
-
-def _targets(queues: Sequence[QueueKeys]) -> Steps[list[str | None]]:
-    targets: list[str | None] = yield [ops.dead_to(keys) for keys in queues]
-    return targets

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.ops import Steps
+from reliq.ops import Op, Steps
 from reliq.runtime.pieces import pieces
+from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.known import SLOW_LOOK
 from reliq_monitor.queue_scan import Survey
@@ -54,7 +55,7 @@ def promote_due(survey: Survey, ahead: float) -> Steps[tuple[int, float | None]]
     attempts = survey.attempts
     looked, waits = yield from _look(survey, ahead)
     due = [keys for keys, wait in looked if wait == 0]
-    moved = yield from attempts.together(Promotion.name, due, _move, "move")
+    moved = yield from attempts.together(Promotion.name, due, each(_move), "move")
     busy = [keys for keys, (count, _) in moved if count == BATCH]
     moved += yield from attempts.together(Promotion.name, busy, _move_more, "move more")
     waits += [wait for _, wait in looked if wait > 0]
@@ -85,13 +86,11 @@ def _look(survey: Survey, ahead: float) -> Steps[tuple[list[tuple[QueueKeys, int
     return looked, waits
 
 
-def _move(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
-    """Promote a batch of each queue; return how many messages were due, and the ms until the next is."""
-    answers: list[tuple[int, int]] = yield [ops.promote(keys, BATCH) for keys in some]
-    return answers
+def _move(keys: QueueKeys) -> Op[tuple[int, int]]:
+    return ops.promote(keys, BATCH)
 
 
 def _move_more(some: Sequence[QueueKeys]) -> Steps[list[tuple[int, int]]]:
-    """Promote several batches of each queue; return the same."""
-    answers = yield [ops.promote(keys, BATCH) for keys in some for _ in range(CALLS)]
+    """Promote several batches of each queue; return how many messages were due, and the ms until the next is."""
+    answers = yield [_move(keys) for keys in some for _ in range(CALLS)]
     return [(sum(count for count, _ in of_queue), of_queue[-1][1]) for of_queue in pieces(answers, CALLS)]

@@ -9,6 +9,7 @@ from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps
 from reliq.runtime.moment import earlier
+from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Home, Survey, pages
 
@@ -52,7 +53,7 @@ class DeadLetterTrimming(Duty[int]):
         """Return the policies of the queues that have one."""
         known = [(keys, survey.known.get(keys.config, self.name)) for keys in queues]
         unread = [keys for keys, policy in known if policy is None]
-        for keys, policy in (yield from survey.attempts.together(self.name, unread, _policies)):
+        for keys, policy in (yield from survey.attempts.together(self.name, unread, each(ops.retention))):
             survey.known.note(keys.config, policy, self.name)
             known.append((keys, policy))
         return [(keys, policy) for keys, policy in known if policy is not None and policy != [None, None]]
@@ -60,11 +61,6 @@ class DeadLetterTrimming(Duty[int]):
     @property
     def pause(self) -> float:
         return 0.0 if self.unfinished else super().pause
-
-
-def _policies(queues: Sequence[QueueKeys]) -> Steps[list[list[bytes | None]]]:
-    policies: list[list[bytes | None]] = yield [ops.retention(keys) for keys in queues]
-    return policies
 
 
 def _trim(keys: QueueKeys, policy: Sequence[bytes | None], at_most: int) -> Steps[tuple[int, bool]]:

@@ -12,6 +12,7 @@ from reliq.model.partitions import Layout
 from reliq.ops import Steps
 from reliq.ops.schema import Batch as Field
 from reliq.runtime.pieces import pieces
+from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.known import Known
 from reliq_monitor.queue_scan import Survey, pages
@@ -181,7 +182,7 @@ class LateCounts(Duty[int]):
         """Look at a page of each queue that has counts; return how many counts were deleted."""
         deleted, attempts = 0, survey.attempts
         for page in pages((yield from survey.having(self.name, lambda keys: keys.followed, survey.queues))):
-            for keys, batched in (yield from attempts.together(self.name, page, _batched)):
+            for keys, batched in (yield from attempts.together(self.name, page, each(own.batches_in))):
                 if batched:
                     deleted += yield from attempts.of_queue(
                         self.name, keys, self._clean(keys), 0, "counts", elsewhere=True
@@ -197,8 +198,3 @@ class LateCounts(Duty[int]):
         there = set((yield ops.existing([batch_record(batch) for batch in counts])))
         ended = [batch for place, batch in enumerate(counts, 1) if place not in there]
         return sum((yield [own.batch_forget(keys, batch) for batch in ended])) if ended else 0
-
-
-def _batched(queues: Sequence[QueueKeys]) -> Steps[list[bool]]:
-    batched: list[bool] = yield [own.batches_in(keys) for keys in queues]
-    return batched
