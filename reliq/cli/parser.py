@@ -1,14 +1,14 @@
 """How the words of a command line are read, and what is said of those that are wrong."""
 
 import argparse
-import difflib
 import re
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from reliq.cli.words import present
+from reliq.contract.nearest import nearest
 from reliq.runtime import logging as logs
 
 
@@ -64,9 +64,12 @@ class Parser(argparse.ArgumentParser):
     def _hint(self, unknown: str) -> str:
         if not unknown.startswith("-"):
             return f"{unknown!r} is one argument too many"
-        near = difflib.get_close_matches(unknown.partition("=")[0], list(self._option_string_actions), n=1, cutoff=0.7)
-        hint = f"did you mean {near[0]!r}?" if near else f"`{self.prog} --help` lists them"
-        return f"there is no option {unknown!r}: {hint}"
+        name = unknown.partition("=")[0]
+        return f"there is no option {unknown!r}: {self._meant(name, self._option_string_actions, 0.7)}"
+
+    def _meant(self, word: str, known: Iterable[str], likeness: float = 0.6) -> str:
+        near = nearest(word, known, likeness)
+        return f"did you mean {near!r}?" if near else f"`{self.prog} --help` lists them"
 
     def error(self, message: str) -> NoReturn:
         super().error(logs.one_line(message))
@@ -76,6 +79,4 @@ class Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction) or value in action.choices:  # noqa: SLF001
             super()._check_value(action, value)
             return
-        near = difflib.get_close_matches(value, list(action.choices), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"`{self.prog} --help` lists them"
-        raise argparse.ArgumentError(None, f"there is no command {value!r}: {hint}")
+        raise argparse.ArgumentError(None, f"there is no command {value!r}: {self._meant(value, action.choices)}")

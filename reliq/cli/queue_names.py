@@ -1,11 +1,11 @@
 """Names of queues on the command line: lists of them, and what is said about an unknown one."""
 
-import difflib
 import sys
 from collections.abc import Collection, Iterable
 
 from reliq.client.app import Reliq
 from reliq.client.queue import Queue
+from reliq.contract.nearest import nearest
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.protocol.partial_reads import QUEUES
 from reliq.runtime.looking import missing_now
@@ -27,8 +27,8 @@ def is_unknown(name: str, known: Collection[str]) -> bool:
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """Return the sentence about a queue that is not one of the known, with the nearest name."""
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"there is no queue {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
+    near = nearest(name, known)
+    return f"there is no queue {name!r}" + (f": did you mean {near!r}?" if near else "")
 
 
 def known_names(names: Iterable[str], known: Collection[str]) -> list[str]:

@@ -3,9 +3,9 @@
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar, cast
 
+from reliq.contract.nearest import nearest
 from reliq.contract.values import Duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ def named_options(function: F) -> F:
 def _check(given: Iterable[str], known: Collection[str], what: str) -> None:
     for name in given:
         if name not in known:
-            here, near = _ELSEWHERE.get(name), get_close_matches(name, sorted(known), 1)
-            hint = f" (reliq calls it {here})" if here in known else f" (is it {near[0]}?)" if near else ""
+            here, near = _ELSEWHERE.get(name), nearest(name, known)
+            hint = f" (reliq calls it {here})" if here in known else f" (is it {near}?)" if near else ""
             has = ", ".join(sorted(known))
             raise TypeError(f"unexpected keyword argument {name!r}{hint}; the {what} of this call are {has}")

@@ -1,12 +1,12 @@
 """Options of the Spark source and sink, read and checked on the driver."""
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from reliq.contract import values
+from reliq.contract.nearest import nearest
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys, check_job, check_name
 from reliq.model.outgoing import check_headers
@@ -233,8 +233,8 @@ class Given:
                     raise InvalidSetting('the format takes no path: name the queue, .option("queue", "orders")')
                 if known is _WRITE:
                     _check_column(name)
-                near = difflib.get_close_matches(name, names, 1)
-                hint = f"; did you mean {names[near[0]]}?" if near else ""
+                near = nearest(name, names)
+                hint = f"; did you mean {names[near]}?" if near else ""
                 raise InvalidSetting(f"there is no option {name!r} here; the options are {', '.join(known)}{hint}")
 
     def connection(self) -> Connection:

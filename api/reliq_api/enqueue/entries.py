@@ -4,13 +4,13 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from reliq.contract import kinds
+from reliq.contract.nearest import nearest
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq.errors import InvalidMessage
 from reliq.model.dead_letter import DEAD_FROM
@@ -78,10 +78,8 @@ def check_names(headers: Mapping[str, str]) -> None:
     """Raise Problem for an unknown `Reliq-` header, such as a misspelled option."""
     for name in headers:
         if name.startswith("reliq-") and name not in _KNOWN and not name.startswith(_HEADER):
-            near = get_close_matches(name[len("reliq-") :], [one[len("reliq-") :] for one in _KNOWN], 1)
-            hint = (
-                f"; is it Reliq-{near[0].title()}?" if near else f"; a header of the message is {_HEADER.title()}NAME"
-            )
+            near = nearest(name.removeprefix("reliq-"), [one.removeprefix("reliq-") for one in _KNOWN])
+            hint = f"; is it Reliq-{near.title()}?" if near else f"; a header of the message is {_HEADER.title()}NAME"
             raise Problem("invalid_header", f"{name.title()[:100]} is no option of a message{hint}")
 
 

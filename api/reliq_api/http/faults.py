@@ -1,13 +1,13 @@
 """What is said of a request that does not fit its schema: in the words of the library, where it has some."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, get_args
 
 import msgspec
 from fastapi import Request
 from pydantic import BaseModel
 
+from reliq.contract.nearest import nearest
 from reliq.contract.values import cut
 from reliq.errors import ReliqError
 
@@ -24,8 +24,8 @@ def said_by(check: Callable[[str], object], pattern: str) -> str:
 
 def no_option(name: str, known: Iterable[str]) -> str:
     """Return what is said of an option that there is not."""
-    near = get_close_matches(name, list(known), 1) if len(name) <= _LONGEST else ()  # comparing long names is slow
-    return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near[0]!r}?" if near else "")
+    near = nearest(name, known)
+    return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near!r}?" if near else "")
 
 
 def faults(request: Request, errors: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
