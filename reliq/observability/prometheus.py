@@ -24,7 +24,7 @@ from reliq.model.keys import instance_of, logical_name
 from reliq.model.stats import Stats
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
-from reliq.observability.queue_metrics import of_queues, unreadable
+from reliq.observability.queue_metrics import of_queues
 from reliq.ops import Steps
 from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.stats import read_readable
@@ -161,13 +161,14 @@ class Exporter(Collector):
         readings = [one for one in seen if not one.unseen]  # counters of a part would look like a reset
         there = {one.queue for one in readings}
         yield _gauge("reliq_queues", len(names))
-        yield unreadable([*refused, *(name for name in names[:MOST_QUEUES] if name not in {*there, *refused})])
+        unread = [*refused, *(name for name in names[:MOST_QUEUES] if name not in {*there, *refused})]
+        yield _one_each("reliq_queue_unreadable", unread)
         yield from of_queues(readings)
         yield from self._desired(readings, series)
         for of_feature in OF_FEATURES:
             yield from of_feature(self._run, [one.queue for one in readings])
         yield from _of_redis(self._info())
-        yield _nodes_away(missing.nodes)
+        yield _one_each("reliq_redis_node_away", missing.nodes)
 
     def _run(self, steps: Steps[Any]) -> Any:
         return self._store.run(steps, timeout=_PATIENCE)
@@ -238,10 +239,11 @@ def _counter(name: str, value: float) -> Metric:
     return metric
 
 
-def _nodes_away(nodes: Iterable[str]) -> Metric:
-    metric = gauge("reliq_redis_node_away")
-    for node in nodes:
-        metric.add_metric([node], 1)
+def _one_each(name: str, names: Iterable[str]) -> Metric:
+    """Return a gauge that is 1 for each of these."""
+    metric = gauge(name)
+    for one in names:
+        metric.add_metric([one], 1)
     return metric
 
 

@@ -1,6 +1,6 @@
 """The metrics of queues, from their statistics. Needs prometheus-client."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
@@ -37,14 +37,6 @@ def _counted(counter: Counter, readings: Sequence[Stats]) -> Metric:
                 metric.add_metric([one.queue, reason], one.counters.get(Name.dead(reason), 0))
         else:
             metric.add_metric([one.queue], one.counters.get(counter.name, 0))
-    return metric
-
-
-def unreadable(queues: Iterable[str]) -> Metric:
-    """Return the metric of queues whose numbers could not be read."""
-    metric = gauge("reliq_queue_unreadable")
-    for queue in queues:
-        metric.add_metric([queue], 1)
     return metric
 
 
