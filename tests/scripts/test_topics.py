@@ -27,9 +27,9 @@ def test_a_binding_is_added_and_removed_once_and_each_change_is_a_new_version(wo
 
 def test_the_alternate_queue_is_one(world):
     for name in ("first", "second"):
-        assert world.run(own.alternate(name)) == 1
+        assert world.run(own.set_alternate(name)) == 1
     assert world.redis.hget(TOPICS, "alternate") == b"second"
-    assert world.run(own.no_alternate()) == 1
+    assert world.run(own.unset_alternate()) == 1
     assert bindings(world) == (set(), True)
 
 
@@ -96,8 +96,8 @@ def test_a_full_queue_refuses_although_another_one_is_not_the_home_of_the_key(wo
 
 
 def test_an_alternate_that_was_set_meanwhile_stays(world):
-    world.run(own.alternate("new"))
-    assert world.run(own.no_longer_alternate("old")) == 0
+    world.run(own.set_alternate("new"))
+    assert world.run(own.unset_alternate_if("old")) == 0
     assert world.redis.hget(TOPICS, "alternate") == b"new"
-    assert world.run(own.no_longer_alternate("new")) == 1
+    assert world.run(own.unset_alternate_if("new")) == 1
     assert bindings(world) == (set(), True)

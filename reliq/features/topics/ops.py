@@ -69,16 +69,16 @@ def bind(verb: Literal["bind", "unbind"], bindings: Sequence[str], call: str | N
     return scripted(signatures.bind(topics=TOPICS, verb=verb, bindings=bindings, call=call))
 
 
-def alternate(queue: str) -> Op[int]:
+def set_alternate(queue: str) -> Op[int]:
     """Set the queue for unroutable messages."""
     return scripted(signatures.bind(topics=TOPICS, verb=Topics.ALTERNATE, bindings=[queue]))
 
 
-def no_alternate() -> Op[int]:
+def unset_alternate() -> Op[int]:
     return bind("unbind", [Topics.ALTERNATE])
 
 
-def no_longer_alternate(queue: str) -> Op[int]:
+def unset_alternate_if(queue: str) -> Op[int]:
     """Unset the queue for unroutable messages if it is this one."""
     return scripted(signatures.bind(topics=TOPICS, verb="no_longer_alternate", bindings=[queue]))
 

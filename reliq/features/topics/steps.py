@@ -154,9 +154,9 @@ class TopicSteps:
 
     def set_alternate(self, queue: str | None) -> Steps[None]:
         if queue is None:
-            yield own.no_alternate()
+            yield own.unset_alternate()
         else:
-            yield [ops.announce(check_name(queue)), own.alternate(queue)]
+            yield [ops.announce(check_name(queue)), own.set_alternate(queue)]
         self._looked_at = float("-inf")
 
     def stats(self) -> Steps[TopicStats]:
