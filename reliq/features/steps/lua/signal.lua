@@ -5,11 +5,15 @@
 -- ARGV  id, signal, value, early, counted: flag
 --       early: ms for which a signal is kept for a message of which nothing is known; '' = it is refused
 --       counted: also if it is early: all partitions get it then
--- Returns 'given': the message waited for it; 'kept'; 'before': it has had this signal; 'late': the time to wait for it is over;
---         'ended': the message has left the queue; 'unknown': nothing is known of the message; 'full': so the signal would be
---         kept, but the queue keeps too many such; 'many': the message has too many, and does not wait for this one. Where nothing but early signals
---         is known of it, or it is on its way to or from another partition, 'early' and 'early before' in place of 'kept' and
---         'before'
+-- Returns 'given': the message waited for it
+--         'kept', or 'early': 'early' where but for early signals nothing is known of the message, or it is on its way to
+--         or from another partition
+--         'before', or likewise 'early before': it has had this signal
+--         'late': the time to wait for it is over
+--         'ended': the message has left the queue
+--         'unknown': nothing is known of the message
+--         'full': it would be kept, but the queue keeps too many for messages of which nothing is known
+--         'many': the message has too many, and does not wait for this one
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, calls, records, entries, signals, arriving, timeouts, unparking
 -- names of the keys and arguments (tools/generate_scripts.py)
 local parked, waits, call = KEYS[14], KEYS[15], KEYS[16]
