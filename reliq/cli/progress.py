@@ -43,6 +43,11 @@ def _bar(fraction: float, width: int) -> str:
     return f"[{'#' * filled}{'.' * (width - filled)}]"
 
 
+def since(milliseconds: int) -> str:
+    """Return how long ago it was, as `age` writes it."""
+    return age(max(0.0, time.time() - milliseconds / 1000))
+
+
 def age(seconds: float) -> str:
     """Return a length of time with its largest unit, such as 1.5h."""
     for size, unit in ((1, "s"), (60, "m"), (3600, "h"), (86_400, "d")):

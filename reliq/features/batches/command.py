@@ -3,11 +3,10 @@
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
 from reliq.cli.options import app_of, command, say_none, utc
-from reliq.cli.progress import age, bar
+from reliq.cli.progress import bar, since
 from reliq.features.batches.model import BatchProgress
 
 
@@ -35,7 +34,7 @@ def batches(options: argparse.Namespace) -> int:
     say_none(found, "no batch is open")
     for one in found:
         counts = f"sent={one.sent} handled={one.handled} dead={one.dead} open={one.open}"
-        print(f"{one.id}  {one.state:9}  {_bar(one)}  {counts}  age={_age(one)}")
+        print(f"{one.id}  {one.state:9}  {_bar(one)}  {counts}  age={since(one.opened_at)}")
     return 0
 
 
@@ -46,7 +45,7 @@ def _one(options: argparse.Namespace) -> int:
     elif found is None:
         print(f"reliq: there is no batch {options.id}: it has ended, or never existed", file=sys.stderr)
     else:
-        print(f"{'state':12}{found.state}\n{'opened':12}{utc(found.opened_at)} ({_age(found)} ago)")
+        print(f"{'state':12}{found.state}\n{'opened':12}{utc(found.opened_at)} ({since(found.opened_at)} ago)")
         print(f"{'progress':12}{_bar(found)}")
         for name in ("sent", "handled", "dead", "cancelled", "open", "batches"):
             print(f"{name:12}{getattr(found, name):,}")
@@ -56,7 +55,3 @@ def _one(options: argparse.Namespace) -> int:
 def _bar(one: BatchProgress) -> str:
     """Return the bar of the messages that have ended."""
     return bar((one.sent - one.open) / one.sent if one.sent else 0.0)
-
-
-def _age(one: BatchProgress) -> str:
-    return age(max(0.0, time.time() - one.opened_at / 1000))

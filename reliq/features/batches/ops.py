@@ -60,13 +60,13 @@ def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
     return scripted(signatures.batch_forget(keys, batch=batch), bool)
 
 
-def batch_ids(limit: int, first: int = 0) -> Op[list[str]]:
-    """Read the batches that have not ended, oldest first. `first`: so many of the oldest are left out."""
-    return Op(("ZRANGE", BATCHES, first, first + limit - 1), lambda reply: [one.decode() for one in reply])
+def batch_ids(limit: int) -> Op[list[str]]:
+    """Read the batches that have not ended, oldest first."""
+    return Op(("ZRANGE", BATCHES, 0, limit - 1), lambda reply: [one.decode() for one in reply])
 
 
 def open_batches(limit: int, first: int) -> Op[dict[str, bool]]:
-    """Read the same, and whether each is complete: closed, and without batches in it that have not ended."""
+    """Read the same without the `first` oldest, and whether each is complete: closed, and all batches in it ended."""
     return Op(("ZRANGE", BATCHES, first, first + limit - 1, "WITHSCORES"), _read_open)
 
 

@@ -3,12 +3,11 @@
 import argparse
 import json
 import sys
-import time
 from collections import Counter
 from typing import Any
 
 from reliq.cli.options import app_of, command, say_none
-from reliq.cli.progress import age, bar
+from reliq.cli.progress import bar, since
 from reliq.client.app import Reliq
 from reliq.features.flows.model import FlowMember, FlowProgress
 
@@ -111,8 +110,7 @@ def _none(flow: str) -> int:
 
 def _line(one: FlowProgress) -> str:
     done = bar((one.size - one.open) / one.size)
-    passed = age(max(0.0, time.time() - one.opened_at / 1000))
-    return f"{one.id}  {one.state:9}  {done}  messages={one.size} open={one.open}  age={passed}"
+    return f"{one.id}  {one.state:9}  {done}  messages={one.size} open={one.open}  age={since(one.opened_at)}"
 
 
 def _member(one: FlowMember) -> str:

@@ -3,11 +3,10 @@
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
 from reliq.cli.options import command, queue_of, say_none, utc
-from reliq.cli.progress import age
+from reliq.cli.progress import since
 from reliq.errors import InvalidMessage, SignalRefused
 from reliq.features.steps.model import json_or_text
 from reliq.runtime.logging import printable
@@ -38,8 +37,7 @@ def parked(options: argparse.Namespace) -> int:
     say_none(found, "no message waits for a signal")
     for one in found:
         until = f"until={utc(one.until)}" if one.until else "for ever"
-        waits = age(max(0.0, time.time() - one.since / 1000))
-        print(f"{one.id}  signal={printable(one.signal)}  since={waits} ago  {until}")
+        print(f"{one.id}  signal={printable(one.signal)}  since={since(one.since)} ago  {until}")
     return 0
 
 

@@ -229,10 +229,6 @@ def recorded_tag(keys: QueueKeys, identity: str) -> Op[str | None]:
     return Op(("HGET", keys.followed, HEAD + identity.encode()), read)
 
 
-def _nonce(hold: Hold) -> str:
-    return hold.message.tag.rpartition(" ")[2]
-
-
 def _named(hold: Hold) -> dict[str, Any]:
     """Return what each script is told of the message; another one with its id has a record of its own."""
     return {"sent": hold.message.enqueued_at, **hold.named}
