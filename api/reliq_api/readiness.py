@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+from fastapi import Request
+
 from reliq import aio
 from reliq.errors import RedisUnsuitable, ReliqError
 from reliq.observability.doctor import NODES, examine
@@ -10,6 +12,7 @@ from reliq.ops import Steps
 from reliq.runtime.looking import looking
 from reliq.transport.server_check import check_server
 from reliq_api.background import Background
+from reliq_api.http.problems import Problem
 
 _WITHIN = 0.8  #: seconds for which a probe waits for the look at Redis
 _KEPT = 60.0  #: seconds for which the last look answers for one that has not ended
@@ -59,6 +62,22 @@ class Readiness:
             return [str(error).replace(f" at {store.where}", "")], []
         except ReliqError as error:
             return [f"Redis cannot be used: {type(error).__name__}"], []
+
+
+def check_tasks(request: Request) -> None:
+    """Raise Problem unless all background tasks run."""
+    if down := request.app.state.background.down:
+        raise Problem("not_ready", f"failed, now restarting: {', '.join(down)}; the log of the service says more")
+
+
+async def check_ready(request: Request) -> list[str]:
+    """Return why a part of a cluster cannot hold queues; raise Problem if Redis cannot, or a task does not run."""
+    check_tasks(request)
+    readiness: Readiness = request.app.state.readiness
+    found, degraded = await readiness.seen()
+    if found:
+        raise Problem("not_ready", " ".join(found))
+    return degraded
 
 
 def readiness_problems(reliq: aio.Reliq) -> Steps[tuple[list[str], list[str]]]:

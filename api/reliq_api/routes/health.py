@@ -7,16 +7,12 @@ from fastapi import APIRouter, Request
 from reliq_api import schemas
 from reliq_api.http.docs import failures
 from reliq_api.http.problems import Problem
+from reliq_api.readiness import check_ready, check_tasks
 
 router = APIRouter(tags=["health"])
 
 
 _FAILURES: dict[int | str, Any] = {503: failures("not_ready")[503]}
-
-
-def _check_tasks(request: Request) -> None:
-    if down := request.app.state.background.down:
-        raise Problem("not_ready", f"failed, now restarting: {', '.join(down)}; the log of the service says more")
 
 
 @router.get(
@@ -27,7 +23,7 @@ def _check_tasks(request: Request) -> None:
     responses=_FAILURES,
 )
 async def healthz(request: Request) -> schemas.Health:
-    _check_tasks(request)
+    check_tasks(request)
     return schemas.Health(status="ok")
 
 
@@ -43,13 +39,8 @@ async def readyz(request: Request) -> schemas.Health:
 
     Answered within a second: while Redis has not answered by then, as the last look found.
     """
-    state = request.app.state
-    if state.polls.draining:
+    if request.app.state.polls.draining:
         raise Problem("not_ready", "the service is stopping")
-    _check_tasks(request)
-    found, degraded = await state.readiness.seen()
-    if found:
-        raise Problem("not_ready", " ".join(found))
-    if degraded:
+    if degraded := await check_ready(request):
         return schemas.Health(status="degraded", missing=degraded)
     return schemas.Health(status="ready")
