@@ -13,12 +13,6 @@ from tests.support.turns import Monitor
 
 
 @pytest.fixture
-def app(url):
-    with reliq.Reliq(url) as app:
-        yield app
-
-
-@pytest.fixture
 def monitor(store):
     return Monitor(store)
 

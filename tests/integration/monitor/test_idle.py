@@ -27,12 +27,6 @@ def knows(monitor, app):
 
 
 @pytest.fixture
-def app(url):
-    with reliq.Reliq(url) as app:
-        yield app
-
-
-@pytest.fixture
 def slow(monkeypatch):
     """Only what the server tells makes a monitor read again."""
     for module in (known, promote):

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-import reliq
 from reliq import NewMessage
 from reliq.features.batches import duty
 from reliq.features.batches import ops as own
@@ -21,12 +20,6 @@ from tests.support.workers import eventually
 
 MANY = 2000
 LEARNED = 2 + MANY // duty.LOOKS  #: turns after which a monitor knows of all of them
-
-
-@pytest.fixture
-def app(url):
-    with reliq.Reliq(url) as app:
-        yield app
 
 
 def opened(app, count):

@@ -27,12 +27,6 @@ def early(monkeypatch):
 
 
 @pytest.fixture
-def app(url):
-    with reliq.Reliq(url) as app:
-        yield app
-
-
-@pytest.fixture
 def handled(app, kind):
     """Handlers of all queues; the bodies of what they have handled."""
     bodies: list[bytes] = []
