@@ -3,6 +3,7 @@
 from collections.abc import Container
 
 from reliq import ops
+from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.forwarding import Round, forward
 from reliq.protocol.producer import ProducerPool
