@@ -116,7 +116,7 @@ class NamedKeys(JobKeys):
         self.producers = prefix + "producers"
         #: hash: the state of the queue's limits and of its circuit breaker
         self.flow = prefix + "flow"
-        #: zset: groups by the ms at which the bucket of their key is full again
+        #: zset: groups by the ms at which their bucket is full; behind `!`: at which a hold ends
         self.buckets = prefix + "buckets"
         #: hash: consumer -> how many messages it holds, where `concurrency` is limited; their sum
         self.holders = prefix + "holders"

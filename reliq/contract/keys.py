@@ -168,7 +168,10 @@ QUEUE_KEYS: Final = (
         expires=_WINDOW, searched=True,
     ),
     Key("flow", "hash", "the state of the queue's limits and of its circuit breaker", group=RATES),
-    Key("buckets", "zset", "groups by the ms at which the bucket of their key is full again", group=RATES),
+    Key(
+        "buckets", "zset", "groups by the ms at which their bucket is full; behind `!`: at which a hold ends",
+        group=RATES,
+    ),
     Key(
         "holders", "hash", "consumer -> how many messages it holds, where `concurrency` is limited; their sum",
         group=SLOTS, reclaimed=True,

@@ -15,7 +15,7 @@
 --         {'uncounted', now}: it is not known what consumers hold, since `concurrency` was set; nothing was done, and `tally`
 --         counts it
 -- A message whose key has no token is delayed until it has one, and keeps its slot: others of its key wait in their line.
--- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow, holders
+-- uses: now, element, bodies, index, rounds, renew, lanes, partition, homes, follow, place, take, flow, key_holds, holders
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, lease, consumers, flow, delayed, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20], KEYS[21]
 local buckets, suspect_list = KEYS[22], KEYS[23]
@@ -84,8 +84,7 @@ if state.breaker and state.prober then -- no other probe while its consumer has 
   if length ~= 0 then state.breaker_until = math.max(state.breaker_until, now + (length and PROBE_LOOK or 1)) end
 end
 
--- The bucket of a key is known as that of the queue is, and forgotten when it is full. A key that is held has one
--- that is full later.
+-- The bucket of a key is known as that of the queue is, and forgotten when it is full; so is a hold when it ends.
 local full = redis.call('ZRANGEBYSCORE', buckets, '-inf', now, 'LIMIT', 0, 1000)
 if #full > 0 then redis.call('ZREM', buckets, unpack(full)) end
 local known_buckets = redis.call('ZCARD', buckets) > 0
@@ -96,9 +95,10 @@ local function price_of(element)
 end
 
 -- Until when a message waits whose key is held, or has too few tokens for it; nil: it may go.
-local function waits_until(element, key_full_at)
-  if not key_full_at or key_full_at <= now then return nil end
-  if not key_bucket then return key_full_at end
+local function waits_until(element, group, key_full_at)
+  local held = known_buckets and key_held_until(buckets, group, now)
+  if held then return held end
+  if not key_bucket or not key_full_at or key_full_at <= now then return nil end
   local least = math.min(price_of(element), key_bucket.most)
   if least <= 0 or tokens_in(key_bucket, key_full_at, now) >= least then return nil end
   return now + ms_until(key_bucket, key_full_at, now, least)
@@ -119,8 +119,8 @@ local function take_of_key(element)
   if most and not has_slot(q, group, id_of(element)) and not take_slot(q, group, id_of(element)) then
     return function() join_line(q, group, element) end
   end
-  local key_full_at = known_buckets and tonumber(redis.call('ZSCORE', buckets, group) or nil)
-  local due = waits_until(element, key_full_at)
+  local key_full_at = key_bucket and known_buckets and tonumber(redis.call('ZSCORE', buckets, group) or nil)
+  local due = waits_until(element, group, key_full_at)
   if due then return function() delay(element, due) end end
   if key_bucket then
     note_key_full_at(buckets, group, spent(key_bucket, key_full_at, now, price_of(element)))

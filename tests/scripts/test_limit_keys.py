@@ -3,7 +3,9 @@
 import pytest
 
 from reliq import ops
+from reliq.features.charges import ops as charges
 from reliq.model.element import Extra, group_of, limit_group_of
+from reliq.model.message import Message
 from reliq.ops import Destination, Entry, Move
 from reliq_monitor.reclaim import take_back
 from tests.support.state import HOUR, KEYS, element, keyed
@@ -25,6 +27,11 @@ def send(world, *names, key="t", delay=0.0, **extra):
 
 def claim(world, n=10):
     return world.run(ops.claim_limited(KEYS, "w", 15.0, n, ROOM, reports=False))
+
+
+def end_holds(world):
+    for member in world.redis.zrange(KEYS.buckets, 0, -1):
+        world.redis.zadd(KEYS.buckets, {member: 1})
 
 
 def places(world):
@@ -239,9 +246,49 @@ def test_a_key_that_is_held_gives_nothing_and_others_do(world):
     assert world.run(ops.claim(KEYS, "w", 15.0, 10)).status == "limited"
     assert len(claim(world).elements) == 1
     assert places(world) == {"processing:w": "x", "delayed": "a b"}
-    world.redis.zadd(KEYS.buckets, {T: 1})
+    end_holds(world)
     assert claim(world).status == "ok"
     assert "config" not in world.state()
+
+
+def test_what_was_not_started_or_not_needed_shortens_no_hold_of_its_key(world):
+    world.given(leases={"w": HOUR}, config={"key_rate": "60/m", "key_concurrency": 2, "limited": 1})
+    send(world, "a", "b", "c")
+    world.run(ops.hold_key(KEYS, T, 30.0))
+    world.redis.zadd(KEYS.buckets, {T: world.now + 5_000})
+    world.run(charges.charge(KEYS, Message.decode("q", laned("a")), 0))
+    world.redis.lpush(KEYS.processing("w"), laned("x"))
+    back = Move(laned("x"), Destination.TAIL, "released", "x", laned("x"), started=False)
+    world.run(ops.settle(KEYS, "w", 15.0, [], [back], 0))
+    assert world.redis.zscore(KEYS.buckets, T) < world.now + 4_000
+    assert world.run(ops.hold_key(KEYS, T, 1.0)) > world.now + 29_000
+    assert claim(world).elements == []
+
+
+def test_tokens_come_back_to_a_key_that_lacks_more_than_its_bucket_holds(world):
+    world.given(leases={"w": HOUR}, config={"key_rate": "1/m", "limited": 1})
+    send(world, "a")
+    claim(world)
+    world.redis.zadd(KEYS.buckets, {T: world.now + 600_000})  # charged for more than its cost
+    back = Move(laned("a"), Destination.TAIL, "released", "a", laned("a"), started=False)
+    world.run(ops.settle(KEYS, "w", 15.0, [], [back], 0))
+    assert world.redis.zscore(KEYS.buckets, T) == pytest.approx(world.now + 540_000, abs=1_000)
+
+
+def test_a_hold_concerns_messages_that_cost_nothing_too(world):
+    world.given(leases={"w": HOUR}, config={"key_rate": "60/m", "limited": 1})
+    free = element("a", extra=Extra(limit_key="t", lane=True, group=T, cost=0.0))
+    world.run(ops.enqueue(KEYS, [], [Entry("a", free, 0.0, None, 0.0)]))
+    world.run(ops.hold_key(KEYS, T, 30.0))
+    assert claim(world).elements == []
+
+
+def test_a_key_waits_for_no_tokens_when_there_is_no_rate_of_keys_any_more(world):
+    world.given(leases={"w": HOUR}, config={"key_rate": "1/d", "fair": 1, "limited": 1})
+    send(world, "a", "b")
+    assert len(claim(world, 1).elements) == 1
+    world.redis.hdel(KEYS.config, "key_rate")
+    assert claim(world).elements == [laned("b")]
 
 
 def test_full_buckets_are_forgotten(world):

@@ -63,8 +63,7 @@ class Budgets:
         self._claimed.clear()
         for (queue, group), cost in self._returned.items():
             bucket = self._bucket(queue, group)
-            # A key that is held for longer than its tokens need keeps that; one whose bucket is full is forgotten.
-            if bucket is not None and not (group and self._is_held(queue, group, bucket)):
+            if bucket is not None:
                 bucket.spend(-cost, self._now)
                 touched.add((queue, group))
         self._returned.clear()
@@ -118,9 +117,6 @@ class Budgets:
             is_full, must_be = there - self._now, expected - self._now
             raise Violation(f"the bucket of {of} is full in {is_full:.6f} s, not in {must_be:.6f} s")
         bucket.full_at = there  # what rounding adds is not summed up
-
-    def _is_held(self, queue: str, group: str, bucket: Bucket) -> bool:
-        return self._there(queue, group) - self._now > bucket.most * bucket.each + 0.001
 
     def _there(self, queue: str, group: str) -> float:
         """Return when a bucket is full again, as Redis has it; now for one that is full."""

@@ -60,8 +60,7 @@ local function refund_to(rates, config)
     local full_at = bucket and tonumber(redis.call('HGET', rates.flow, 'full_at') or nil)
     if full_at then note_full_at(rates.flow, unspent(bucket, full_at, now, cost)) end
     full_at = key_bucket and group and tonumber(redis.call('ZSCORE', rates.buckets, group) or nil)
-    local is_held = full_at and full_at - now > key_bucket.most * key_bucket.each + 1 -- for longer than its tokens need
-    if full_at and not is_held then note_key_full_at(rates.buckets, group, unspent(key_bucket, full_at, now, cost)) end
+    if full_at then note_key_full_at(rates.buckets, group, unspent(key_bucket, full_at, now, cost)) end
   end
 end
 

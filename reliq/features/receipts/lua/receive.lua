@@ -15,7 +15,7 @@
 -- A micro-batch, which gives `kept`, keeps to the rates of the queue and of its keys also with what waits. Where `concurrency`
 -- is limited, which counts what is claimed, nothing goes into flight.
 -- `attempt`: gets the names, so that `receive_again` and `keep_received` find them.
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flow, holders, flights, run_limits
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flow, key_holds, holders, flights, run_limits
 -- names of the keys and arguments (tools/generate_scripts.py)
 local processing, received, receipts, early, flow = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[20]
 local buckets, attempt = KEYS[21], KEYS[22]

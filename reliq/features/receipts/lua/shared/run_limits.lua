@@ -1,4 +1,4 @@
--- What the limits of a queue let through of the messages that wait behind a claimed one. Requires `element` and `flow`.
+-- What the limits of a queue let through of the messages that wait behind a claimed one. Requires `element`, `flow` and `key_holds`.
 
 -- Nil where there are no limits. `let_through(group, element)`: whether this one may go, which then has taken its tokens;
 -- `write()`: note what was taken.
@@ -19,8 +19,8 @@ local function limits_of(q, flow, buckets)
   local function let_through(group, element)
     if closed then return false end
     local price = weighted and cost_of(element) or 1
+    if key_held_until(buckets, group, now) then return false end
     local key_full_at = full_ats[group] or tonumber(redis.call('ZSCORE', buckets, group) or nil)
-    if key_full_at and key_full_at > now and not key_bucket then return false end -- the key is held
     if bucket and not has(bucket, full_at, price) then return false end
     if key_bucket and not has(key_bucket, key_full_at, price) then return false end
     if bucket then full_at = spent(bucket, full_at, now, price) end
