@@ -175,7 +175,7 @@ def mark_tried(keys: NamedKeys, *, consumer: Argument, tag: Argument) -> Call:
 
 
 def newest(keys: NamedKeys, *, processing: str, groups: Iterable[Argument]) -> Call:
-    return "newest", (*keys.places, processing), (*groups,)
+    return "newest", (*keys.places, processing, keys.flow), (*groups,)
 
 
 def promote(keys: NamedKeys, *, limit: Argument) -> Call:

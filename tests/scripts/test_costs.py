@@ -10,7 +10,7 @@ from reliq.features.charges import ops as own
 from reliq.features.schedules import ops as schedule_ops
 from reliq.features.schedules.duty import prepared
 from reliq.features.schedules.model import Definition, State
-from reliq.model.element import Extra, group_of, limit_group_of
+from reliq.model.element import Extra, group_of, latest_group_of, limit_group_of
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Entry
@@ -242,3 +242,16 @@ def test_the_option_of_a_message_is_what_scripts_find():
     assert message.cost == 3000
     assert Message.decode("q", NewMessage("x", cost=1, limit_key="t").element(0)).cost == 1
     assert Message.decode("q", message.again()).cost == 3000
+
+
+@pytest.mark.parametrize(("older", "newer"), [(1, 8), (8, 1), (0, 8), (8, 0), (3, 3)])
+def test_a_message_that_takes_the_place_of_a_claimed_one_is_paid_for_in_its_place(world, older, newer):
+    """Its consumer has claimed the older one: the newer one runs, and was perhaps more, or less, to be paid for."""
+    of_key = {"group": latest_group_of("d")}
+    for name, cost in ("a", older), ("b", newer):
+        entry = Entry(name, costing(name, cost, **of_key), 0.0, "d", 0.0, replace=True)
+        world.run(ops.enqueue(KEYS, [], [entry]))
+    assert claim(world)[0] == ["a"]
+    for _ in range(2):  # again after a lost answer
+        assert world.run(ops.newest(KEYS, "w", [latest_group_of("d")])) == [costing("b", newer, **of_key)]
+    assert missing(world) == pytest.approx(newer, abs=0.9)

@@ -304,7 +304,7 @@ COST_SCRIPTS = {
     "a charge comes on top of the cost": (r"or reserved\)", "or 0)"),
     "a charge that is repeated counts again": (r"\(redis.call\('GET', charged\) or reserved\)", "reserved"),
     "what was not spent stays spent": (
-        r"return math.max\(now, \(full_at or 0\) - tokens \* bucket.each\)",
+        r"return math.max\(now, \(full_at or 0\) \+ more \* bucket.each\)",
         "return full_at or 0",
     ),
     "a key is not charged": (r"if key_bucket and group ~= '' and more ~= 0 then", "if false then"),

@@ -38,9 +38,10 @@ local function spent(bucket, full_at, now, tokens)
   return math.max(full_at or 0, now) + tokens * bucket.each
 end
 
--- The same for tokens that were taken and are given back.
-local function unspent(bucket, full_at, now, tokens)
-  return math.max(now, (full_at or 0) - tokens * bucket.each)
+-- The same where what was taken is put right: by more tokens or, below zero, by such as are given back.
+local function corrected(bucket, full_at, now, more)
+  if more > 0 then return spent(bucket, full_at, now, more) end
+  return math.max(now, (full_at or 0) + more * bucket.each)
 end
 
 -- Note when the bucket of the queue, or of a key, is full again.
@@ -58,9 +59,9 @@ local function refund_to(rates, config)
   local bucket, key_bucket, now = bucket_of(rate, burst), bucket_of(key_rate), exact_now_ms()
   return function(group, cost)
     local full_at = bucket and tonumber(redis.call('HGET', rates.flow, 'full_at') or nil)
-    if full_at then note_full_at(rates.flow, unspent(bucket, full_at, now, cost)) end
+    if full_at then note_full_at(rates.flow, corrected(bucket, full_at, now, -cost)) end
     full_at = key_bucket and group and tonumber(redis.call('ZSCORE', rates.buckets, group) or nil)
-    if full_at then note_key_full_at(rates.buckets, group, unspent(key_bucket, full_at, now, cost)) end
+    if full_at then note_key_full_at(rates.buckets, group, corrected(key_bucket, full_at, now, -cost)) end
   end
 end
 

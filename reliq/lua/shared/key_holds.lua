@@ -1,5 +1,5 @@
--- Holds of keys: `buckets` has until when each lasts, beside the bucket of the key. They are apart: tokens given back shorten
--- no hold.
+-- Holds of keys: `buckets` has until when each lasts, beside the bucket of the key. They are apart: tokens that are given
+-- back shorten no hold.
 
 local function hold_of(group)
   return '!' .. group

@@ -20,18 +20,13 @@ local more = actual - (redis.call('GET', charged) or reserved)
 pass_when_full(flow)
 redis.call('SET', charged, actual, 'PX', kept_ms)
 
-local function moved(bucket, full_at)
-  if more > 0 then return spent(bucket, full_at, now, more) end
-  return unspent(bucket, full_at, now, -more)
-end
-
 local bucket, key_bucket = bucket_of(limits[1], limits[2]), bucket_of(limits[3])
 if bucket and more ~= 0 then
   local full_at = tonumber(redis.call('HGET', flow, 'full_at') or nil)
-  note_full_at(flow, moved(bucket, full_at))
+  note_full_at(flow, corrected(bucket, full_at, now, more))
 end
 if key_bucket and group ~= '' and more ~= 0 then
   local full_at = tonumber(redis.call('ZSCORE', buckets, group) or nil)
-  note_key_full_at(buckets, group, moved(key_bucket, full_at))
+  note_key_full_at(buckets, group, corrected(key_bucket, full_at, now, more))
 end
 return 1
