@@ -118,7 +118,7 @@ def enqueue_option(*, id: Argument, element: Argument, delay: Argument, window: 
 
 
 def exchange_policy(keys: NamedKeys, *, version: Argument, known: float, fields: Iterable[Argument]) -> Call:
-    return "exchange_policy", (keys.config, keys.holders), (version, known, *fields)
+    return "exchange_policy", (keys.config, keys.holders, *keys.rates), (version, known, *fields)
 
 
 def existing(*, names: Iterable[str]) -> Call:
@@ -277,7 +277,7 @@ def serve(keys: NamedKeys, *, owner: Argument, silent: float) -> Call:
 
 
 def set_policy(keys: NamedKeys, *, version: Argument, fields: Iterable[Argument]) -> Call:
-    return "set_policy", (keys.config,), (version, *fields)
+    return "set_policy", (keys.config, *keys.rates), (version, *fields)
 
 
 def settle(

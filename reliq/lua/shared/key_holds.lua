@@ -5,6 +5,10 @@ local function hold_of(group)
   return '!' .. group
 end
 
+local function is_hold(member)
+  return string.sub(member, 1, 1) == '!'
+end
+
 -- The ms until which a key is held; nil: it is not.
 local function key_held_until(buckets, group, now)
   local ends = tonumber(redis.call('ZSCORE', buckets, hold_of(group)) or nil)
