@@ -1,5 +1,5 @@
--- A rate that is changed: its bucket lacks as many tokens as before, which come at the new rate if that is sooner. So no one
--- waits an hour because the rate was one an hour. Requires `flow` and `key_holds`.
+-- A rate that is changed: its bucket lacks as many tokens as before, which come at the new rate if that is sooner. So
+-- none waits an hour because the rate was one an hour. Requires `flow` and `key_holds`.
 
 local MOST_KEYS = 10000 -- whose buckets are looked at, those first that are full last
 
