@@ -140,6 +140,16 @@ def test_an_attempt_finds_its_messages_while_all_are_in_flight(held: World):
     assert held.run(own.receive_again(KEYS, "attempt", 300.0)) == []
 
 
+@pytest.mark.parametrize("repeats", [0, 2])
+def test_an_attempt_does_not_give_out_what_was_extended_since(held: World, repeats: int):
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "attempt"))
+    for _ in range(repeats):
+        assert len(held.run(own.receive_again(KEYS, "attempt", MINUTE))) == 2
+    held.run(own.set_visibility(KEYS, [(flight("a").name, 600.0, "")]))
+    assert held.run(own.receive_again(KEYS, "attempt", MINUTE)) == []
+    assert flying(held) == {"a2": 600, "b2": 60}
+
+
 def test_an_attempt_does_not_give_out_what_another_call_has_received_since(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "attempt"))
     received_again(held)

@@ -126,6 +126,15 @@ def test_an_attempt_repeats_the_same_messages_and_handles(sqs, fifo, before):
     assert bodies(sqs, url) == ["2", "3"]
 
 
+def test_an_attempt_whose_messages_were_extended_is_not_repeated(sqs, fifo):
+    url = fifo()
+    send(sqs, url, "m")
+    (held,) = received(sqs, url, ReceiveRequestAttemptId="one")
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=held["ReceiptHandle"], VisibilityTimeout=600)
+    assert received(sqs, url, ReceiveRequestAttemptId="one", VisibilityTimeout=0) == []
+    assert bodies(sqs, url) == []
+
+
 def test_a_duplicate_answers_the_first_id_also_after_its_deletion_and_not_after_a_purge(sqs, fifo):
     url = fifo()
     first = send(sqs, url, "m")

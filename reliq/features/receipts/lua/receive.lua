@@ -9,7 +9,7 @@
 --       line: group and turn of a message that waits for its key, behind a claimed one or before those in flight; '' = it
 --             was claimed
 --             With `kept` also one behind the latest of the list, if that is the last one in flight of its key.
---       mark: a text without a blank, before its name in `attempt`
+--       mark: a text without a blank, before its name in `attempt`; without `kept` that is its time
 -- Returns {codes, messages in flight}. A code is one letter for each move: d = done, also by an earlier call; n = the message
 --         is not there any more, or it is not the first of its line, or the limits of the queue hold it back
 -- A micro-batch, which gives `kept`, keeps to the rates of the queue and of its keys also with what waits. Where `concurrency`
@@ -78,6 +78,7 @@ end
 
 -- What changes is written at the end, in one command a key.
 local codes, entries, scored, written, gone, left = {}, {}, {}, {}, {}, {}
+local until_ms = string.format('%.0f', now + visible)
 local function put_in_flight(at, turn)
   local name, again = ARGV[at + NAME], ARGV[at + AGAIN]
   local group = ordering_key_of(again)
@@ -85,8 +86,8 @@ local function put_in_flight(at, turn)
   local field = id_of(name)
   if records[field] then field = name end -- another message with this id is in flight
   records[field] = again
-  entries[#entries + 1] = ARGV[at + MARK] .. ' ' .. name
-  scored[#scored + 1], scored[#scored + 2] = string.format('%.0f', now + visible), field
+  entries[#entries + 1] = (kept > 0 and ARGV[at + MARK] or until_ms) .. ' ' .. name
+  scored[#scored + 1], scored[#scored + 2] = until_ms, field
   written[#written + 1], written[#written + 2] = field, turn .. again
 end
 

@@ -3,7 +3,8 @@
 -- KEYS  received, receipts, attempt
 -- ARGV  visible: number
 --       visible: ms
--- Returns the elements; none if one of them was settled, has become visible, or was received by another call
+-- Returns the elements; none if one of them was settled, has become visible, was received by another call, or has another
+--         time than the list says
 -- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, flights, full
 -- names of the keys and arguments (tools/generate_scripts.py)
 local received, receipts, attempt = KEYS[1], KEYS[2], KEYS[3]
@@ -13,15 +14,18 @@ redis.call('ZCARD', received) -- wrong types are refused here, before the first 
 redis.call('HLEN', receipts)
 pass_when_full(receipts)
 local now = now_ms()
-local names = marked_names(redis.call('LRANGE', attempt, 0, -1))
+local until_ms = string.format('%.0f', now + visible)
+local entries = redis.call('LRANGE', attempt, 0, -1)
+local names = marked_names(entries)
 local records = records_of(receipts, names)
 local elements, scored = {}, {}
 for at, name in ipairs(names) do
   local field = field_of(records, name)
-  local until_ms = field and tonumber(redis.call('ZSCORE', received, field) or nil)
-  if not until_ms or until_ms <= now then return {} end
-  scored[#scored + 1], scored[#scored + 2] = string.format('%.0f', now + visible), field
+  local before = field and tonumber(redis.call('ZSCORE', received, field) or nil)
+  if not before or before <= now or before ~= tonumber(string.match(entries[at], '^%d+')) then return {} end
+  scored[#scored + 1], scored[#scored + 2] = until_ms, field
   elements[at] = string.sub(records[field], #FIRST_TURN + 1)
 end
+for at, name in ipairs(names) do redis.call('LSET', attempt, at - 1, until_ms .. ' ' .. name) end
 if #scored > 0 then redis.call('ZADD', received, unpack(scored)) end
 return elements
