@@ -66,11 +66,18 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
 
 
 async def _apply(call: Call, queue: Known) -> None:
-    """Tell reliq's queue where its dead letters go. Repeated with each CreateQueue, so that nothing stays half done."""
-    target = call.registry.names.queue(queue.buries.target) if queue.buries else None
+    """Tell reliq's queue where its dead letters go. Repeated with each CreateQueue, so that nothing stays half done.
+
+    Of several calls at once the one that tells it last may not be the one whose policy holds: each looks again.
+    """
     handle = call.registry.handle(queue)
-    if target != (await handle.config()).dead_to:
+    now: Known | None = queue
+    while now is not None:
+        target = call.registry.names.queue(now.buries.target) if now.buries else None
+        if target == (await handle.config()).dead_to:
+            break
         await handle.configure(dead_to=target)
+        now = await call.registry.look(queue.place)
 
 
 async def get_queue_url(call: Call) -> Result:

@@ -1,11 +1,13 @@
 """Dead letter queues and the tasks that move their messages on."""
 
+import asyncio
 import json
 import time
 
 import pytest
 
 import reliq
+from reliq_sqs import queues
 from tests.integration.sqs.serving import client as client_of
 from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.test_messages import code_of, received
@@ -65,6 +67,22 @@ def test_the_sources_of_a_dead_letter_queue_are_listed(sqs, pair):
     assert sqs.list_dead_letter_source_queues(QueueUrl=source)["queueUrls"] == []
     sqs.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == []
+
+
+def test_of_two_changes_at_once_the_policy_that_is_told_is_the_one_that_holds(sqs, queue, app, name, monkeypatch):
+    source, targets = queue("-source"), [queue(f"-{at}") for at in range(2)]
+    earlier, later = ({"RedrivePolicy": policy(arn_of(sqs, one))} for one in targets)
+    apply = queues._apply
+
+    async def apply_late(*arguments):
+        monkeypatch.undo()
+        await asyncio.to_thread(sqs.set_queue_attributes, QueueUrl=source, Attributes=later)
+        await apply(*arguments)
+
+    monkeypatch.setattr(queues, "_apply", apply_late)
+    sqs.set_queue_attributes(QueueUrl=source, Attributes=earlier)
+    told = sqs.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert (told, app.queue(f"{name}-source").config().dead_to) == (later, f"{name}-1")
 
 
 def test_without_its_policy_a_message_is_received_for_ever(sqs, pair):
