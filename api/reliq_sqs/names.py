@@ -77,8 +77,11 @@ class Names:
         return place
 
     def url(self, base: str, place: Place) -> str:
-        """Return the URL of a queue. It does not tell the region: that is the one of the request."""
-        return f"{base}/{self.account}/{place.name}"
+        """Return the URL of a queue. Its path tells the region unless that is the one of its host, or the endpoint's."""
+        of_host = region_of_host(urlsplit(base).netloc)
+        implied = of_host if known_region(of_host) else self.region
+        region = "" if place.region == implied else f"/queue/{place.region}"
+        return f"{base}{region}/{self.account}/{place.name}"
 
     def queue(self, place: Place) -> str:
         """Return the name of reliq's queue."""
@@ -112,7 +115,7 @@ def _told(url: str) -> tuple[str, str]:
     *parents, name = map(unquote, path.strip("/").split("/"))
     if _KNOWN.fullmatch(name) is None:
         return "", ""
-    of_path = parents[1] if len(parents) == 3 and parents[0] == "queue" else ""
+    of_path = parents[-2] if len(parents) >= 3 and parents[-3] == "queue" else ""
     return next(filter(known_region, (of_path, region_of_host(host))), ""), name
 
 

@@ -214,11 +214,12 @@ def test_a_bare_name_a_path_and_another_host_are_urls_too(sqs, queue, name):
 def test_queues_of_two_regions_are_two(sqs, port, queue, name):
     west, east = client(port, "us-west-2"), queue()
     url = west.create_queue(QueueName=name)["QueueUrl"]
-    assert url == f"http://127.0.0.1:{port}/000000000000/{name}"
+    assert url == f"http://127.0.0.1:{port}/queue/us-west-2/000000000000/{name}"
+    assert west.get_queue_url(QueueName=name)["QueueUrl"] == url
     assert west.list_queues(QueueNamePrefix=name)["QueueUrls"] == [url]
     assert attributes_of(west, url, "QueueArn") == {"QueueArn": f"arn:aws:sqs:us-west-2:000000000000:{name}"}
     sqs.send_message(QueueUrl=east, MessageBody="east")
-    assert received(west, url) == []
+    assert received(west, url) == received(sqs, url) == []
     west.delete_queue(QueueUrl=url)
     assert received(sqs, east)[0]["Body"] == "east"
 

@@ -30,6 +30,14 @@ def test_each_queue_of_sqs_is_one_queue_of_reliq(name, region, fifo):
     assert NAMES.of_url(f"http://localhost/000000000000/{place.name}", region) == place
 
 
+@given(
+    _NAME, _REGION, st.sampled_from(["localhost:9324", "x.org/sqs", "sqs.eu-central-1.x.org", "sqs.us-east-1.x.org"])
+)  # fmt: skip
+def test_a_url_leads_to_its_queue_also_at_the_host_of_another_region(name, region, host):
+    place = Place(region, name)
+    assert NAMES.of_url(NAMES.url(f"https://{host}", place), NAMES.region) == place
+
+
 @pytest.mark.parametrize(
     "queue",
     [
