@@ -77,7 +77,7 @@ class Names:
         return place
 
     def url(self, base: str, place: Place) -> str:
-        """Return the URL of a queue. Its path tells the region unless that is the one of its host, or the endpoint's."""
+        """Return the URL of a queue. Its path tells the region unless it is that of the host, or the endpoint's."""
         of_host = region_of_host(urlsplit(base).netloc)
         implied = of_host if known_region(of_host) else self.region
         region = "" if place.region == implied else f"/queue/{place.region}"

@@ -167,7 +167,10 @@ async def set_queue_attributes(call: Call) -> Result:
         scope = known.scope_from(now, wanted, modified)
         return {**to_set, **scope, MODIFIED: str(modified)}, [*to_remove, *others]
 
-    await _apply(call, await call.registry.change(queue, edit))
+    changed = await call.registry.change(queue, edit)
+    await _apply(call, changed)
+    if queue.fifo and "DelaySeconds" in wanted:  # on FIFO it is that of all messages
+        await call.registry.change_delay(changed)
     return {}
 
 

@@ -102,6 +102,16 @@ class Registry:
         record = await self._app.store.run(_change(queue, self.names, edit))
         return self._remember(known.read(record, queue.place, self.names))
 
+    async def change_delay(self, queue: Known) -> None:
+        """Let all delayed messages have the delay of their queue: also those that other endpoints accept meanwhile."""
+        await self.handle(queue).change_delay(queue.delay)
+        self._background.start("messages with a former delay", partial(self._change_delay_again, queue))
+
+    async def _change_delay_again(self, queue: Known) -> None:
+        await asyncio.sleep(2 * _REMEMBERED)
+        if now := await self.look(queue.place):
+            await self.handle(now).change_delay(now.delay)
+
     async def delete(self, queue: Known) -> None:
         """Delete a queue with all that it has."""
         if self._strict:

@@ -157,6 +157,13 @@ class ReceiveCalls:
         """Delete all messages in flight; return how many."""
         return self._store.run(self._receipts.purge())
 
+    def change_delay(self, delay: Duration) -> int:
+        """Let delayed messages be due `delay` after they were sent; return how many. Those that wait for a retry stay.
+
+        Those of a key keep their order if all are sent with this delay from now on. Raises InvalidSetting.
+        """
+        return self._store.run(self._receipts.change_delay(values.seconds(delay, "delay")))
+
     def forget_deduplication(self) -> None:
         """Forget all deduplication keys of the queue: a message with one that was used before is accepted."""
         self._store.run(self._receipts.forget_deduplication())

@@ -126,6 +126,12 @@ def waiting_count(keys: QueueKeys, group: str) -> Op[int]:
     return Op(("ZLEXCOUNT", keys.waiting, f"[{group}", f"({group}".encode() + b"\xff"))
 
 
+def change_delay(keys: QueueKeys, changes: Sequence[tuple[str, int]]) -> Op[int]:
+    """Let delayed messages, by their ids, be due at these ms since the epoch; answers how many are delayed."""
+    pairs = (signatures.change_delay_change(id=identity, due=due) for identity, due in changes)
+    return scripted(signatures.change_delay(keys, changes=pairs), int)
+
+
 def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int, list[bytes]]]:
     """Make due messages visible; answers how many, the ms until the next is due (-1: none is in flight), and groups.
 

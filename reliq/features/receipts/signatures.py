@@ -6,6 +6,14 @@ from reliq.contract.key_names import NamedKeys
 from reliq.ops.request import Argument, Call, Record, Records, flat
 
 
+def change_delay(keys: NamedKeys, *, changes: Records) -> Call:
+    return "receipts/change_delay", (keys.delayed, keys.index), (*flat(changes),)
+
+
+def change_delay_change(*, id: Argument, due: Argument) -> Record:
+    return (id, due)
+
+
 def delete_flying(keys: NamedKeys, *, late: bool, names: Iterable[Argument]) -> Call:
     return (
         "receipts/delete_flying",

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 
 from reliq import ops
 from reliq.features.receipts import ops as own
@@ -17,6 +18,7 @@ from reliq.features.receipts.model import (
 )
 from reliq.features.receipts.ready import RETURNED_AT_ONCE
 from reliq.features.receipts.receiving import HomeReceiver, shown
+from reliq.model.delayed_message import DelayedMessage
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -25,12 +27,15 @@ from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import from_any
 from reliq.protocol.features import Hidden
 from reliq.protocol.homes import QueueHomes, checked
+from reliq.protocol.listing import walk
 from reliq.protocol.producer import ProducerPool
+from reliq.runtime.pieces import pieces
 
 _DELETED_AT_ONCE = 1000  #: by the script for nearly all deletes
 _LOOK = 1.0  #: seconds after which who waits looks again, as another receiver may be gone
 _SOON = 0.05  #: seconds between two looks for messages that are due
 _PURGED_AT_ONCE = 500
+_CHANGED_AT_ONCE = 100
 _SCAN_STEP = 1000
 
 
@@ -134,6 +139,12 @@ class ReceiptSteps:
         """Delete all messages in flight; return how many."""
         return sum((yield from self._homes.act("the purge", _purge)))
 
+    def change_delay(self, seconds: float) -> Steps[int]:
+        """Let delayed messages that nobody has received be due so long after they were sent; return how many."""
+        return sum(
+            (yield from self._homes.act("the change of the delay", partial(_change_delay, round(seconds * 1000))))
+        )
+
     def forget_deduplication(self) -> Steps[None]:
         """Forget all deduplication keys: a message with a key that was used before is accepted."""
         yield from self._homes.act("forgetting the deduplication keys", _forget_dedup)
@@ -173,6 +184,29 @@ def _purge(keys: QueueKeys) -> Steps[int]:
     while count := (yield own.purge_received(keys, _PURGED_AT_ONCE, keys.new_call())):
         total += count
     return total
+
+
+def _change_delay(delay: int, keys: QueueKeys) -> Steps[int]:
+    """Read them all first, as a walk must not come across what it has moved; what is due becomes ready at once."""
+    changes: list[tuple[str, int]] = []
+
+    def note(messages: list[DelayedMessage]) -> Steps[bool]:
+        changes.extend((one.id, one.enqueued_at + delay) for one in messages)
+        return True
+        yield
+
+    yield from walk(DelayedMessage, keys, keys.delayed, ("-inf", "+inf"), _is_as_sent, note, removing=False, shown=0)
+    total = 0
+    for some in pieces(sorted(changes, key=itemgetter(1)), _CHANGED_AT_ONCE):
+        total += yield own.change_delay(keys, some)
+    while (yield ops.promote(keys, _CHANGED_AT_ONCE))[0] == _CHANGED_AT_ONCE:
+        pass
+    return total
+
+
+def _is_as_sent(message: DelayedMessage) -> bool:
+    """Whether a message waits since it was sent, and not for a retry."""
+    return message.readable and not message.failures and not message.deliveries
 
 
 def _forget_dedup(keys: QueueKeys) -> Steps[bool]:

@@ -14,6 +14,7 @@ CALLS = {
     "receive_ready": lambda: own.receive_ready(KEYS, 30.0, 10, None, [b"12345678"] * 10, runs=True),
     "receive_again": lambda: own.receive_again(KEYS, "attempt", 30.0),
     "keep_received": lambda: own.keep_received(KEYS, "attempt", 30.0, 0, 10),
+    "change_delay": lambda: own.change_delay(KEYS, [("d", 1)]),
     "return_due": lambda: own.return_due(KEYS, 10),
     "set_visibility": lambda: own.set_visibility(KEYS, [(name_of(IN_FLIGHT), 0.0, "")]),
 }

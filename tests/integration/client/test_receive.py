@@ -323,6 +323,19 @@ def test_headers_that_look_like_reliqs_own_do_no_harm(queue):
     assert one.received_at > 0
 
 
+def test_a_changed_delay_is_that_of_what_was_sent_and_not_of_what_failed(queue):
+    queue.send("failed")
+    with queue.consumer() as consumer:
+        consumer.retry(consumer.claim()[0], delay=MINUTE, error="x")
+    queue.send_many(["a", "b"], delay=MINUTE)
+    assert queue.change_delay(2 * MINUTE) == 2
+    first, *others = queue.delayed.list()
+    assert [one.due_at - one.enqueued_at for one in others] == [pytest.approx(2 * MINUTE * 1000, abs=1)] * 2
+    assert queue.change_delay(0) == 2
+    assert texts(queue.receive(limit=5)) == ["a", "b"]
+    assert [one.due_at for one in queue.delayed.list()] == [first.due_at]
+
+
 def test_a_purge_of_what_is_in_flight(queue, store):
     queue.send_many([NewMessage("a", key="k"), NewMessage("b", key="k"), "c"])
     queue.receive(limit=10, runs=True)

@@ -135,6 +135,18 @@ def test_an_attempt_whose_messages_were_extended_is_not_repeated(sqs, fifo):
     assert bodies(sqs, url) == []
 
 
+def test_a_changed_delay_is_that_of_the_messages_in_the_queue_too_and_keeps_their_order(sqs, fifo):
+    url = fifo(DelaySeconds="600")
+    entries = [{"Id": f"{at}", "MessageBody": f"{at}", "MessageGroupId": "g"} for at in range(9)]
+    sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "900"})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "1"})
+    send(sqs, url, "9")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "0"})
+    send(sqs, url, "a")
+    assert bodies(sqs, url, WaitTimeSeconds=5) == [*map(str, range(9)), "9"]
+
+
 def test_a_duplicate_answers_the_first_id_also_after_its_deletion_and_not_after_a_purge(sqs, fifo):
     url = fifo()
     first = send(sqs, url, "m")
