@@ -79,8 +79,16 @@ class ReceiptSteps:
         failing, found = self._homes.failing, self._homes.found
         received = yield from from_any(every, failing, found, lambda keys: self._receiver(keys).receive(wanted, 0.0))
         if not received:
-            yield from self.return_due()
+            early = [keys for _, keys in (yield from self._returned()) if keys]
+            received = yield from self._first_early(early if wanted.runs else (), wanted)
         return received
+
+    def _first_early(self, homes: Sequence[QueueKeys], wanted: Wanted) -> Steps[list[Received]]:
+        """Receive from the first of these homes that gives something: a count of ready messages does not show them."""
+        for keys in homes:
+            if received := (yield from self._receiver(keys).receive(wanted, 0.0)):
+                return received
+        return []
 
     def _receiver(self, keys: QueueKeys) -> HomeReceiver:
         receiver = self._receivers.get(keys.queue)
@@ -100,7 +108,10 @@ class ReceiptSteps:
 
     def return_due(self) -> Steps[int]:
         """Make the messages visible again whose time is over; return how many."""
-        return sum((yield from self._homes.act("the return", _return_due)))
+        return sum(count for count, _ in (yield from self._returned()))
+
+    def _returned(self) -> Steps[list[tuple[int, QueueKeys | None]]]:
+        return (yield from self._homes.act("the return", _return_due))
 
     def change_visibility(self, changes: Sequence[tuple[str, float]], *, late: bool = False) -> Steps[list[str]]:
         """Set for how many seconds each message stays in flight from now on; return a code for each."""
@@ -171,12 +182,13 @@ def deleted(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -
     return codes
 
 
-def _return_due(keys: QueueKeys) -> Steps[int]:
-    total, count = 0, RETURNED_AT_ONCE
+def _return_due(keys: QueueKeys) -> Steps[tuple[int, QueueKeys | None]]:
+    """Return how many messages of a home were due, and the home if messages are visible before others in flight."""
+    total, count, early = 0, RETURNED_AT_ONCE, []
     while count == RETURNED_AT_ONCE:
-        count, *_ = yield own.return_due(keys, RETURNED_AT_ONCE)
+        count, _, early = yield own.return_due(keys, RETURNED_AT_ONCE)
         total += count
-    return total
+    return total, keys if early else None
 
 
 def _purge(keys: QueueKeys) -> Steps[int]:

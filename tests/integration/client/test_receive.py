@@ -357,6 +357,18 @@ def test_as_many_messages_of_one_key_as_there_are_come_first(queue):
     assert texts(queue.receive(limit=10, runs=True)) == ["h1", "h2", "i1"]
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"attempt": "one"}, {"wait": 2}])
+def test_what_is_visible_before_messages_in_flight_is_received(queue, partitions, options):
+    if partitions > 1:
+        queue.configure(partitions=partitions)
+    queue.send_many([NewMessage(text, key="g") for text in ("g1", "g2", "g3")])
+    first, *_ = queue.receive(limit=10, runs=True)
+    queue.change_visibility([(first.receipt, 0)])
+    assert texts(queue.receive(limit=10, runs=True, **options)) == ["g1"]
+    assert queue.receive(limit=10, runs=True) == []
+
+
 def test_a_queue_with_limits_gives_one_message_of_each_key(queue):
     """Those behind it would not be counted for the rate."""
     queue.configure(rate="100/s")
