@@ -122,13 +122,16 @@ def check_no_auth(options: argparse.Namespace, instead: str) -> None:
 
 def create(options: argparse.Namespace) -> int:
     scopes, queues = tuple(dict.fromkeys(options.scope)), tuple(dict.fromkeys(options.queue))
-    steps = keyring.create(options.name, scopes, queues, options.expires, options.rate)
-    text = store_of(options).run(steps)
+    store = store_of(options)
+    is_first = not store.run(ops.one(ops.key_existed()))
+    text = store.run(keyring.create(options.name, scopes, queues, options.expires, options.rate))
     if options.json:
         print(json.dumps({"id": text.partition(".")[0], "key": text}))
     else:
         print(text)
         print("This is the only time it can be seen: Redis keeps a hash.", file=sys.stderr)
+    if is_first:
+        print("From now on, each request and the dashboard need a key, with --no-auth too.", file=sys.stderr)
     return 0
 
 

@@ -429,9 +429,11 @@ def test_keys_are_made_listed_and_revoked(url, app):
     made = reliq(
         url, "keys", "create", "shop", "--scope", "enqueue", "--queue", "orders*", "--expires", "90d", "--json"
     )
+    assert "From now on, each request and the dashboard need a key" in made.stderr
+    assert "From now on" not in reliq(url, "keys", "create", "other", "--scope", "enqueue", "--queue", "x").stderr
     created = json.loads(made.stdout)
     assert judged(app.store.run(keyring.read_all()), created["key"], this_machines_ms())
-    (listed,) = json.loads(reliq(url, "keys", "list", "--json").stdout)
+    listed = next(one for one in json.loads(reliq(url, "keys", "list", "--json").stdout) if one["name"] == "shop")
     assert (listed["id"], listed["name"], listed["scopes"], listed["queues"]) == (
         created["id"], "shop", ["enqueue"], ["orders*"],
     )  # fmt: skip
