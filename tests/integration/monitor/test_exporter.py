@@ -50,6 +50,7 @@ def everything(app, url):
         measurements.ran("orders", [(run, run.started + 0.01)], time.time() - time.monotonic())
         consumer.ack(message)
     monitor.scan()
+    monitor._whole.leading = True  # as its loop notes
     return scraped(Exporter(Store(url), [measurements], slots={"orders": 1}, monitor=monitor))
 
 

@@ -113,8 +113,8 @@ def test_what_was_received_stays_in_flight_and_what_is_delayed_runs_now(app, cli
     queue.send("later", id="later", delay=60)
     (received,) = queue.receive(1, visibility="60s", attempt="a")
     fill()
-    assert queue.change_visibility([(received.receipt, "1h")]) == ["changed"]
-    assert [one.receipt for one in queue.receive(1, visibility="2h", attempt="a")] == [received.receipt]
+    assert [one.receipt for one in queue.receive(1, visibility="1h", attempt="a")] == [received.receipt]
+    assert queue.change_visibility([(received.receipt, "2h")]) == ["changed"]
     ((_, until),) = client.zrange(QueueKeys("q").received, 0, -1, withscores=True)
     assert until / 1000 > client.time()[0] + 3700
     assert queue.delayed.run("later") == 1
