@@ -259,7 +259,7 @@ def test_what_was_started_has_spent_its_token(app, queue, size):
 def test_a_consumer_that_waits_gets_what_is_handed_back(exchange, queue, limits):
     """The tokens are back before the message is."""
     queue.configure(**limits)
-    for _ in range(10):
+    for _ in range(3):  # with a rate, each claim looks after five seconds
         queue.send("x", limit_key="t")
         exchange.add_unstarted(exchange.settle_and_claim(1))
         with queue.consumer() as consumer, ThreadPoolExecutor(1) as thread:
