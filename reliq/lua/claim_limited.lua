@@ -23,6 +23,7 @@ local lease_ms, limit, room, consumer = ARGV[1], tonumber(ARGV[2]), tonumber(ARG
 local reports, suspect = ARGV[5] == '1', ARGV[6]
 local PLACES, SLOTS = 1, 18
 -- end of the names
+local LINES = 20 -- lines that one call looks at after a change of the limits of keys
 local PROBE_LOOK = 1000 -- ms between two looks at the consumer that has the probe of a breaker
 local q, slots = places(PLACES), named_slots(SLOTS)
 local now = exact_now_ms()
@@ -37,8 +38,8 @@ redis.call('ZCARD', delayed)
 redis.call('HLEN', index)
 redis.call('ZCARD', buckets)
 
-local rate, burst, concurrency, key_rate, fair, key_concurrency, weighted = unpack(redis.call(
-  'HMGET', q.config, 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency', 'weighted'))
+local rate, burst, concurrency, key_rate, fair, key_concurrency, weighted, weights = unpack(redis.call(
+  'HMGET', q.config, 'rate', 'burst', 'concurrency', 'key_rate', 'fair', 'key_concurrency', 'weighted', 'weight_digests'))
 concurrency = tonumber(concurrency)
 local bucket, key_bucket, by_key = bucket_of(rate, burst), bucket_of(key_rate), key_rate or fair or key_concurrency
 local in_use, known, suspect_next = 0, 0, ''
@@ -130,7 +131,34 @@ local function take_of_key(element)
   return nil
 end
 
-if not (bucket or concurrency or state.held_until or state.breaker or by_key or known_buckets) then
+-- After a change of the limits of keys let the first ones of lines be ready whose keys have free slots by now, some lines
+-- with each call. Returns whether there may be others. `lanes`: the limits by which the lines were looked at.
+local function fill_lines()
+  local lanes = by_key and table.concat({key_concurrency or '', fair or '', key_rate and 1 or '', weights or ''}, ' ') or ''
+  local from = state.lanes_from
+  if state.lanes ~= lanes then
+    redis.call('HSET', flow, 'lanes', lanes)
+    from = ''
+  end
+  if not from then return false end
+  for _ = 1, LINES do
+    local after = from == '' and '-' or '(' .. from .. '\255'
+    local first = redis.call('ZRANGEBYLEX', q.waiting, after, '+', 'LIMIT', 0, 1)[1]
+    if not first then
+      redis.call('HDEL', flow, 'lanes_from', lanes == '' and 'lanes' or 'lanes_from')
+      return false
+    end
+    from = string.sub(first, 1, GROUP)
+    if not is_of_flow(first) and is_laned(element_in_line(first)) and not is_arriving(q, from) then
+      fill_slots(q, from, tonumber(redis.call('HGET', q.active, '#' .. from) or 0))
+    end
+  end
+  redis.call('HSET', flow, 'lanes_from', from)
+  return true
+end
+local has_lines = fill_lines()
+
+if not (bucket or concurrency or state.held_until or state.breaker or by_key or known_buckets or has_lines) then
   redis.call('HDEL', q.config, 'limited')
   return {'ok', now_whole, '', 0, '', unpack(take(q, processing, limit, room))}
 end

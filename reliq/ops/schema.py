@@ -67,6 +67,8 @@ class Flow:
     """`flow` of a queue: the state of its limits and of its circuit breaker; times are ms of the server's clock."""
 
     FULL_AT: Final = "full_at"  #: when the rate's bucket is full again
+    LANES: Final = "lanes"  #: the limits of keys by which the lines of keys were looked at
+    LANES_FROM: Final = "lanes_from"  #: after a change of these limits: the latest line that was looked at
     HELD_UNTIL: Final = "held_until"  #: nothing is given out before
     BREAKER: Final = "breaker"  #: open or half_open; absent while it is closed
     BREAKER_UNTIL: Final = "breaker_until"  #: when the next probe is given out

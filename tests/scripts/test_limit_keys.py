@@ -6,6 +6,7 @@ from reliq import ops
 from reliq.features.charges import ops as charges
 from reliq.model.element import Extra, group_of, limit_group_of
 from reliq.model.message import Message
+from reliq.model.partitions import bitmap
 from reliq.ops import Destination, Entry, Move
 from reliq_monitor.reclaim import take_back
 from tests.support.state import HOUR, KEYS, element, keyed
@@ -38,7 +39,7 @@ def places(world):
     return {
         name: value
         for name, value in world.state().items()
-        if name not in {"counters", "consumers", "lease:w", "index", "config", "buckets"}
+        if name not in {"counters", "consumers", "lease:w", "index", "config", "buckets", "flow"}
     }
 
 
@@ -314,3 +315,33 @@ def test_messages_with_one_id_share_one_slot(two):
     claim(two)
     two.run(ops.settle(KEYS, "w", 15.0, [laned("a"), laned("b")]))
     assert places(two) == {"messages": "a2", "active": slots((T, "a"))}
+
+
+@pytest.mark.parametrize(("most", "begun"), [(3, 2), (None, 4)])
+def test_after_a_change_of_the_limits_of_keys_lines_begin_though_no_message_ends(world, most, begun):
+    keys = [one + other for one in "abcde" for other in "abcdefghij"]
+    world.given(leases={"w": HOUR}, config={"key_concurrency": 1, "limited": 1})
+    for number in range(5):
+        for key in keys:
+            send(world, key + "nopqr"[number], key=key)
+    assert len(claim(world, 100).elements) == 50
+    if most is None:
+        world.redis.hdel(KEYS.config, "key_concurrency")
+    else:
+        world.redis.hset(KEYS.config, "key_concurrency", most)
+    taken = [one for _ in range(5) for one in claim(world, 100).elements]
+    first = [key + letter for letter in "opqr"[:begun] for key in keys]
+    assert sorted(Message.decode("q", one).id for one in taken) == sorted(first)
+    assert world.redis.hget(KEYS.flow, "lanes_from") is None
+    assert (world.redis.hget(KEYS.config, "limited") is not None) == (most is not None)
+
+
+def test_a_change_of_limits_begins_no_line_whose_former_home_may_have_messages(world):
+    arriving = ops.Homes(bitmap(range(4096)), 1, bitmap(range(4096)))
+    world.given(leases={"w": HOUR}, config=TWO)
+    world.run(ops.take_in(KEYS, arriving, retired=False))
+    world.redis.zadd(KEYS.waiting, {f"{T}{1:016d}".encode() + laned("a"): 0})
+    assert claim(world).elements == []
+    assert world.redis.zcard(KEYS.waiting) == 1
+    assert world.run(ops.release_lines(KEYS, [T], 1)) == 1
+    assert claim(world).elements == [laned("a")]

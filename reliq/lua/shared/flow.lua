@@ -78,11 +78,13 @@ end
 
 -- What `flow` says of a queue: moments are numbers, and what is not there is nil or false.
 local function limits_state(flow)
-  local held_until, breaker, breaker_until, prober, full_at, waiter, waiter_until = unpack(redis.call(
-    'HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'prober', 'full_at', 'waiter', 'waiter_until'))
+  local held_until, breaker, breaker_until, prober, full_at, waiter, waiter_until, lanes, lanes_from = unpack(redis.call(
+    'HMGET', flow, 'held_until', 'breaker', 'breaker_until', 'prober', 'full_at', 'waiter', 'waiter_until', 'lanes',
+    'lanes_from'))
   return {
     held_until = tonumber(held_until), breaker = breaker, breaker_until = tonumber(breaker_until), prober = prober,
-    full_at = tonumber(full_at), waiter = waiter, waiter_until = tonumber(waiter_until),
+    full_at = tonumber(full_at), waiter = waiter, waiter_until = tonumber(waiter_until), lanes = lanes or '',
+    lanes_from = lanes_from,
   }
 end
 
