@@ -244,7 +244,8 @@ MUTANTS = [
         "a delayed message becomes ready and stays delayed",
         "reliq/lua/promote.lua",
         "  redis.call('ZREM', delayed, unpack(due))\n",
-        "  if #due > 3 then redis.call('ZREM', delayed, unpack(due)) end\n",
+        "  if #due > 3 then redis.call('ZREM', delayed, unpack(due))\n"
+        "  else for _, one in ipairs(due) do redis.call('ZADD', delayed, now + 3000, one) end end\n",
         "none",
         {"acked twice", "two places", "resurrected", "duplicated", "stuck"},
     ),

@@ -14,8 +14,8 @@ def main(name, volume, seed, folder, setup):
     run._HEALED = faults._RESUMED = 8.0
     scenario = scenarios.named(name)
     assert scenario is not None
-    scenario = replace(scenario, setup=replace(scenario.setup, **json.loads(setup)))
-    outcome = run.run(scenario, int(seed), int(volume), 30.0, Path(folder))
+    scenario = replace(scenario, setup=replace(scenario.setup, **json.loads(setup)), full_setup=None)
+    outcome = run.run(scenario, int(seed), int(volume), 30.0, Path(folder), full=True)  # which promises a quick recovery
     print(json.dumps({**outcome.as_dict(), "tree": str(Path(reliq.__file__).parent)}))
 
 
