@@ -15,7 +15,7 @@ def main(name, volume, seed, folder, setup):
     scenario = scenarios.named(name)
     assert scenario is not None
     scenario = replace(scenario, setup=replace(scenario.setup, **json.loads(setup)), full_setup=None)
-    outcome = run.run(scenario, int(seed), int(volume), 30.0, Path(folder), full=True)  # which promises a quick recovery
+    outcome = run.run(scenario, int(seed), int(volume), 30.0, Path(folder), full=True)  # promises a quick recovery
     print(json.dumps({**outcome.as_dict(), "tree": str(Path(reliq.__file__).parent)}))
 
 
