@@ -16,11 +16,9 @@ from celery.states import READY_STATES
 from kombu.exceptions import ContentDisallowed, DecodeError
 from kombu.serialization import prepare_accept_content
 
-from reliq import ops
 from reliq.contrib.kombu.channel import REJECTED, Channel
 from reliq.contrib.kombu.messages import TASK_ID, incoming
 from reliq.contrib.new_deaths import DeathReader
-from reliq.errors import ReliqError
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
 from reliq.runtime.failures import FailureLog
@@ -42,16 +40,9 @@ class EndStorer(DeathReader):
         channel = getattr(self._consumer.task_consumer, "channel", None)
         if channel is None or channel.closed:  # the worker connects again
             return
-        broker, stored = channel.connection.broker, functools.partial(self._stored, channel)
-        now = broker.store.call(ops.server_time())
-        failed: ReliqError | None = None
-        for queue in list(self._consumer.task_consumer.queues):
-            try:
-                self.look_at(broker.store, QueueKeys(broker.name_of(queue.name)), now, stored)
-            except ReliqError as error:  # its node is away; those of the others are not
-                failed = error
-        if failed is not None:
-            raise failed
+        broker = channel.connection.broker
+        homes = [QueueKeys(broker.name_of(queue.name)) for queue in list(self._consumer.task_consumer.queues)]
+        self.look_at_all(broker.store, homes, functools.partial(self._stored, channel))
 
     def _stored(self, channel: Any, letter: DeadLetter) -> bool:
         """Store the end of a task; whether that succeeded."""

@@ -7,7 +7,8 @@ worker has each.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from reliq import ops
@@ -26,7 +27,7 @@ _TRY_FOR_MS = 600_000  #: while what follows a death fails
 _PAGE = 100
 
 
-class DeathReader(threading.Thread):
+class DeathReader(threading.Thread, ABC):
     """Follows the new dead letters of a worker's queues."""
 
     def __init__(self, name: str, log: logging.Logger, wanted: Callable[[DeadLetter], bool]) -> None:
@@ -54,15 +55,28 @@ class DeathReader(threading.Thread):
     def stop(self, **_: Any) -> None:
         self._stopping.set()
 
+    @abstractmethod
     def look(self) -> None:
-        """Look at each home of the queues; raises the error of one that cannot be read."""
-        raise NotImplementedError
+        """Look at the queues, by `look_at_all`."""
+
+    def look_at_all(self, store: Store, homes: Iterable[QueueKeys], follow: Callable[[DeadLetter], bool]) -> None:
+        """Call `follow` for the new letters of these homes of queues that are this process's.
+
+        A letter for which it answers False, as it failed, is tried again. Raises the error of a home that cannot be
+        read, after a look at the others.
+        """
+        now: int = store.call(ops.server_time())
+        failed: ReliqError | None = None
+        for keys in homes:
+            try:
+                self.look_at(store, keys, now, follow)
+            except ReliqError as error:  # its node is away; those of the others are not
+                failed = error
+        if failed is not None:
+            raise failed
 
     def look_at(self, store: Store, keys: QueueKeys, now: int, follow: Callable[[DeadLetter], bool]) -> None:
-        """Call `follow` for the new letters of a home of a queue that are this process's; `now`: the server's ms.
-
-        A letter for which it answers False, as it failed, is tried again.
-        """
+        """Do so for one home; `now`: ms of the server's clock."""
         seen, read = self._seen.get(keys.queue, set()), set()
         since = now - _OVERLAP_MS
         for letter in self._letters(store, keys, self._since.get(keys.queue, now - _FIRST_LOOK_MS)):

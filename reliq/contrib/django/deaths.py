@@ -28,10 +28,9 @@ class Deaths(DeathReader):
         self._backends = {queue: backend for backend in backends for queue in backend.queues}
 
     def look(self) -> None:
-        now = self._store.call(ops.server_time())
-        for queue in self._backends:
-            for home in self._store.call(ops.layout(QueueKeys(queue))).every(queue):
-                self.look_at(self._store, QueueKeys(home), now, self._finished)
+        layouts = {queue: self._store.call(ops.layout(QueueKeys(queue))) for queue in self._backends}
+        homes = [QueueKeys(home) for queue, layout in layouts.items() for home in layout.every(queue)]
+        self.look_at_all(self._store, homes, self._finished)
 
     def _finished(self, letter: DeadLetter) -> bool:
         backend = self._backends[letter.queue]

@@ -151,7 +151,7 @@ class ReceiptSteps:
         return sum((yield from self._homes.act("the purge", _purge)))
 
     def change_delay(self, seconds: float) -> Steps[int]:
-        """Let delayed messages that nobody has received be due so long after they were sent; return how many."""
+        """Set the delay, from their sends on, of delayed messages that wait for no retry; return how many."""
         return sum(
             (yield from self._homes.act("the change of the delay", partial(_change_delay, round(seconds * 1000))))
         )
