@@ -170,6 +170,18 @@ def everything(world: World) -> dict[bytes, bytes]:
         return dict(zip(names, pipeline.execute(), strict=True))
 
 
+def contents(world: World) -> dict[bytes, object]:
+    """All keys; of a hash its fields, whose order in a DUMP changes while Redis moves them to a larger table."""
+    found: dict[bytes, object] = {**everything(world)}
+    with world.redis.pipeline(transaction=False) as pipeline:
+        for name in found:
+            pipeline.type(name)
+        hashes = [name for name, kind in zip(found, pipeline.execute(), strict=True) if kind == b"hash"]
+        for name in hashes:
+            pipeline.hgetall(name)
+        return found | dict(zip(hashes, pipeline.execute(), strict=True))
+
+
 _MADE: dict[bytes, bytes] = {}  #: what is in the queue with everything, since it was made first
 
 
@@ -198,14 +210,14 @@ def test_a_key_of_a_foreign_type_is_refused_before_the_first_write(full, name, k
         full.redis.lpush(key, "a")
     else:
         full.redis.xadd(key, {"a": "stream"})
-    before = everything(full)
+    before = contents(full)
     if (name, key) in UNTOUCHED:
         run(full.store, CALLS[name]())
-        assert everything(full)[key.encode()] == before[key.encode()]
+        assert contents(full)[key.encode()] == before[key.encode()]
         return
     with pytest.raises(RedisUnsuitable, match="another type"):
         run(full.store, CALLS[name]())
-    assert everything(full) == before
+    assert contents(full) == before
 
 
 def run(store: Store, call: ops.Op | ops.Transaction) -> None:
