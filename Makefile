@@ -85,7 +85,7 @@ combine: $(READY) ## Every pair of features compared with the reference model (h
 test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (5 minutes each)
 	$(BIN)/python tools/test_slices.py $(SLICES) $(if $(TESTS),--tests $(TESTS))
 
-# What it starts runs alone, one target after another, and goes on after a failure.
+# One target after another; a failure does not stop it. Interrupted, it goes on where it was, at the same commit.
 test-all: $(READY) ## Every target with tests, and one table at the end (hours; needs the package registry)
 	@$(BIN)/python tools/test_all.py
 

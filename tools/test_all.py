@@ -2,16 +2,18 @@
 
     python tools/test_all.py [TARGET ...]
 
-A target that fails does not stop the others. What each printed is kept in .data/test-all/TARGET.log.
+A target that fails does not stop the others. What each printed is kept in .data/test-all/TARGET.log. Interrupted, it
+goes on where it was: what passed at this commit, with nothing changed since, is in the table and is not run again.
 """
 
 import argparse
+import json
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -83,13 +85,35 @@ def run(target: str, make: Sequence[str], folder: Path) -> Result:
     return Result(target, passed, failed, skipped, (time.monotonic() - began) / 60, running.returncode)
 
 
-def main(targets: Sequence[str], make: Sequence[str] = ("make",), folder: Path = ROOT / ".data" / "test-all") -> int:
-    """Run these targets; return 1 if any has failed."""
+def state(root: Path = ROOT) -> str | None:
+    """Return the commit of the checkout; None if anything has changed since."""
+    changed = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=False)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+    return None if changed.returncode or changed.stdout else commit.stdout.strip()
+
+
+def main(
+    targets: Sequence[str],
+    make: Sequence[str] = ("make",),
+    folder: Path = ROOT / ".data" / "test-all",
+    commit: str | None = None,
+) -> int:
+    """Run these targets but those that passed at this commit; return 1 if any has failed."""
     folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "passed.json"
+    passed = json.loads(file.read_text()) if file.exists() else {}
+    if commit is None or passed.get("commit") != commit:
+        passed = {"commit": commit}
     results = []
     for target in targets:
+        if target in passed:
+            results.append(Result(**passed[target]))
+            continue
         print(f"\nmake {target}", flush=True)
         results.append(run(target, make, folder))
+        if results[-1].good:
+            passed[target] = asdict(results[-1])
+            file.write_text(json.dumps(passed, indent=1))
     print(f"\n{'target':18} {'passed':>8} {'failed':>8} {'skipped':>8} {'minutes':>8}", *results, sep="\n")
     return 0 if all(one.good for one in results) else 1
 
@@ -97,4 +121,4 @@ def main(targets: Sequence[str], make: Sequence[str] = ("make",), folder: Path =
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="default: all")
-    sys.exit(main(parser.parse_args().targets or TARGETS))
+    sys.exit(main(parser.parse_args().targets or TARGETS, commit=state()))

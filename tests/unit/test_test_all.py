@@ -1,7 +1,10 @@
 """`make test-all`: every target that tests something, and one table of what came of them."""
 
 import re
+import subprocess
 import sys
+
+import pytest
 
 from tools import test_all
 from tools.test_all import ROOT, TARGETS, counts
@@ -48,3 +51,25 @@ def test_when_all_is_well_its_status_says_so(tmp_path, capsys):
 def test_the_closing_lines_of_several_runs_are_added_up():
     printed = ["== 3 passed, 1 rerun in 2.00s ==", "| 4.1.0 | 3 passed | 2 s |", "5 passed, 2 deselected in 1.00s"]
     assert counts(printed) == (8, 0, 0)
+
+
+@pytest.mark.parametrize(("commit", "again"), [("abc", ["red"]), ("def", ["good", "red"]), (None, ["good", "red"])])
+def test_interrupted_it_goes_on_where_it_was_as_long_as_nothing_changes(commit, again, tmp_path, capsys):
+    assert test_all.main(["good"], [sys.executable, "-c", MAKE], tmp_path, commit="abc") == 0
+    capsys.readouterr()
+    test_all.main(["good", "red"], [sys.executable, "-c", MAKE], tmp_path, commit=commit)
+    printed = capsys.readouterr().out
+    assert re.findall(r"^make (\w+)$", printed, re.MULTILINE) == again
+    assert re.search(r"^good +4 +0 +1 ", printed, re.MULTILINE)
+
+
+def test_a_changed_checkout_is_at_no_commit(tmp_path):
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *words], cwd=tmp_path, check=True)
+
+    assert test_all.state(tmp_path) is None
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "one")
+    assert re.fullmatch("[0-9a-f]{40}", test_all.state(tmp_path) or "")
+    (tmp_path / "new.py").touch()
+    assert test_all.state(tmp_path) is None
