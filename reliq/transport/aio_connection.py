@@ -24,7 +24,7 @@ from reliq.transport.calls import (
 )
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
 from reliq.transport.introduction import Identity, introduced, introduction
-from reliq.transport.resp import Command, commands_of, pack
+from reliq.transport.resp import Command, commands_of, pack, portions
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.target import Endpoint
 
@@ -151,7 +151,8 @@ class AioConnection:
         try:
             if self._replies is None or not self._replies.write(packed):
                 with _cancellation_noticed():
-                    await raw.send_packed_command(packed)
+                    for portion in portions(packed):
+                        await raw.send_packed_command(portion)
             if self._endpoint.sentinels is not None:
                 return await self._replies_of_master(raw, len(commands))
             return await self._read(raw, len(commands))

@@ -69,6 +69,8 @@ class Replies(asyncio.Protocol):
             self._fail(error)
         if self._arrived:
             self._wake()
+        else:  # a part of a large reply
+            self._until = self._loop.time() + self._timeout
 
     def eof_received(self) -> bool | None:
         self._fail(redis_errors().ConnectionError("the server closed the connection"))

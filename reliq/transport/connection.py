@@ -27,7 +27,7 @@ from reliq.transport.calls import (
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
 from reliq.transport.introduction import Identity, introduced, introduction
 from reliq.transport.replies import read_replies
-from reliq.transport.resp import Command, commands_of, pack
+from reliq.transport.resp import Command, commands_of, pack, portions
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.target import Endpoint
 
@@ -198,7 +198,8 @@ class Connection:
         owed = PendingReply(len(commands))
         self._owed.append(owed)
         try:
-            raw.send_packed_command(packed)
+            for portion in portions(packed):
+                raw.send_packed_command(portion)
         except connection_ended() as error:
             self.close()
             raise failed(error, sent=True) from None  # a write that fails part way may have delivered a whole command

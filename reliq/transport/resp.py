@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from reliq.model.keys import OwnKey
@@ -12,6 +12,7 @@ T = TypeVar("T")
 Command = tuple[Any, ...]
 _SAME_KEYS = 16  #: of a script, from the first on, whose encoding is cached: keys of messages come after them
 _LARGE = 16 * 1024  #: bytes above which copying costs more than a separate send
+_PORTION = 1024 * 1024  #: bytes of a request from which on the next ones have a timeout of their own
 
 
 # --- shared by threads and asyncio
@@ -65,6 +66,27 @@ def pack(commands: Iterable[Command]) -> list[bytes | memoryview]:
                 pieces.append(_bulk(part if type(part) is str else str(part)))
         pieces[head] = b"*%d\r\n" % count
     return [b"".join(pieces)] if whole else list(_runs(pieces))
+
+
+def portions(packed: Sequence[bytes | memoryview]) -> Iterator[Sequence[bytes | memoryview]]:
+    """Divide an encoded request into what is written within one timeout of the connection.
+
+    A link on which the whole takes longer is slow, not broken.
+    """
+    if sum(map(len, packed)) <= _PORTION:
+        yield packed
+        return
+    portion: list[memoryview] = []
+    size = 0
+    for piece in packed:
+        for at in range(0, len(piece), _PORTION):
+            portion.append(memoryview(piece)[at : at + _PORTION])
+            size += len(portion[-1])
+            if size >= _PORTION:
+                yield portion
+                portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _runs(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:

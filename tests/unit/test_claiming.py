@@ -1,5 +1,6 @@
 """From which partitions a consumer claims while a node of a cluster is away."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ def test_partitions_with_many_messages_are_not_looked_at_before_each_claim():
 
 def test_a_look_is_trusted_for_a_short_while_and_less_what_was_claimed(monkeypatch):
     found, now = Found(), [100.0]
-    monkeypatch.setattr("reliq.protocol.claiming.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reliq.protocol.claiming.time", SimpleNamespace(monotonic=lambda: now[0]))
     found.note({"a": 5, "b": 1})
     look = Round(PARTITIONS, Failing(), found)
     look.recall(0, lambda name: name == "c")

@@ -1,5 +1,6 @@
 """When a monitor reads the names of a server's connections again."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch):
     server = Server()
-    monkeypatch.setattr("reliq_monitor.connections.time.monotonic", lambda: server.now)
+    monkeypatch.setattr("reliq_monitor.connections.time", SimpleNamespace(monotonic=lambda: server.now))
     return server
 
 

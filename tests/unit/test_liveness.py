@@ -1,6 +1,7 @@
 """Who is gone: by the lease always, by the missing connection sooner."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("reliq_monitor.liveness.time.monotonic", clock)
+    monkeypatch.setattr("reliq_monitor.liveness.time", SimpleNamespace(monotonic=clock))
     return clock
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -74,7 +75,7 @@ def test_nothing_is_measured_when_nothing_came_back(app, url):
 
 @pytest.fixture
 def liveness(monkeypatch):
-    monkeypatch.setattr("reliq_monitor.liveness.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("reliq_monitor.liveness.time", SimpleNamespace(monotonic=lambda: 100.0))
     return Liveness(reconnect_grace=0)
 
 

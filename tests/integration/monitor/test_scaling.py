@@ -1,5 +1,7 @@
 """How many workers a queue wants."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from reliq.model.stats import Stats
@@ -31,7 +33,7 @@ def reading(ready, claimed, age=0.0):
 @pytest.fixture
 def clock(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr("reliq.observability.autoscale.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reliq.observability.autoscale.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

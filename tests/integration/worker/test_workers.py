@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -257,7 +258,8 @@ def test_the_command_line_pauses_resumes_and_stops_a_worker_by_the_beginning_of_
 
 
 def test_nothing_is_told_twice(monkeypatch):
-    monkeypatch.setattr(time, "monotonic", iter([0.0, 5.0, 10.0, 15.0, 20.0]).__next__)
+    clock = SimpleNamespace(monotonic=iter([0.0, 5.0, 10.0, 15.0, 20.0]).__next__)
+    monkeypatch.setattr("reliq.worker.news.time", clock)
     news = News(15.0)
     told = [news.text(handled, "", 0) for handled in (10, 10, 10, 30)]
     rates = [one and json.loads(one)["rate"] for one in told]
