@@ -32,10 +32,10 @@ from reliq.contract import values
 from reliq.contract.options import BY_NAME, SEND, SEND_MANY
 from reliq.contract.settings import BY_NAME as BY_SETTING
 from reliq.contract.settings import PAUSED, SETTINGS, Setting
-from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.stats import Stats
-from reliq.protocol.stats import why_unreadable
-from reliq.runtime.looking import missing_now, unseen
+from reliq.protocol.stats import read_readable
+from reliq.runtime.looking import missing_now
 
 _CLEAR = "\x1b[H\x1b[2J"  #: the screen of a terminal
 
@@ -150,27 +150,20 @@ def stats(options: argparse.Namespace) -> int:
 def _print_stats(options: argparse.Namespace, app: Reliq) -> int:
     there = app.queues(of_broadcasts=True)
     names = known_names(options.queues or there, there)
-    found, unreadable = [], len(names) < len(set(options.queues))
-    for name in names:
-        queue = app.queue(name, of_broadcast=True)
-        try:
-            found.append(queue.stats())
-        except (RedisUnsuitable, ValueError) as error:  # a key of another application: the other queues can be read
-            unreadable = True
-            print(f"reliq: queue {queue.name!r} cannot be read: {why_unreadable(error)}", file=sys.stderr)
-        except RedisUnavailable as error:
-            if not unseen(f"queue {name}", error):
-                raise
+    found, unread = app.store.run(read_readable(names))
+    for name, why in unread.items():  # a key of another application: the other queues can be read
+        print(f"reliq: queue {name!r} cannot be read: {why}", file=sys.stderr)
+    status = int(bool(unread) or len(names) < len(set(options.queues)))
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
-        return 1 if unreadable else 0
+        return status
     if not found:
         text = "there are no queues: the first message makes one, `reliq message send QUEUE BODY`"
         say_none(there or missing_now() or (), text)
-        return 1 if unreadable else 0
+        return status
     rows = [("queue", "ready", "processing", "delayed", "dead", "oldest", " consumers"), *map(_stats_row, found)]
     print("\n".join(columns(rows, -30, 9, 10, 9, 7, 8)))
-    return 1 if unreadable else 0
+    return status
 
 
 def _stats_row(one: Stats) -> tuple[object, ...]:

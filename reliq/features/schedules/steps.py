@@ -7,6 +7,7 @@ another slot, tells which queue has a name. It is a hint: what is listed there i
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,7 @@ from reliq.protocol.queue import QueueSteps
 from reliq.runtime.pieces import pieces
 
 _PAGE = 500  #: schedules in one call
+_PAGES = 100  #: reads of a queue's schedules in one round trip
 _MOST_PREVIEWED = 1000
 _MOST_READ = 1000  #: messages of each list, to find one
 
@@ -154,14 +156,14 @@ class ScheduleSteps:
         index = yield own.schedule_names()
         found: list[Schedule] = []
         unreadable: dict[str, str] = {}
-        for keys, names in by_queue({name: of for name, of in index.items() if queue in (None, of)}):
-            for page in pieces(names, _PAGE):
-                raw = yield [*own.stored_schedules(keys, page), own.latest_runs(keys, page)]
-                for name, definition, state, run in zip(page, *raw, strict=True):
-                    try:
-                        found.extend(schedules_in(name, definition, state, run))
-                    except InvalidSetting as error:
-                        unreadable[name] = str(error)
+        of_queues = by_queue({name: of for name, of in index.items() if queue in (None, of)})
+        every = [(keys, page) for keys, names in of_queues for page in pieces(names, _PAGE)]
+        for pages in pieces(every, _PAGES):
+            for row in (yield from _rows(pages)):
+                try:
+                    found.extend(schedules_in(*row))
+                except InvalidSetting as error:
+                    unreadable[row[0]] = str(error)
         return sorted(found, key=lambda one: one.name), unreadable
 
     def fates(self, schedules: Sequence[Schedule]) -> Steps[dict[str, str]]:
@@ -210,6 +212,15 @@ class ScheduleSteps:
 
 def _refuse_none(queue: str) -> None:
     """Let all schedules be changed."""
+
+
+def _rows(pages: Sequence[tuple[QueueKeys, Sequence[str]]]) -> Steps[list[tuple[str, Any, Any, Any]]]:
+    """Read these schedules of queues in one round trip: of each its name, definition, state and latest run."""
+    reads: list[ops.Op[Any]] = []
+    for keys, names in pages:
+        reads += [*own.stored_schedules(keys, names), own.latest_runs(keys, names)]
+    replies = pieces((yield reads), 3)
+    return [row for (_, names), some in zip(pages, replies, strict=True) for row in zip(names, *some, strict=True)]
 
 
 def _fates_in(keys: QueueKeys, ids: Sequence[str]) -> Steps[list[str]]:
