@@ -1,6 +1,7 @@
 """The attributes of a queue: each one's values, default, and which queues have it."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,13 +37,13 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An attribute that is a text, or JSON."""
+    """An attribute that is a text."""
 
-    json: bool = False
+    policy: bool = False  #: one with statements, as IAM has them
     default: None = None
 
     def accepts(self, value: str) -> bool:
-        return not self.json or not value or is_object(value)
+        return not self.policy or not value or _has_statements(read_json(value))
 
 
 _FLAG = ("true", "false")
@@ -53,7 +54,7 @@ ATTRIBUTES: Mapping[str, Number | Word | Text] = {
     "MaximumMessageSize": Number(1024, MOST_BYTES, str(MOST_BYTES)),
     "MessageRetentionPeriod": Number(60, 1_209_600, "345600"),
     "ReceiveMessageWaitTimeSeconds": Number(0, 20, "0"),
-    "Policy": Text(json=True),
+    "Policy": Text(policy=True),
     "RedrivePolicy": Text(),  # checked in redrive.py, which has errors of its own
     "RedriveAllowPolicy": Text(),
     "KmsMasterKeyId": Text(),
@@ -76,10 +77,27 @@ COUNTS = (
 _BOTH_KINDS_OF_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
 )
+_POLICY_VERSION = "2008-10-17"  #: of a policy that does not say it
+_TEXT_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 
 
-def is_object(text: str) -> bool:
-    return isinstance(read_json(text), dict)
+def compact(text: str) -> str:
+    """Return JSON without the blanks that are outside of its texts, as AWS stores it."""
+    return _TEXT_OR_BLANKS.sub(r"\1", text)
+
+
+def _has_statements(policy: Any) -> bool:
+    """Whether a value is a policy with one statement, or a list of some."""
+    found = policy.get("Statement") if isinstance(policy, dict) else None
+    statements = found if isinstance(found, list) else [found]
+    return bool(statements) and all(isinstance(one, dict) and one for one in statements)
+
+
+def stored_policy(text: str) -> str:
+    """Return a policy as AWS stores it: with a version."""
+    if "Version" in read_json(text):
+        return compact(text)
+    return f'{{"Version":"{_POLICY_VERSION}",{compact(text)[1:]}'
 
 
 def read_json(text: str) -> Any:
@@ -115,7 +133,7 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
             raise unknown(name)
         if not kind.accepts(value) and not (value == "" and name in REMOVABLE):
             raise invalid(name)
-        found[name] = value
+        found[name] = stored_policy(value) if name == "Policy" and value else value
     if found.get("KmsMasterKeyId"):
         if found.get("SqsManagedSseEnabled") == "true":
             raise SqsError("InvalidAttributeName", _BOTH_KINDS_OF_ENCRYPTION)

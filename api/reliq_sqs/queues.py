@@ -26,29 +26,32 @@ async def create_queue(call: Call) -> Result:
     call.allow(place)
     wanted = attributes.checked(wanted, fifo)
     attributes.check_together(wanted)
-    tags.check(call.given.get("tags", {}), place.name)
+    wanted_tags = call.given.get("tags", {})
+    tags.check(wanted_tags, place.name)
     wanted = await _with_redrive(call, place, wanted)
-    queue = await call.registry.create(place, wanted, call.given.get("tags", {}))
-    _check_same(queue, wanted)
+    queue = await call.registry.create(place, wanted, wanted_tags)
+    _check_same(queue, wanted, wanted_tags)
     await _apply(call, queue)
     return {"QueueUrl": call.url(place)}
 
 
-def _check_same(queue: Known, wanted: Mapping[str, str]) -> None:
-    """Raise SqsError if a queue that was there has other attributes than those wanted."""
+def _check_same(queue: Known, wanted: Mapping[str, str], wanted_tags: Mapping[str, str]) -> None:
+    """Raise SqsError if a queue that was there has other attributes or tags than those wanted."""
     has = queue.described()
-    for name, value in wanted.items():
-        if has.get(name, "") != value:
-            raise SqsError(
-                "QueueNameExists",
-                f"A queue already exists with the same name and a different value for attribute {name}",
-            )
+    differs = [f"attribute {name}" for name, value in wanted.items() if has.get(name, "") != value]
+    if wanted_tags and wanted_tags != queue.tags:
+        differs.append("tags")
+    if differs:
+        raise SqsError(
+            "QueueNameExists", f"A queue already exists with the same name and a different value for {differs[0]}"
+        )
 
 
 async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dict[str, str]:
     """Return attributes with the redrive policy as it is stored; raises SqsError for a policy that is not possible."""
     if wanted.get("RedriveAllowPolicy"):
         redrive.check_allow(wanted["RedriveAllowPolicy"])
+        wanted = {**wanted, "RedriveAllowPolicy": attributes.compact(wanted["RedriveAllowPolicy"])}
     text = wanted.get("RedrivePolicy")
     if not text:
         return wanted
@@ -109,7 +112,9 @@ def _page(call: Call, name: str, places: list[Place]) -> Result:
     places = [one for one in places if call.sender.may(call.action, call.registry.names.queue(one))]
     most, token = call.given.get("MaxResults"), call.given.get("NextToken")
     if most is not None and not 1 <= most <= _PAGE:
-        raise invalid_value(most, "MaxResults", f"MaxResults must be an integer between 1 and {_PAGE}.")
+        raise invalid_parameter(
+            f"Value for parameter MaxResults is invalid. Reason: MaxResults must be an integer between 1 and {_PAGE}."
+        )
     if token:
         after = _read_token(token)
         places = [one for one in places if one.name > after]
@@ -124,7 +129,7 @@ def _read_token(token: str) -> str:
     try:
         return base64.b64decode(token, validate=True).decode()
     except (binascii.Error, ValueError):
-        raise invalid_value(token, "NextToken", "Must be the NextToken of an earlier answer.") from None
+        raise invalid_parameter("Invalid or expired next token.") from None
 
 
 async def get_queue_attributes(call: Call) -> Result:

@@ -55,10 +55,9 @@ def read(text: str, source: Place, names: Names) -> Redrive:
     if target.region != source.region:
         raise refused("Dead letter target must be in the same region as the source.")
     if target.fifo != source.fifo:
-        raise refused("Dead-letter queue must be same type of queue as the source.")
-    if type(policy["maxReceiveCount"]) is not int:
-        text = json.dumps({**policy, "maxReceiveCount": count}, separators=(",", ":"))
-    return Redrive(target, count, text)
+        raise refused("Dead-letter queue must be same type of queue as the source..")  # AWS has two full stops
+    stored = {"deadLetterTargetArn": arn, "maxReceiveCount": count}
+    return Redrive(target, count, json.dumps(stored, separators=(",", ":")))
 
 
 def stored(text: str | None, names: Names) -> Redrive | None:

