@@ -40,12 +40,7 @@ def read(text: str, source: Place, names: Names) -> Redrive:
     arn = str(policy["deadLetterTargetArn"])
     target = names.of_arn(arn)
     if target is None:
-        other = len(parts := arn.split(":")) == 6 and parts[2] != "sqs"
-        raise refused(
-            "Only SQS queues are valid resources for deadLetterTargetArn."
-            if other
-            else "Invalid value for deadLetterTargetArn."
-        )
+        raise refused(_why_no_target(arn, names))
     count = _whole(policy["maxReceiveCount"])
     if count is None or not 1 <= count <= _MOST_RECEIVES:
         raise refused(
@@ -53,11 +48,20 @@ def read(text: str, source: Place, names: Names) -> Redrive:
             f"valid values are from 1 to {_MOST_RECEIVES} both inclusive."
         )
     if target.region != source.region:
-        raise refused("Dead letter target must be in the same region as the source.")
+        raise refused("Dead-letter target must be in same region as the source.")
     if target.fifo != source.fifo:
         raise refused("Dead-letter queue must be same type of queue as the source..")  # AWS has two full stops
     stored = {"deadLetterTargetArn": arn, "maxReceiveCount": count}
     return Redrive(target, count, json.dumps(stored, separators=(",", ":")))
+
+
+def _why_no_target(arn: str, names: Names) -> str:
+    parts = arn.split(":")
+    if len(parts) == 6 and parts[2] != "sqs":
+        return "Only SQS queues are valid resources for deadLetterTargetArn."
+    if len(parts) == 6 and parts[4].isdigit() and parts[4] != names.account:
+        return "Dead-letter target owner should be same as the source."
+    return "Invalid value for deadLetterTargetArn."
 
 
 def stored(text: str | None, names: Names) -> Redrive | None:
