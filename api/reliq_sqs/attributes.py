@@ -145,9 +145,9 @@ def check_together(attributes: Mapping[str, str]) -> None:
     """Raise SqsError for attributes that a queue cannot have together."""
     per_group = attributes.get("FifoThroughputLimit") == "perMessageGroupId"
     if per_group and attributes.get("DeduplicationScope") != "messageGroup":
-        raise SqsError(
-            "InvalidAttributeValue",
-            "The perMessageGroupId value is allowed only when the value for DeduplicationScope is messageGroup.",
+        raise invalid(
+            "FifoThroughputLimit",
+            "To set FifoThroughputLimit to perMessageGroupId, the DeduplicationScope must be messageGroup.",
         )
 
 

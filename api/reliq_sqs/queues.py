@@ -50,7 +50,7 @@ def _check_same(queue: Known, wanted: Mapping[str, str], wanted_tags: Mapping[st
 async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dict[str, str]:
     """Return attributes with the redrive policy as it is stored; raises SqsError for a policy that is not possible."""
     if wanted.get("RedriveAllowPolicy"):
-        redrive.check_allow(wanted["RedriveAllowPolicy"])
+        redrive.check_allow(wanted["RedriveAllowPolicy"], place.region)
         wanted = {**wanted, "RedriveAllowPolicy": attributes.compact(wanted["RedriveAllowPolicy"])}
     text = wanted.get("RedrivePolicy")
     if not text:

@@ -74,8 +74,8 @@ def stored(text: str | None, names: Names) -> Redrive | None:
     return None if target is None or count is None else Redrive(target, count, text or "")
 
 
-def check_allow(text: str) -> None:
-    """Raise SqsError unless this is a redrive allow policy."""
+def check_allow(text: str, region: str) -> None:
+    """Raise SqsError unless this is a redrive allow policy for a queue of a region."""
     policy = read_json(text)
     whole = isinstance(policy, dict) and policy.keys() <= {"redrivePermission", "sourceQueueArns"}
     permission, sources = (policy.get("redrivePermission"), policy.get("sourceQueueArns", [])) if whole else ("", [])
@@ -90,6 +90,8 @@ def check_allow(text: str) -> None:
         )
     elif len(sources) > _MOST_SOURCES:
         reason = f"The maximum number of source queue ARNs you can specify is {_MOST_SOURCES}."
+    elif any(one.split(":")[3:4] != [region] for one in sources):
+        reason = "All source queue ARNs must be in the same region as the current SQS queue."
     else:
         return
     raise invalid_value(text, "RedriveAllowPolicy", f"{_NOT_ALLOWED}. {reason}")

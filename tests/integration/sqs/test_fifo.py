@@ -246,11 +246,14 @@ def test_a_standard_queue_takes_a_group_and_no_deduplication_id(sqs, queue):
 
 
 def test_throughput_per_group_needs_deduplication_per_group(sqs, fifo):
-    url = fifo()
-    for given in ({"FifoThroughputLimit": "perMessageGroupId"}, {"DeduplicationScope": "nothing"}):
-        assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=given)[0] == "InvalidAttributeValue"
-    both = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
-    sqs.set_queue_attributes(QueueUrl=url, Attributes=both)
+    url, wrong = fifo(), {"DeduplicationScope": "nothing"}
+    assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=wrong)[0] == "InvalidAttributeValue"
+    per_group, by_queue = {"FifoThroughputLimit": "perMessageGroupId"}, {"DeduplicationScope": "queue"}
+    why = "To set FifoThroughputLimit to perMessageGroupId, the DeduplicationScope must be messageGroup."
+    refused = ("InvalidAttributeValue", 400, f"Invalid value for the parameter FifoThroughputLimit. Reason: {why}")
+    assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=per_group) == refused
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={**per_group, "DeduplicationScope": "messageGroup"})
+    assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=by_queue) == refused
 
 
 def test_fifo_is_for_good(sqs, fifo):

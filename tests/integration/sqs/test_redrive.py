@@ -13,6 +13,8 @@ from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.test_messages import code_of, received
 from tests.support.workers import eventually
 
+_EAST = "us-east-1"
+
 
 def arn_of(sqs, url):
     found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
@@ -168,20 +170,18 @@ def test_an_allow_policy_that_cannot_be_read_is_a_wrong_value(sqs, queue, text):
 
 
 @pytest.mark.parametrize(
-    ("permission", "sources", "reason"),
+    ("permission", "regions", "reason"),
     [
-        ("allowAll", 1, "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."),
-        ("denyAll", 1, "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."),
-        ("byQueue", 0, "When you specify the byQueue permission type, you must also specify one or more "),
-        ("byQueue", 11, "The maximum number of source queue ARNs you can specify is 10."),
+        ("allowAll", [_EAST], "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."),
+        ("denyAll", [_EAST], "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."),
+        ("byQueue", [], "When you specify the byQueue permission type, you must also specify one or more "),
+        ("byQueue", [_EAST] * 11, "The maximum number of source queue ARNs you can specify is 10."),
+        ("byQueue", [_EAST, "us-west-1"], "All source queue ARNs must be in the same region as the current SQS queue."),
     ],
 )
-def test_an_allow_policy_names_up_to_ten_sources_or_none(sqs, queue, permission, sources, reason):
-    policy = {
-        "redrivePermission": permission,
-        "sourceQueueArns": [f"arn:aws:sqs:us-east-1:0:s{at}" for at in range(sources)],
-    }
-    text = json.dumps(policy)
+def test_an_allow_policy_names_up_to_ten_sources_of_its_region_or_none(sqs, queue, permission, regions, reason):
+    sources = [f"arn:aws:sqs:{region}:0:s" for region in regions]
+    text = json.dumps({"redrivePermission": permission, "sourceQueueArns": sources})
     said = code_of(sqs.set_queue_attributes, QueueUrl=queue(), Attributes={"RedriveAllowPolicy": text})
     assert said[:2] == ("InvalidParameterValue", 400)
     assert said[2].startswith(
