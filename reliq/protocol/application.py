@@ -26,14 +26,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def url_from_environment(url: str | None) -> str:
-    """Return the URL or, without one, that of RELIQ_URL; both may be references, `env:NAME` or `file:/path`."""
+    """Return the URL or, without one, that of RELIQ_URL; both may be references, `env:NAME` or `file:/path`.
+
+    Raises InvalidSetting, which says so of a RELIQ_URL that is wrong: no line of code names it.
+    """
     if url is not None and not isinstance(url, str):
         read_url(url)  # refuses it
     if url is not None and not url.strip():
         raise InvalidSetting(
             f"the Redis URL is empty: give one, such as {values.DEFAULT_URL}, or none at all for that of RELIQ_URL"
         )
-    return dereferenced(url or os.environ.get("RELIQ_URL") or values.DEFAULT_URL)
+    if url is not None:
+        return dereferenced(url)
+    try:
+        found = dereferenced(os.environ.get("RELIQ_URL") or values.DEFAULT_URL)
+        read_url(found)
+    except InvalidSetting as error:
+        raise InvalidSetting(f"RELIQ_URL: {error}") from None
+    return found
 
 
 def body_limit(given: Size | None, what: str = "max_body", environment: Mapping[str, str] = os.environ) -> int:

@@ -68,6 +68,18 @@ def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal
             queue.stats()
 
 
+def test_a_server_of_the_same_folder_has_the_same_port_so_that_addresses_stay_right(tmp_path):
+    with EmbeddedRedis(tmp_path) as server:
+        port = server.port
+    with EmbeddedRedis(tmp_path) as server:
+        assert server.port == port
+    with socket.create_server(("127.0.0.1", port)), EmbeddedRedis(tmp_path) as server:
+        assert server.port != port
+    (tmp_path / "reliq.lock").write_text("no address")
+    with EmbeddedRedis(tmp_path):
+        pass
+
+
 @pytest.mark.parametrize("option", ["--port", "--api-port"])
 def test_a_port_that_another_program_has_is_named_before_anything_starts(tmp_path, option):
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -124,6 +124,27 @@ def test_the_traceback_of_a_module_begins_in_the_module(url, tmp_path, monkeypat
     assert "cannot import 'breaks'" in lines[-1]
 
 
+@pytest.mark.parametrize("command", ["worker shop", "monitor", "queue stats", "api", "doctor", "top", "key list"])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("localhost:6379", "with an unknown scheme: use redis://"),
+        ("redis://:hidden@localhost:99999/0", "a host or a port is not valid"),
+        ("env:NO_SUCH_VARIABLE", "there is no such environment variable"),
+    ],
+)
+def test_a_wrong_url_of_the_environment_is_one_line(tmp_path, monkeypatch, capsys, command, given, says):
+    (tmp_path / "shop.py").write_text("import reliq\n\napp = reliq.Reliq()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    monkeypatch.setenv("RELIQ_URL", given)
+    assert main.main(command.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("reliq: RELIQ_URL: ")
+    assert says in line
+    assert "hidden" not in line
+
+
 @pytest.mark.parametrize(
     ("command", "package", "says"),
     [
