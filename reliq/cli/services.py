@@ -33,7 +33,9 @@ def add_to(commands: Any) -> None:
     one.add_argument("--sample", action="store_true", help="run a sample application, with messages to look at")
     one.add_argument("--open", action="store_true", help="open the dashboard in a browser")
     one.add_argument("--data", type=Path, default=None, help="where Redis keeps its file (default .data/redis)")
-    one.add_argument("--port", type=int, default=0, help="port of Redis (default: that of the last time, else a free one)")
+    one.add_argument(
+        "--port", type=int, default=0, help="port of Redis (default: that of the last time, else a free one)"
+    )
     one.add_argument(
         "--api-port",
         type=int,
