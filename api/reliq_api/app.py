@@ -24,6 +24,7 @@ from reliq_api.consume.polls import Polls
 from reliq_api.enqueue.sends import Sends
 from reliq_api.http import docs, problems
 from reliq_api.http.buffered import Buffered
+from reliq_api.http.head import Head
 from reliq_api.http.no_store import NoStore
 from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
@@ -83,6 +84,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.buffered = Buffered(settings.max_buffered)
     app.add_middleware(NoStore)
+    app.add_middleware(Head)
     for router in routes.routers():
         app.include_router(router)
     problems.install(app)

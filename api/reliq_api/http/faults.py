@@ -1,10 +1,11 @@
 """What is said of a request that does not fit its schema: in the words of the library, where it has some."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
 from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
 from reliq.contract.nearest import nearest
@@ -28,6 +29,14 @@ def no_option(name: str, known: Iterable[str]) -> str:
     return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near!r}?" if near else "")
 
 
+def check_query(request: Request, known: Collection[str]) -> None:
+    """Raise RequestValidationError for names in the query that the call does not have: they would have no effect."""
+    if unknown := [name for name in request.query_params if name not in known]:
+        raise RequestValidationError(
+            [{"type": "extra_forbidden", "loc": ("query", name), "msg": no_option(name, known)} for name in unknown]
+        )
+
+
 def faults(request: Request, errors: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what is wrong, each with its place. What was sent is not repeated, numbers and names aside."""
     return [{"at": list(one["loc"]), "message": _said(request, one), "type": one["type"]} for one in errors]
@@ -38,11 +47,13 @@ def _said(request: Request, fault: Mapping[str, Any]) -> str:
     kind, place, limits = fault["type"], [str(one) for one in fault["loc"]], fault.get("ctx", {})
     if place == ["body"] and kind in ("missing", "model_attributes_type", "dict_type"):
         return f"send a JSON object{_example(request)}"
-    if kind == "extra_forbidden":
+    if kind == "extra_forbidden" and place[0] != "query":
         return _at(place[1:-1], no_option(place[-1], _names(_model(request), place[1:-1])))
     if kind == "string_pattern_mismatch" and (said := _refusal(limits["pattern"], fault["input"])):
         return said
     path, message = ".".join(place[1:] or place), str(fault["msg"])
+    if kind == "extra_forbidden":
+        return message
     if kind in _BOUNDS:
         return f"{path} is {cut(str(fault['input']), _LONGEST)}: it must be {_BOUNDS[kind].format(**limits)}"
     if message.startswith("it is "):

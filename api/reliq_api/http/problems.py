@@ -225,7 +225,8 @@ def _methods_of(request: Request) -> list[str]:
     matching = [template for template in paths if _pattern(template).match(path)]
     if not matching:
         return []
-    return [method.upper() for method in paths[min(matching, key=lambda template: template.count("{"))]]
+    methods = [method.upper() for method in paths[min(matching, key=lambda template: template.count("{"))]]
+    return ["HEAD", *methods] if "GET" in methods else methods
 
 
 @cache

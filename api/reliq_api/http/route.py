@@ -14,6 +14,7 @@ from reliq.errors import ReliqError
 from reliq.runtime.looking import looking
 from reliq_api.access.auth import Scope
 from reliq_api.http.docs import failures
+from reliq_api.http.faults import check_query
 from reliq_api.http.paths import restored
 from reliq_api.http.problems import of_request, status_of
 from reliq_api.http.requests import BoundedRequest
@@ -38,12 +39,16 @@ class Call(APIRoute):
         first: Scope | None = None if extra.get("x-keyless") else extra["x-scope"]
         scopes: tuple[Scope, ...] = (first, *extra.get("x-other-scopes", ())) if first else ()
         limited: bool = extra.get("x-rate-limited", True)
+        names = [one["name"] for one in extra.get("parameters", ()) if one["in"] == "query"]
+        names += [one.alias for one in self.dependant.query_params]
 
         async def answer(request: Request) -> Response:
             state = request.app.state
             bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
             if scopes:
                 bounded.state.access = await state.guard.admit(bounded, scopes, limited)
+            if request.scope["query_string"]:
+                check_query(request, names)
             try:
                 return await (looked(handle, bounded) if first in _OPERATORS else handle(bounded))
             finally:

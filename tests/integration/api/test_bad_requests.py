@@ -237,6 +237,16 @@ def test_other_methods(service, untouched, method, path):
     assert answer.headers["allow"]
 
 
+def test_the_methods_of_a_path_are_all_named(service, untouched):
+    assert service.request("OPTIONS", "/v1/queues/a").headers["allow"] == "HEAD, GET, PATCH"
+
+
+def test_a_query_that_is_refused_names_its_place(service, untouched):
+    answer = service.get("/v1/queues/a/dead?limt=1")
+    assert problem(answer) == (422, "invalid_request")
+    assert [one["at"] for one in answer.json()["errors"]] == [["query", "limt"]]
+
+
 @pytest.mark.parametrize("path", ["/v1", "/v2/queues", "/v1/queues/", "/v1/queues/a/b/c", "/v1//queues", "/%2e%2e/etc"])
 def test_other_paths(service, untouched, path):
     assert problem(service.get(path))[1] in ("not_found", "invalid_name")
