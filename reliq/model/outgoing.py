@@ -96,6 +96,8 @@ class NewMessage:
                 f"key is {_short(self.key)} and limit_key {_short(self.limit_key)}: give one of them; "
                 "a message with an ordering key has the limits of that key"
             )
+        if self.dedup_key is None and (window := options.get("window")) is not None:
+            raise InvalidMessage(f"window is {window!r} without a dedup_key: it is how long that key holds")
         if self.replace or self.debounce or self.at_most is not None:
             self._check_latest(options)
 
@@ -104,21 +106,21 @@ class NewMessage:
         debounce, at_most = options.get("debounce"), options.get("at_most")
         if not self.replace:
             name, value = ("at_most", at_most) if debounce is None else ("debounce", debounce)
-            raise InvalidMessage(f"{name} is {value!r} without replace=True: it delays the message that is replaced")
+            raise InvalidMessage(f"{name} is {value!r} without replace: it delays the message that is replaced")
         if self.dedup_key is None:
-            raise InvalidMessage("replace is True without a dedup_key: give the key of the messages to replace")
+            raise InvalidMessage("replace without a dedup_key: give the key of the messages to replace")
         if self.key:
             raise InvalidMessage(
-                f"replace is True and key is {_short(self.key)}: messages with one key all run, in order"
+                f"replace and key {_short(self.key)} are given: messages with one key all run, in order"
             )
         if self.limit_key:
-            raise InvalidMessage(f"replace is True and limit_key is {_short(self.limit_key)}: leave one of them out")
+            raise InvalidMessage(f"replace and limit_key {_short(self.limit_key)} are given: leave one of them out")
         if self.delay:
-            raise InvalidMessage(f"replace is True and delay is {self.delay:g} s: use debounce= to delay it")
+            raise InvalidMessage(f"replace and delay {self.delay:g} s are given: use debounce to delay it")
         if self.at_most is None:
             return
         if debounce is None:
-            raise InvalidMessage(f"at_most is {at_most!r} without debounce: it bounds the delay by debounce=")
+            raise InvalidMessage(f"at_most is {at_most!r} without debounce: it bounds the delay by debounce")
         if self.at_most < self.debounce:
             raise InvalidMessage(
                 f"at_most is {at_most!r}, shorter than debounce, which is {debounce!r}: give at least as much"

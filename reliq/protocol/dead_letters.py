@@ -201,7 +201,7 @@ class DeadLetterSteps:
     def purge(self, wanted: Filter, everything: bool, counter: Literal["purged_dead", "trimmed"]) -> Steps[int]:
         """Delete letters for good; return how many."""
         if wanted.empty and not everything:
-            raise InvalidSetting("purging dead letters needs a filter, or all=True")
+            raise InvalidSetting("purging dead letters needs ids, a filter, or all")
         removed = 0
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:

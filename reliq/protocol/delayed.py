@@ -97,7 +97,7 @@ def run_selected(
     """Make the selected messages that are not due yet due now; return how many. Raises InvalidSetting."""
     everything, dry_run = yes_or_no(everything, "all"), yes_or_no(dry_run, "dry_run")
     if wanted.empty and not everything:
-        raise InvalidSetting("running delayed messages needs ids, a filter, or all=True")
+        raise InvalidSetting("running delayed messages needs ids, a filter, or all")
     total = 0
 
     def run(keys: QueueKeys) -> Steps[int]:

@@ -9,9 +9,11 @@ from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
+from reliq.model.keys import new_owner
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.testing.offline import fake, work_off
+from reliq.worker.worker import COMPANIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class Bench:
         else:
             self.app.store.redirect(self._url)
         self.app.handlers.around_sends.append(self._recorder)
+        for companion in COMPANIONS:
+            if companion.on_bench:
+                companion(self.app.store, self.app.handlers, new_owner(connected=False)).start()
         return self
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from reliq.transport.store import Store
 class Companion:
     """The part of a feature in a worker process. A failure of Redis must not leave its methods."""
 
+    on_bench = False  #: whether it begins on the bench of `reliq.testing`, too, where no process keeps it
     own: Sequence[Handler] = ()  #: what this process handles besides: queues of its own
 
     def __init__(self, store: Store, handlers: Handlers, owner: str) -> None:

@@ -219,6 +219,21 @@ def test_time_passes_for_expiry_deduplication_and_schedules(offline):
     assert (bench.travel("65m"), bench.work_off()) == (1, 1)
 
 
+def test_time_passes_for_the_schedules_of_decorators(offline):
+    app, ran = reliq.Reliq(), []
+
+    @app.every("1h")
+    def clean(message: reliq.Message) -> None:
+        ran.append(message.id)
+
+    bench = offline(app)
+    assert [one.name for one in app.schedules.list()] == ["clean"]
+    assert bench.work_off() == 0
+    assert bench.travel("1h") == 1
+    assert bench.work_off() == 1
+    assert ran[0].startswith("clean@")
+
+
 def test_the_clock_the_sends_and_the_application_are_given_back():
     app, before = reliq.Reliq("redis://127.0.0.1:1/0", send_timeout=0.01), time.time()
     with Bench(app) as bench:

@@ -18,6 +18,8 @@ log = logging.getLogger("reliq.worker")
 class DefinedSchedules(Companion):
     """The schedules that `@app.every` has defined. A schedule that is stored with the same definition is left alone."""
 
+    on_bench = True
+
     def __init__(self, store: Store, handlers: Handlers, owner: str) -> None:
         self._store = store
         self._left = [stamped(one, handlers.versions.get(one.queue, 1)) for one in handlers.declared(Definition)]

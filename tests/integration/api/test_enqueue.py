@@ -114,14 +114,15 @@ def test_a_lease_has_the_newest(service, post, orders):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"replace": True}, "replace is True without a dedup_key"),
+        ({"replace": True}, "replace without a dedup_key"),
         ({"dedup_key": "k", "debounce": "5s"}, "debounce is '5s' without replace"),
         ({"dedup_key": "k", "replace": True, "debounce": 0}, "debounce is 0"),
         (
             {"dedup_key": "k", "replace": True, "debounce": "5s", "at_most": "4s"},
             "at_most is '4s', shorter than debounce",
         ),
-        ({"dedup_key": "k", "replace": True, "delay": 1}, "replace is True and delay is 1 s"),
+        ({"dedup_key": "k", "replace": True, "delay": 1}, "replace and delay 1 s are given"),
+        ({"window": "1h"}, "window is '1h' without a dedup_key"),
         ({"dedup_key": "k", "replace": "yes"}, "does not fit its schema"),
     ],
 )

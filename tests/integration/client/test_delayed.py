@@ -137,7 +137,7 @@ def test_many_messages_run_now_each_once(queue, promote):
 @pytest.mark.parametrize("wanted", [{}, {"headers": {}}])
 def test_without_ids_and_without_a_filter_nothing_runs(queue, promote, wanted):
     queue.send("x", delay="1h")
-    with pytest.raises(InvalidSetting, match="needs ids, a filter, or all=True"):
+    with pytest.raises(InvalidSetting, match="needs ids, a filter, or all"):
         queue.delayed.run(**wanted)
     with pytest.raises(InvalidSetting, match="ids, or filters: not both"):
         queue.delayed.run("id", failed=True)

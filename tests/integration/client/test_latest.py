@@ -117,15 +117,17 @@ def test_the_audit_counts_replaced_messages_as_gone(queue, url):
 
 
 WRONG = [
-    ({"replace": True}, "replace is True without a dedup_key"),
+    ({"replace": True}, "replace without a dedup_key"),
     ({"replace": "yes", "dedup_key": "k"}, "replace is 'yes': it must be true or false"),
     ({"replace": True, "dedup_key": ""}, "dedup_key is ''"),
-    ({"replace": True, "dedup_key": "k", "key": "o"}, "replace is True and key is 'o'"),
-    ({"replace": True, "dedup_key": "k", "limit_key": "t"}, "replace is True and limit_key is 't'"),
-    ({"replace": True, "dedup_key": "k", "delay": 5}, "replace is True and delay is 5 s: use debounce="),
-    ({"debounce": "5s", "dedup_key": "k"}, "debounce is '5s' without replace=True"),
-    ({"at_most": "5s", "dedup_key": "k"}, "at_most is '5s' without replace=True"),
+    ({"replace": True, "dedup_key": "k", "key": "o"}, "replace and key 'o' are given"),
+    ({"replace": True, "dedup_key": "k", "limit_key": "t"}, "replace and limit_key 't' are given"),
+    ({"replace": True, "dedup_key": "k", "delay": 5}, "replace and delay 5 s are given: use debounce to"),
+    ({"debounce": "5s", "dedup_key": "k"}, "debounce is '5s' without replace: it delays"),
+    ({"at_most": "5s", "dedup_key": "k"}, "at_most is '5s' without replace: it delays"),
     ({"replace": True, "dedup_key": "k", "at_most": "5s"}, "at_most is '5s' without debounce"),
+    ({"window": "1h"}, "window is '1h' without a dedup_key: it is how long that key holds"),
+    ({"window": 600, "dedup_key": None}, "window is 600 without a dedup_key"),
     ({"replace": True, "dedup_key": "k", "debounce": 0}, "debounce is 0: it must be between 1 ms and"),
     ({"replace": True, "dedup_key": "k", "debounce": -1}, "debounce is -1: it must be between"),
     ({"replace": True, "dedup_key": "k", "debounce": "400d"}, "debounce is '400d': it must be between"),
