@@ -138,14 +138,19 @@ def store_of(options: argparse.Namespace, *, waits: bool = False) -> Store:
     store = Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
     if not waits:
         _expect_answer(store)
-        return store
+    else:
+        expect_no_refusal(store)
+    return store
+
+
+def expect_no_refusal(store: Store) -> None:
+    """Raise RedisUnsuitable for a Redis that refuses; for one that is away the command waits, and says so."""
     try:
         store.call(server_time(), timeout=0)  # each role may ask for it
     except RedisUnsuitable:
         raise
     except ReliqError:
-        pass  # the command waits for it, and says so
-    return store
+        pass
 
 
 def _expect_answer(store: Store) -> None:

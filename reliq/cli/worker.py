@@ -10,7 +10,7 @@ from typing import Any
 
 from reliq.cli.child_settings import ChildSettings
 from reliq.cli.loading import load
-from reliq.cli.options import BAD_USAGE, command, grace_option, logging_options, metrics_options
+from reliq.cli.options import BAD_USAGE, command, expect_no_refusal, grace_option, logging_options, metrics_options
 from reliq.cli.queue_names import left_out
 from reliq.client.app import Reliq
 from reliq.contract import values
@@ -87,6 +87,8 @@ def worker(options: argparse.Namespace) -> int:
     startup.note_only()
     url = url_from_environment(options.url or app.url)
     store = Store(url, allow_eviction=app.allow_eviction)
+    if child is None:
+        expect_no_refusal(store)
     if options.url and isinstance(app, Reliq):
         app.store.redirect(url)
     work = Options(options.threads, options.concurrency, options.lease, options.grace)

@@ -17,6 +17,7 @@ from reliq.runtime import advice
 from reliq.testing import work_off
 from reliq.transport.store import Store
 from tests.support.commands import give_up_soon, run
+from tests.support.workers import process
 
 ESCAPES = 'the URL has it between "redis://:" and "@host", with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25'
 
@@ -504,3 +505,14 @@ def test_a_password_that_is_missing_or_wrong(guarded, monkeypatch, login, says):
     give_up_soon(monkeypatch)
     done = run("stats", url=guarded.replace("//", f"//{login}"))
     assert (done.stderr, done.returncode) == (f"reliq: Redis refuses: {says}\n", 1)
+
+
+@pytest.mark.parametrize("more", [[], ["--processes", "2"]], ids=["one process", "two processes"])
+def test_a_worker_that_redis_refuses_says_so_once_and_ends(guarded, tmp_path, more):
+    (tmp_path / "refused.py").write_text(
+        "import reliq\n\napp = reliq.Reliq()\napp.handler('orders')(lambda message: None)\n"
+    )
+    with process("worker", "refused", *more, folder=tmp_path, RELIQ_URL=guarded.replace("//", "//:wrong@")) as child:
+        assert child.wait(60) == 1
+        (line,) = child.stderr.read().decode().splitlines()
+    assert line.startswith("reliq: Redis refuses: the password or the user name in the URL is wrong")
