@@ -11,6 +11,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from typing import Literal
 
@@ -23,6 +24,7 @@ from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps, one
 from reliq.ops import sqs as ops
+from reliq.runtime.outage_log import OutageLog
 from reliq_api.background import Background
 from reliq_sqs.access import Sender
 from reliq_sqs.known import Known
@@ -112,32 +114,39 @@ class Moves:
 
     async def _watch(self) -> None:
         """Look for tasks that no endpoint runs, and run them."""
+        outage = OutageLog(log, "move tasks")
         while True:
             self._news.clear()
-            for task in await self.all():
-                if not task.active or task.id in self._running:
-                    continue
-                if await self._app.store.run(one(ops.lead_sqs_move(task.id, self._endpoint, _LEAD))):
-                    self._running.add(task.id)
-                    self._background.start("a move task", lambda task=task: self._lead(task))  # type: ignore[misc]
             try:
+                await self._look()
+                outage.over()
+            except ReliqError as error:  # the next look tries again
+                outage.failed(error)
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _LOOK)
-            except TimeoutError:
+
+    async def _look(self) -> None:
+        """Begin the tasks that no endpoint runs."""
+        for task in await self.all():
+            if not task.active or task.id in self._running:
                 continue
+            if await self._app.store.run(one(ops.lead_sqs_move(task.id, self._endpoint, _LEAD))):
+                self._running.add(task.id)
+                self._background.start("a move task", lambda task=task: self._lead(task))  # type: ignore[misc]
 
     async def _lead(self, task: Task) -> None:
         """Run a task while this endpoint has its lead."""
         try:
-            await self._run(task)
-        except Failed as error:
-            task.status, task.failure = "FAILED", str(error)
-            await self._save(task)
+            try:
+                await self._run(task)
+            except Failed as error:
+                task.status, task.failure = "FAILED", str(error)
+                await self._save(task)
+            self._running.discard(task.id)
+            await self._app.store.run(one(ops.leave_sqs_move(task.id)))
         except ReliqError as error:  # Redis is away: the endpoint that leads next goes on
             log.warning("the move task of %s stopped: %s", task.source, error)
             self._running.discard(task.id)
-            return
-        self._running.discard(task.id)
-        await self._app.store.run(one(ops.leave_sqs_move(task.id)))
 
     async def _run(self, task: Task) -> None:
         source = self._app.queue(task.source)
