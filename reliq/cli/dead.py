@@ -26,7 +26,7 @@ from reliq.cli.progress import Progress
 from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.dead_letter import DeadLetter
-from reliq.protocol.dead_letters import Redriven
+from reliq.protocol.dead_letters import Filter, Redriven
 from reliq.runtime.logging import paragraph, printable
 
 _NAMED = 5  #: ids that a question repeats
@@ -172,9 +172,11 @@ def dead_purge(options: argparse.Namespace) -> int:
     ids_or_all(options)
     if not (options.id or options.all or _filtered(options)):
         raise InvalidSetting("purging dead letters needs ids, a filter, or --all")
+    wanted: Any = {"ids": options.id or None, **_filters(options)}
+    Filter.of(wanted)  # what is wrong is said before the question
     letters = queue_of(options).dead
     confirmed(options, f"remove {_named(options)} of {options.queue} for good")
-    removed = letters.purge(ids=options.id or None, all=options.all, **_filters(options))
+    removed = letters.purge(all=options.all, **wanted)
     status = say(options, f"{counted(removed, 'dead letter')} removed", removed=removed)
     return 1 if missing(options, removed, "dead letter", filtered=_filtered(options)) else status
 

@@ -52,6 +52,8 @@ class Filter:
         for name in ("error_class", "error_text"):
             if getattr(self, name) is not None:
                 unicode_text(getattr(self, name), name)
+        if self.error_text == "":  # it is in every line, so that a purge of it would be one of all
+            object.__setattr__(self, "error_text", None)
         object.__setattr__(self, "headers", check_headers(self.headers))
         for name in ("older_than", "newer_than"):
             if getattr(self, name) is not None:

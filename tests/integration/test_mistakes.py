@@ -452,6 +452,11 @@ COMMANDS = [
     (["--url", "redis://x", "stats"], 2, "the options of a command stand after it: reliq COMMAND --url"),
     (["dead", "redrive", "orders", "x"], 1, "queue orders has no dead letter x"),
     (["dead", "purge", "orders", "--yes"], 2, "purging dead letters needs ids, a filter, or --all"),
+    (
+        ["dead", "purge", "orders", "--older-than", "3x"],
+        2,
+        'older_than is \'3x\': write seconds, or a number and a unit such as "90s" or "1h"',
+    ),
     (["delayed", "run", "orders"], 2, "running delayed messages needs ids, a filter, or --all"),
     (["delayed", "run", "orders", "x", "y"], 1, "queue orders has no delayed message for 2 of the 2 ids"),
     (["delayed", "run", "orders", "x"], 1, "queue orders has no delayed message x"),
