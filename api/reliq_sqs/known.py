@@ -93,15 +93,8 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
         scope=attributes.get("DeduplicationScope", "queue"),
         scope_before=scope_before,
         scope_from=int(scope_from),
-        alike=_alike(retention, delay),
+        alike=NewMessage(b"", ttl=float(retention), delay=float(delay), window=WINDOW),
     )
-
-
-def _alike(retention: int, delay: int) -> NewMessage:
-    """Return a message with the options of all that are sent to a queue; each gets a deduplication key later."""
-    message = NewMessage(b"", ttl=float(retention), delay=float(delay))
-    message.window = WINDOW
-    return message
 
 
 def scope_from(now: Known, wanted: Mapping[str, str], seconds: int) -> dict[str, str]:

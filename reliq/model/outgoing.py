@@ -96,8 +96,6 @@ class NewMessage:
                 f"key is {_short(self.key)} and limit_key {_short(self.limit_key)}: give one of them; "
                 "a message with an ordering key has the limits of that key"
             )
-        if self.dedup_key is None and (window := options.get("window")) is not None:
-            raise InvalidMessage(f"window is {window!r} without a dedup_key: it is how long that key holds")
         if self.replace or self.debounce or self.at_most is not None:
             self._check_latest(options)
 

@@ -122,7 +122,6 @@ def test_a_lease_has_the_newest(service, post, orders):
             "at_most is '4s', shorter than debounce",
         ),
         ({"dedup_key": "k", "replace": True, "delay": 1}, "replace and delay 1 s are given"),
-        ({"window": "1h"}, "window is '1h' without a dedup_key"),
         ({"dedup_key": "k", "replace": "yes"}, "does not fit its schema"),
     ],
 )

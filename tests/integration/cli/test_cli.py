@@ -259,7 +259,6 @@ def test_options_of_the_latest_that_do_not_fit_are_refused(url):
     for options, text in (
         (("--replace",), "replace without a dedup_key"),
         (("--debounce", "5s", "--dedup-key", "k"), "debounce is '5s' without replace"),
-        (("--window", "1h"), "window is '1h' without a dedup_key"),
         (("--lines", "--replace", "--dedup-key", "k"), "--replace is for one message"),
     ):
         ran = run("send", "q", *([] if "--lines" in options else ["x"]), *options, url=url)

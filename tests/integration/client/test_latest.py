@@ -126,8 +126,6 @@ WRONG = [
     ({"debounce": "5s", "dedup_key": "k"}, "debounce is '5s' without replace: it delays"),
     ({"at_most": "5s", "dedup_key": "k"}, "at_most is '5s' without replace: it delays"),
     ({"replace": True, "dedup_key": "k", "at_most": "5s"}, "at_most is '5s' without debounce"),
-    ({"window": "1h"}, "window is '1h' without a dedup_key: it is how long that key holds"),
-    ({"window": 600, "dedup_key": None}, "window is 600 without a dedup_key"),
     ({"replace": True, "dedup_key": "k", "debounce": 0}, "debounce is 0: it must be between 1 ms and"),
     ({"replace": True, "dedup_key": "k", "debounce": -1}, "debounce is -1: it must be between"),
     ({"replace": True, "dedup_key": "k", "debounce": "400d"}, "debounce is '400d': it must be between"),
