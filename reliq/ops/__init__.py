@@ -95,6 +95,7 @@ from reliq.ops.flow_control import (
     LimitedClaim,
     Reason,
     breaker,
+    breaker_until,
     claim_limited,
     held_until,
     hold,

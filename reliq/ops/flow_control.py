@@ -140,6 +140,11 @@ def held_until(keys: QueueKeys) -> Op[int]:
     return Op(("HGET", keys.flow, Flow.HELD_UNTIL), lambda reply: int(reply or 0))
 
 
+def breaker_until(keys: QueueKeys) -> Op[int]:
+    """Read the ms at which the open breaker gives out its next probe; 0: it is closed."""
+    return Op(("HGET", keys.flow, Flow.BREAKER_UNTIL), lambda reply: int(reply or 0))
+
+
 def hold_key(keys: QueueKeys, group: str, seconds: float) -> Op[int]:
     """Give out no message of one key for so many seconds; the reply is the ms at which that ends."""
     call = signatures.hold_key(keys, group=group, held_ms=milliseconds(seconds))

@@ -131,13 +131,16 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
 
 
 def _copy_early(queue: str, layout: Layout, new: QueueKeys) -> Steps[None]:
-    """Give a new partition the hold of the first one, and what that keeps for messages that have not come."""
+    """Give a new partition the hold and the open breaker of the first one, and what that keeps for later messages."""
+    first = QueueKeys(queue)
     if (yield ops.known_version(new)) < layout.version:
-        now, until = yield [ops.server_time(), ops.held_until(QueueKeys(queue))]
-        if until > now:
-            yield ops.hold(new, (until - now) / 1000)
+        now, held, breaker = yield [ops.server_time(), ops.held_until(first), ops.breaker_until(first)]
+        if held > now:
+            yield ops.hold(new, (held - now) / 1000)
+        if breaker > now:
+            yield ops.switch_breaker(new, (breaker - now) / 1000)
         for copy in EARLY:
-            yield from copy(QueueKeys(queue), new)
+            yield from copy(first, new)
 
 
 def keys_elsewhere(keys: QueueKeys) -> Steps[int]:

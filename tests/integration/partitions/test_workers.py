@@ -12,7 +12,7 @@ import reliq
 from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.partitions import Layout, bucket_of_key, homes_of
-from reliq.ops import held_until, hold, members
+from reliq.ops import breaker_until, held_until, hold, members
 from reliq.protocol.stats import stats_of
 from reliq.worker import Options, Worker
 from reliq.worker.sharing import Sharing, assigned
@@ -247,3 +247,13 @@ def test_partitions_that_are_added_during_a_hold_are_held_as_long(app):
     app.queue("orders").configure(partitions=4)
     ends = [app.store.call(held_until(QueueKeys(name))) for name in NAMES]
     assert all(abs(end - until) < 1000 for end in ends)
+
+
+def test_partitions_that_are_added_while_the_breaker_is_open_open_theirs_as_long(app):
+    queue = app.queue("orders")
+    queue.open_breaker("1h")
+    queue.configure(partitions=4)
+    until = [app.store.call(breaker_until(QueueKeys(name))) for name in NAMES]
+    assert until[0]
+    assert all(abs(end - until[0]) < 1000 for end in until)
+    assert [one.stats.breaker for one in queue.partitions().partitions] == ["open"] * 4
