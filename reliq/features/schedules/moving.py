@@ -5,10 +5,10 @@ safe: the new queue gets the schedule, on its way (`State.source`: it does not t
 the old queue loses it, if it still is what the new one was told; it ticks in the new one. So at each moment at most
 one queue sends ticks. Who finds a schedule on its way, after a death in between, ends the move: the next call, or a
 monitor. What a mover leaves before the index has learned of it does nothing. Each write compares, that of the index
-too: of several processes with other plans one has its way.
+too: of several processes with other plans one has its way. A new schedule comes in the same way, from its own queue.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -44,6 +44,24 @@ def taken(definition: Definition, owner: str) -> Steps[bool]:
         return False
     yield from _end(keys, held)
     return True
+
+
+def begun(of: Mapping[str, str], new: Container[str], written: Mapping[str, Written]) -> Steps[None]:
+    """Let schedules tick that were added to their queues, `of`, as far as the index has them there.
+
+    `new`: it had none of them.
+    """
+    coming = {name: one.state for name, one in written.items() if one.state.source}
+    asked = [name for name in of if name in new or name in coming]
+    changes = [(name, "" if name in new else of[name], of[name]) for name in asked]
+    answers = (yield own.index_schedules(changes)) if changes else ()
+    others = {name for name, answer in zip(asked, answers, strict=True) if answer is Owned.OTHER}
+    for keys, names in by_queue({name: of[name] for name in coming}):
+        here = [_arrived(name, encode(coming[name]), coming[name]) for name in names if name not in others]
+        if here:
+            yield own.schedule_put(keys, here)
+        for name in others.intersection(names):  # another process has moved it meanwhile, or has removed it
+            yield own.schedule_remove(keys, name, expected=encode(coming[name]))
 
 
 def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
@@ -82,8 +100,11 @@ def _end(keys: QueueKeys, one: Stored, later: Sequence[str] = ()) -> Steps[None]
     `later`: the queues to which it goes on from here.
     """
     name, source, state = one.definition.name, QueueKeys(one.state.source), one.state
+    if source.queue == keys.queue:
+        yield own.schedule_put(keys, [_arrived(name, one.raw_state, state)])
+        return
     old = (yield from read_stored(source, [name])).get(name)
-    if old is not None and old.state.source and old.state.source not in (keys.queue, *later):
+    if old is not None and old.state.source and old.state.source not in (source.queue, keys.queue, *later):
         yield from _end(source, old, [keys.queue, *later])
         return
     if old is not None:  # it has ticked since, or was paused
@@ -95,7 +116,12 @@ def _end(keys: QueueKeys, one: Stored, later: Sequence[str] = ()) -> Steps[None]
     removal = yield own.schedule_remove(source, name, expected=old.raw_state if old else b"")
     if removal is not Removal.CHANGED:
         raw = one.raw_state if state == one.state else encode(state)
-        yield own.schedule_put(keys, [Written(name, raw, msgspec.structs.replace(state, source=""))])
+        yield own.schedule_put(keys, [_arrived(name, raw, state)])
+
+
+def _arrived(name: str, raw: bytes, state: State) -> Written:
+    """Return a schedule that was on its way, as it ticks from now on."""
+    return Written(name, raw, msgspec.structs.replace(state, source=""))
 
 
 def _on_its_way(definition: Definition, old: Stored | None, now: int, source: str) -> State:
@@ -112,8 +138,8 @@ def _on_its_way(definition: Definition, old: Stored | None, now: int, source: st
 def defined(definition: Definition, old: Stored | None, now: int) -> Written | None:
     """Return the schedule with a new definition; None if it has it already."""
     if old is None or old.state.source:
-        state = State.at(definition, definition.next_tick(now))
-        return Written(definition.name, old.raw_state if old else b"", state, definition)
+        state = _on_its_way(definition, None, now, definition.queue)
+        return Written(definition.name, old.raw_state if old else b"", state, definition, now + MOVE_TAKES)
     if old.definition == definition:
         return None
     if old.definition.timing == definition.timing:

@@ -18,7 +18,17 @@ from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.locating import Schedule, by_queue, no_schedule, places_of, schedules_in
 from reliq.features.schedules.model import Definition, Run, ScheduleOptions, State, check_schedule_name, define
-from reliq.features.schedules.moving import TRIES, Change, defined, settled, settled_all, taken, unmet, without_overdue
+from reliq.features.schedules.moving import (
+    TRIES,
+    Change,
+    begun,
+    defined,
+    settled,
+    settled_all,
+    taken,
+    unmet,
+    without_overdue,
+)
 from reliq.features.schedules.ops import Owned, Removal, Stored, Written
 from reliq.features.schedules.recurrence import time_zone
 from reliq.model.keys import QueueKeys
@@ -90,17 +100,14 @@ class ScheduleSteps:
         for name, owner in owners.items():
             if owner is not None and owner != by_name[name].queue and (yield from taken(by_name[name], owner)):
                 moved.append(name)
-        new = yield from _noted([one for one in by_name.values() if owners[one.name] is None])
-        of = {one.name: one.queue for one in by_name.values() if one.name in moved or one.queue == owners[one.name]}
-        of |= {name: by_name[name].queue for name, noted in new.items() if noted is not Owned.OTHER}
-        changed: list[str] = []
+        here = [one for one in by_name.values() if one.name in moved or owners[one.name] in (None, one.queue)]
+        of = {one.name: one.queue for one in here}
+        written: dict[str, Written] = {}
         for keys, names in by_queue(of):
-            changed += yield from self._change(keys, names, lambda name, old, now: defined(by_name[name], old, now))
-        after = (yield own.queues_of_schedules(list(of))) if of else []
-        for (name, queue), owner in zip(of.items(), after, strict=True):
-            if owner != queue:  # another process has given it to another queue meanwhile, or has removed it
-                yield own.schedule_remove(QueueKeys(queue), name)
-        return [*moved, *changed]
+            some = yield from self._change(keys, names, lambda name, old, now: defined(by_name[name], old, now))
+            written |= {one.name: one for one in some}
+        yield from begun(of, {name for name in of if owners[name] is None}, written)
+        return [*moved, *written]
 
     def pause(self, name: str) -> Steps[None]:
         """Send no tick until `resume`. Raises InvalidName if there is no such schedule."""
@@ -193,9 +200,9 @@ class ScheduleSteps:
         self._check(owner)
         return QueueKeys(owner)
 
-    def _change(self, keys: QueueKeys, names: Sequence[str], changed: Change) -> Steps[Sequence[str]]:
+    def _change(self, keys: QueueKeys, names: Sequence[str], changed: Change) -> Steps[Sequence[Written]]:
         """Replace states that are still what was read; read the others again. Return those that were replaced."""
-        written: list[str] = []
+        written: list[Written] = []
         for _ in range(TRIES):
             stored = yield from settled(keys, names)
             now = yield ops.server_time()
@@ -203,7 +210,7 @@ class ScheduleSteps:
             if not wanted:
                 return written
             answers = yield own.schedule_put(keys, wanted)
-            written += [one.name for one, done in zip(wanted, answers, strict=True) if done]
+            written += [one for one, done in zip(wanted, answers, strict=True) if done]
             names = [one.name for one, done in zip(wanted, answers, strict=True) if not done]
             if not names:
                 return written
@@ -228,14 +235,6 @@ def _fates_in(keys: QueueKeys, ids: Sequence[str]) -> Steps[list[str]]:
     consumers = yield ops.members(keys.consumers)
     found: list[str] = yield own.fates(keys, ids, consumers, _MOST_READ)
     return found
-
-
-def _noted(definitions: Sequence[Definition]) -> Steps[dict[str, Owned]]:
-    """Note the queues of schedules that no queue had."""
-    if not definitions:
-        return {}
-    answers = yield own.index_schedules([(one.name, "", one.queue) for one in definitions])
-    return dict(zip((one.name for one in definitions), answers, strict=True))
 
 
 def _paused(name: str, old: Stored | None, now: int) -> Written | None:

@@ -219,6 +219,44 @@ def test_what_others_do_during_an_add_leaves_one_schedule_that_is_listed(app, ot
     assert len(left(client)) == len(other.schedules.list()) <= 1
 
 
+@pytest.mark.parametrize(
+    "deed",
+    [
+        lambda schedules: schedules.remove("s"),
+        lambda schedules: schedules.add("s", "1h", "t", "third") and schedules.add("s", "1h", "q", "third"),
+    ],
+    ids=["remove", "there and back"],
+)
+@pytest.mark.parametrize("before", [None, "q", "r"])
+def test_who_dies_beside_another_one_that_changes_the_schedule_leaves_no_tick_unseen(app, other, client, before, deed):
+    for after in STEPS:
+        for death in range(after, after + 8):
+            client.flushdb()
+            if before:
+                app.schedules.add("s", "1h", before)
+            adding = hooked(moving(app), after, lambda: deed(other.schedules))
+            is_over = not run(app, adding, death, lambda: DEATH)
+            end_moves(app, client)
+            assert ticking(client) == listed(other), (after, death)
+            if is_over:
+                break
+
+
+def test_a_schedule_whose_adder_has_died_ticks_once_the_index_has_it(app, other, client):
+    ended = []
+    for after in STEPS[:8]:
+        client.flushdb()
+        run(app, moving(app), after, lambda: DEATH)
+        assert ticking(client) in ([], [("s", "r")])
+        end_moves(app, client)
+        assert ticking(client) == listed(other)
+        ended.append(listed(other) == [("s", "r")])
+        assert other.schedules.add("s", "1h", "r", "new").queue == "r"
+        assert ticking(client) == listed(other) == [("s", "r")]
+    assert ended == sorted(ended)
+    assert ended[-1]
+
+
 @pytest.mark.parametrize("queue", ["q", "r"])
 @pytest.mark.parametrize("after", OF_A_REMOVAL)
 def test_a_schedule_that_is_added_during_its_removal_is_listed_if_it_ticks(app, other, client, after, queue):
