@@ -4,6 +4,7 @@ A schedule lies in the hash slot of its queue, so that a tick and its message ar
 another slot, tells which queue has a name. It is a hint: what is listed there is verified.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -30,7 +31,6 @@ from reliq.features.schedules.moving import (
     without_overdue,
 )
 from reliq.features.schedules.ops import Owned, Removal, Stored, Written
-from reliq.features.schedules.recurrence import time_zone
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import Body
 from reliq.model.upgrades import VERSION_HEADER
@@ -138,7 +138,7 @@ class ScheduleSteps:
         """Send the message of a schedule now, beside its ticks; return the id. Raises as a send."""
         schedule = yield from self.get(name)
         definition, now = schedule.definition, (yield ops.server_time())
-        identity = f"{name}@{datetime.fromtimestamp(now / 1000, time_zone('UTC')).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}"
+        identity = f"{definition.message_id(now // 1000 * 1000)}-{secrets.token_hex(3)}"  # not that of a tick
         (sent,) = yield from self._queue(definition.queue).send_many([definition.message(identity)])
         run = Run(now, now, sent, 1, by_hand=True, at=now)
         yield own.schedule_ran(QueueKeys(definition.queue), name, run)

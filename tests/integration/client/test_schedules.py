@@ -11,6 +11,7 @@ from reliq.features.schedules.model import Definition, State
 from reliq.features.schedules.recurrence import milliseconds_of
 from reliq.features.schedules.steps import ScheduleSteps
 from reliq.model.keys import SCHEDULES, QueueKeys
+from reliq.ops import server_time
 from tests.support.turns import Monitor
 
 KEYS = QueueKeys("q")
@@ -196,6 +197,15 @@ def test_run_sends_one_beside_the_ticks(app, client):
     app.queue("q").configure(max_length=1)
     with pytest.raises(QueueFull):
         app.schedules.run("s")
+
+
+def test_two_runs_within_one_millisecond_are_two_messages(app, monkeypatch):
+    """A handler with `once=True` runs for both of them."""
+    app.schedules.add("n" * 100, "1h", "q")
+    monkeypatch.setattr(
+        "reliq.ops.server_time", lambda: msgspec.structs.replace(server_time(), read=lambda _: 1_795_860_000_123)
+    )
+    assert len({app.schedules.run("n" * 100) for _ in range(20)}) == 20
 
 
 def test_the_fate_of_the_latest_run(app):
