@@ -292,12 +292,14 @@ class Exchange:
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()
         reported = self.reports.on(acks, moves)
+        moves = list(self._store.run(self.steps.moves_now(moves), connection))
         ending = [ops.end(keys, consumer), *reported.ops]
         answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *ending], connection)
         codes = self.steps.note_answer(acks, moves, answer.codes)
         elements = self._store.call(ops.read_back(keys, consumer), connection)
         returned = [released(message, started=message.element in ran) for message in self._decoded(elements)]
-        self._store.run(self.steps.claimant.settle((), returned), connection)
+        still = self._store.run(self.steps.lives.without_cancelled(returned), connection)
+        self._store.run(self.steps.claimant.settle((), still), connection)
         self._settled(moves, codes[len(acks) :])  # last: the application's hooks may take their time
 
     def _decoded(self, elements: list[bytes]) -> Iterator[Message]:

@@ -200,6 +200,18 @@ def test_a_death_at_the_end_of_the_grace_is_told(exchange, store, queue):
     assert (queue.stats().dead, queue.stats().ready) == (1, 1)
 
 
+def test_what_was_cancelled_since_the_latest_heartbeat_is_not_handed_back(exchange, store, queue):
+    queue.send_many(["runs", "has failed", "waits"])
+    runs, failed, waits = exchange.settle_and_claim(3)
+    assert [queue.cancel(one.id) for one in (runs, failed, waits)] == ["told"] * 3
+    exchange.move(retried(failed, failure_now("w", "ValueError", "no"), 0.0))
+    connection = store.connection()
+    exchange.hand_back(connection, {runs.element})
+    connection.close()
+    stats = queue.stats()
+    assert (stats.ready, stats.processing, stats.counters["cancelled"]) == (0, 0, 3)
+
+
 @pytest.mark.parametrize("way", ["relieve", "leave"])
 def test_what_is_handed_back_keeps_its_order(exchange, queue, way):
     queue.send_many(range(5))
