@@ -4,7 +4,7 @@ A line here is an entry of its slice, and goes with it (docs/decisions/0014-slic
 """
 
 from reliq.features.batches.deletion import COUNTS
-from reliq.features.batches.steps import JOB_END
+from reliq.features.batches.steps import JOB_END, sending
 from reliq.features.charges.steps import CHARGES
 from reliq.features.flows.steps import ALONG as MEMBERS
 from reliq.features.flows.steps import OF_FLOWS
@@ -30,6 +30,7 @@ core.HANDLED += (has_result,)
 core.CANCELS += (cancel_with,)
 core.FORGETS += (forget,)
 core.JOB_ENDS += (JOB_END,)
+core.PRODUCERS += (sending,)
 core.ACTS += (DURABLE, EMITS, OF_FLOWS, CHARGES)
 core.TAGS += (recorded_tag,)
 core.ALONG += (RECORDS, MEMBERS, OUTPUT)

@@ -8,6 +8,7 @@ from reliq import ops
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps
+from reliq.protocol.features import PRODUCERS
 from reliq.runtime.moment import earlier
 from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
@@ -149,7 +150,9 @@ def _forget_in(hashes: Sequence[str], cursors: Sequence[int], remembered: float)
     oldest = earlier(now) - remembered * 1000
     found = []
     for key, (cursor, pairs) in zip(hashes, replies, strict=True):
-        old = [name for name, value in pairs if int(value.split()[1]) < oldest]
-        count = (yield ops.remove_fields(key, old)) if old else 0
+        old = {name for name, value in pairs if int(value.split()[1]) < oldest}
+        for still in PRODUCERS if old else ():
+            old.difference_update((yield from still(old)))
+        count = (yield ops.remove_fields(key, list(old))) if old else 0
         found.append((count, cursor))
     return found

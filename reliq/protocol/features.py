@@ -101,6 +101,8 @@ CANCELS: list[Callable[[QueueKeys, Mapping[str, str]], Steps[None]]] = []
 #: Delete what is kept for settings of a queue that were reset.
 FORGETS: list[Callable[[QueueKeys, Collection[str]], Steps[None]]] = []
 JOB_ENDS: list[JobEnd] = []
+#: Those of some producers, silent for long, that may repeat their call nevertheless.
+PRODUCERS: list[Callable[[Collection[bytes]], Steps[Collection[bytes]]]] = []
 ACTS: list[Act] = []
 #: The push of a message about which a handler has stored something: one that gets on is no poison.
 TAGS: list[Callable[[QueueKeys, str], Op[str | None]]] = []

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from reliq import ops
 from reliq.contract.values import check_id
-from reliq.errors import InvalidSetting, QueueFull
+from reliq.errors import InvalidSetting, QueueFull, RedisUnavailable
 from reliq.features.batches import ops as own
 from reliq.features.batches.model import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
-from reliq.model.keys import JobKeys, QueueKeys
+from reliq.model.keys import JobKeys, QueueKeys, batch_record
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout
 from reliq.ops import JobState, Steps
@@ -17,6 +17,7 @@ from reliq.protocol.features import JobEnd
 OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
 MOST = 1000  #: batches that one turn of a program without monitors looks at
 _ENDED = (CLOSED, ABANDONED)
+_PRODUCER = "batch-"  #: and the id: the producer of the message at the end
 _OPEN_FOR_MS = 7 * 86_400_000  #: after so long the producer of an open batch is taken for dead
 
 
@@ -226,6 +227,17 @@ def _send(batch: str, message: End, total: Counts) -> Steps[None]:
     new = NewMessage(message.body, id=message.id, headers={**message.headers, **counts})
     keys = QueueKeys(message.queue)
     element = new.element((yield ops.server_time()))  # the clock of the monitor may be wrong
-    answer = (yield [ops.announce(keys.queue), ops.enqueue(keys, [element], (), f"batch-{batch}", 1)])[1]
+    answer = (yield [ops.announce(keys.queue), ops.enqueue(keys, [element], (), _PRODUCER + batch, 1)])[1]
     if answer.status == "full":
         raise QueueFull(f"queue {message.queue!r} is full: the message at the end of batch {batch} waits")
+
+
+def sending(producers: Collection[bytes]) -> Steps[Collection[bytes]]:
+    """Return those of these producers that are batches which have not ended: a monitor may send their message again."""
+    batches = [name for name in producers if name.startswith(_PRODUCER.encode())]
+    try:
+        records = [batch_record(one.decode()[len(_PRODUCER) :]) for one in batches]
+        there = (yield ops.existing(records)) if records else ()
+    except RedisUnavailable:  # the records are away; the producers are not
+        return batches
+    return [batches[place - 1] for place in there]

@@ -67,6 +67,24 @@ def test_a_batch_whose_end_takes_hours_sends_one_message(app, store, monitor, cl
     assert handle_all(app, "reports") == [("done", "1")]
 
 
+def test_a_monitor_that_died_between_the_message_and_its_note_hours_ago_has_sent_it(app, store, monitor, client):
+    with app.batch(on_done=("reports", "done")) as batch:
+        batch.send("orders", 1)
+    handle_all(app, "orders")
+    steps, answer = end(batch.id), None
+    while not app.queue("reports").stats().counters.get("enqueued"):
+        answer = go_on(store, steps, answer, requests=1)
+    steps.close()
+    producers = QueueKeys("reports").producers
+    client.hset(producers, mapping=dict.fromkeys([*client.hkeys(producers), "another"], "1 1"))
+    monitor.tidy()  # by another one than that which leads the batches
+    assert monitor.end_batches() == 1
+    assert handle_all(app, "reports") == [("done", "1")]
+    client.hset(producers, mapping=dict.fromkeys(client.hkeys(producers), "1 1"))
+    Monitor(store).tidy()
+    assert not client.exists(producers)
+
+
 def counted(client, queue):
     keys = QueueKeys(queue)
     return {name[1:].decode() for name in client.hkeys(keys.followed)}, int(client.hget(keys.config, "batched") or 0)
