@@ -49,7 +49,7 @@ local function is_moved(entry, found)
 end
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
-local answer, fresh, old, seen, dedup = {}, {}, {}, {}, DEDUP_KEYS - 1
+local answer, fresh, old, seen, begun, dedup = {}, {}, {}, {}, {}, DEDUP_KEYS - 1
 local position, conflicts, replacing, moved, held = 0, 0, 0, {}, {}
 if closed and plain > 0 then moved[1] = -1 end
 for at = first_option, #ARGV, OPTIONS_STEP do
@@ -67,11 +67,12 @@ for at = first_option, #ARGV, OPTIONS_STEP do
     dedup = dedup + 1
     entry.burst, entry.group = KEYS[dedup], group_of(entry.element)
     entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + DIGEST]) or math.huge
-    local older = find_older(q, delayed, index, entry, now)
-    if older then
-      entry.older, replacing = seen[entry.burst] or older, replacing + 1
-      seen[entry.burst] = entry.element
-    end
+    local older = seen[entry.burst]
+    if older == nil then older = find_older(q, delayed, index, entry, now) end
+    if older then entry.older, replacing = older, replacing + 1 end
+    local waits = entry.debounce > 0 or begun[entry.burst] or redis.call('HEXISTS', q.active, entry.group) == 1
+    seen[entry.burst] = waits and entry.element -- what the next one of this call replaces
+    begun[entry.burst] = begun[entry.burst] or not waits
   end
   if q.homes or closed then
     local is_elsewhere, has_others = is_moved(entry, first or entry.older)

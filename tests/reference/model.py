@@ -183,13 +183,13 @@ class Queue:
 
     def _check_room(self, fresh: Sequence[Message], prepared: bool = False) -> None:
         """Raise Full if there is no room; what replaces another message needs none, and for none there always is."""
-        most = self.settings["max_length"]
-        lines = {one.line for one in self.all(WAITING, DELAYED)}
-        added = 0
+        most, added = self.settings["max_length"], 0
+        lines, begun = {one.line for one in self.all(WAITING, DELAYED) if not one.holds}, set[object]()
         for one in fresh:
-            is_new = not one.options.get("replace") or one.line not in lines
-            added += is_new
-            lines |= {one.line} if one.delay or not self._is_free(one) else set()
+            added += not one.options.get("replace") or one.line not in lines
+            waits = one.delay or one.line in begun or not self._is_free(one)
+            lines = lines | {one.line} if waits else lines - {one.line}
+            begun |= set() if waits else {one.line}
         there = len(self.all(READY, WAITING, DELAYED)) + (len(self.all(PREPARED)) if prepared else 0)
         if most is not None and added > 0 and there + added > most:
             self.counters["rejected"] += len(fresh)

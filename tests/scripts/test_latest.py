@@ -366,6 +366,24 @@ def test_a_message_that_replaces_one_fits_into_a_full_queue(world, debounce):
     assert send(world, "c", debounce=debounce).status == "ok"
 
 
+@pytest.mark.parametrize(
+    ("before", "debounce", "needed"),
+    [((), 0.0, 2), ((), 30.0, 1), (("x",), 0.0, 2), (("x", "y"), 0.0, 2), (("x",), 30.0, 2)],
+)
+def test_messages_of_one_call_need_the_room_of_those_that_stay(world, before, debounce, needed):
+    send(world, *before)
+    world.redis.hset(KEYS.config, "max_length", needed)
+    assert send(world, *"abcd", debounce=debounce).status == "ok"
+    assert len(before) + 4 - world.state()["counters"].get("replaced", 0) == needed
+
+
+def test_messages_of_one_call_that_do_not_all_replace_a_debounced_one_may_have_too_little_room(world):
+    send(world, "a", debounce=30.0)
+    world.redis.hset(KEYS.config, "max_length", 1)
+    assert send(world, "b", "c").status == "full"  # b would be ready, and c wait behind it
+    assert send(world, "b").status == "ok"
+
+
 @pytest.mark.parametrize("limit", [{"max_length": 1}, {"max_bytes": 1}])
 @pytest.mark.parametrize("debounce", [0.0, 30.0])
 def test_a_queue_above_its_limit_takes_what_replaces_a_message_and_adds_no_byte(world, debounce, limit):
