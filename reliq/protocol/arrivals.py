@@ -15,9 +15,11 @@ from reliq.model.keys import QueueKeys
 from reliq.model.life import Holder
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Settled, Steps
+from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.held_messages import LARGE, HeldMessages
 from reliq.protocol.limits import Limits
+from reliq.protocol.lives import cancelled_of
 from reliq.protocol.outcomes import cancelled, expired, passed_over, undecodable
 from reliq.protocol.oversized import takeable
 
@@ -77,6 +79,7 @@ class Arrivals:
         yield from self.read(consumer)
         yield from self.bury(settle)
         yield from self.drop_removed(settle)
+        yield from self.drop_cancelled(settle)
 
     def read(self, consumer: str) -> Steps[None]:
         """Take newer messages that wait, and read the bodies that are apart."""
@@ -154,7 +157,7 @@ class Arrivals:
         self._unread.clear()
 
     def bury(self, settle: SettleMoves) -> Steps[None]:
-        """Make dead letters of the messages that are not to be handled."""
+        """Make dead letters of the messages that are not to be handled, and delete cancelled ones."""
         if self.dying:
             dying = yield from takeable(list(self.dying))
             answer = yield settle(dying)
@@ -163,6 +166,9 @@ class Arrivals:
             self._held.uncounted.difference_update(move.element for move in dying)
             self.dying.clear()
             self._limits.note_moves(dying)
+            if gone := [move.id for move in done if move.counter == Counter.CANCELLED]:
+                with contextlib.suppress(ReliqError):  # what is left expires
+                    yield [ops.forget_told(self._keys, gone), ops.forget_reports(self._keys, gone)]
 
     def drop_removed(self, settle: SettleMoves) -> Steps[None]:
         """Remove arrived messages of members that have left the cycle meanwhile."""
@@ -176,4 +182,15 @@ class Arrivals:
                 self.messages.remove(message)
                 self._held.remove(message.element)
                 self.dying.append(cancelled(message, started=False))
+        yield from self.bury(settle)
+
+    def drop_cancelled(self, settle: SettleMoves) -> Steps[None]:
+        """Remove messages that were cancelled while a consumer held them that has died."""
+        again = [message for message in self.messages if message.redelivered]
+        if not again:
+            return
+        for message in cancelled_of(again, (yield ops.told(self._keys))):
+            self.messages.remove(message)
+            self._held.remove(message.element)
+            self.dying.append(cancelled(message, started=False))
         yield from self.bury(settle)

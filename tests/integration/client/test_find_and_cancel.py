@@ -11,6 +11,7 @@ from reliq.model.found import CancelledMany, Place
 from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
 from reliq.testing import work_off
+from reliq_monitor.reclaim import take_back
 from tests.support.sync_adapter import Blocking
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
@@ -350,6 +351,20 @@ def test_a_message_that_was_cancelled_since_the_latest_heartbeat_does_not_come_b
     assert where(queue, other) is (Place.DELAYED if back == "retry" else Place.READY)
     assert queue.stats().counters["cancelled"] == 1
     assert not client.exists(QueueKeys("q").told)
+
+
+@pytest.mark.parametrize("limits", [{}, {"rate": "1/h", "burst": 3}], ids=["none", "rate"])
+def test_a_message_that_was_cancelled_before_its_consumer_died_does_not_come_back(queue, client, store, limits):
+    queue.configure(**limits)
+    cancelled, other = queue.send("cancelled"), queue.send("other")
+    with queue.consumer() as consumer:
+        wait(queue, consumer.claim(limit=2)[0].progress(0.5))
+        assert queue.cancel(cancelled) == "told"
+        store.run(take_back(QueueKeys("q"), consumer.id, known_dead=True))
+        with queue.consumer() as second:
+            assert [one.id for one in second.claim(limit=2)] == [other]
+    assert queue.stats().counters["cancelled"] == 1
+    assert client.keys("*told*") == client.keys("*report*") == []
 
 
 def test_a_message_that_dies_before_its_consumer_knows_that_it_was_cancelled_is_a_dead_letter(app, queue):
