@@ -79,10 +79,11 @@ class Claims:
         return held
 
     def _sorted(self, claimant: Claimant, answer: ops.Claimed) -> Steps[Sequence[Message]]:
-        """Bury undecodable and expired messages, as in any consumer; return the others."""
+        """Bury undecodable and expired messages and remove cancelled ones, as any consumer; return the others."""
         arrivals = ConsumerSteps(self.keys, claimant.id, self.lease).arrivals
         arrivals.sort(answer.elements, answer.now)
-        yield from arrivals.bury(lambda moves: claimant.settle_op((), moves))
+        for drop in (arrivals.bury, arrivals.drop_cancelled):
+            yield from drop(lambda moves: claimant.settle_op((), moves))
         return arrivals.messages
 
     def resume(self, stream: str, batch: int) -> Steps[list[int]]:

@@ -17,6 +17,7 @@ from reliq.spark.held import read_held, release
 from reliq.spark.options import Given
 from reliq.spark.pace import Pace
 from reliq.spark.stream_reader import ReliqStreamReader
+from reliq_monitor.reclaim import take_back
 from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
@@ -424,6 +425,16 @@ def test_a_queue_that_is_held_gives_a_batch_nothing(driver, app, orders, state):
     app.store.call(ops.command("LMOVE", KEYS.messages, KEYS.processing("s5eed.2"), "RIGHT", "LEFT"))
     heads = [Message.decode("orders", one) for one in app.store.call(ops.from_tail(KEYS.processing("s5eed.2"), 0, 1))]
     assert app.store.run(part.take(heads, 50, evenly=True)) == 0, "held after its first messages were claimed"
+
+
+def test_a_claim_passes_over_what_was_cancelled_before_its_consumer_died(app, orders):
+    cancelled, _ = orders.send("x"), orders.send("y")
+    with orders.consumer() as consumer:
+        consumer.claim(limit=2)
+        assert orders.cancel(cancelled) == "told"
+        app.store.run(take_back(KEYS, consumer.id, known_dead=True))
+        assert app.store.run(Claims(KEYS, 3600.0).claim("5eed", 2, 50)) == 1
+    assert orders.stats().counters["cancelled"] == 1
 
 
 def test_large_bodies_and_batches_of_the_application_end_with_their_run(driver, app, orders):
