@@ -53,7 +53,7 @@ def replace_layout(
 
 
 def drop_counters(keys: QueueKeys, counts: Mapping[str, str]) -> Op[int]:
-    """Delete the counters of a partition that takes no messages, if they are these."""
+    """Delete the counters of a partition that takes no messages, if they are these, and the state of its limits."""
     records = [signatures.drop_counters_count(name=name, value=value) for name, value in counts.items()]
     return scripted(signatures.drop_counters(keys, counts=records))
 

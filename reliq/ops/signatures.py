@@ -87,7 +87,7 @@ def discard_letter(*, element: Argument, id: Argument, reference: Argument) -> R
 
 
 def drop_counters(keys: NamedKeys, *, counts: Records) -> Call:
-    return "drop_counters", (keys.config, keys.counters), (*flat(counts),)
+    return "drop_counters", (keys.config, keys.counters, keys.flow), (*flat(counts),)
 
 
 def drop_counters_count(*, name: Argument, value: Argument) -> Record:

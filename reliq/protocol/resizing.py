@@ -214,7 +214,8 @@ def forget_retired(queue: str, layout: Layout) -> Steps[bool]:
 def _drop_counters(forgotten: Sequence[QueueKeys]) -> Steps[None]:
     """Delete the counters of forgotten partitions: the first one has them. Those that take messages again keep theirs.
 
-    A monitor that was killed has left them; a partition of the same name would count them again.
+    A monitor that was killed has left them; a partition of the same name would count them again. With them goes the
+    state of the limits: a breaker that was open then.
     """
     found = (yield [ops.read_hash(keys.counters) for keys in forgotten]) if forgotten else ()
     left = [ops.drop_counters(keys, counts) for keys, counts in zip(forgotten, found, strict=True) if counts]

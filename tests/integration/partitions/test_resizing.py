@@ -406,6 +406,15 @@ def test_counters_that_a_killed_monitor_has_left_are_not_counted_twice(app, moni
     assert app.queue("orders").stats().counters == before
 
 
+def test_a_breaker_that_was_open_in_a_forgotten_partition_is_closed_when_that_comes_again(app, monitor):
+    worked_off(app, 3)
+    app.queue("orders").open_breaker("1h")
+    forget_all(app, monitor)
+    app.queue("orders").close_breaker()
+    app.queue("orders").configure(partitions=3)
+    assert app.queue("orders").stats().breaker == "closed"
+
+
 def test_a_partition_that_is_open_again_keeps_its_counters(app, monitor):
     before = worked_off(app, 3)
     forget_all(app, monitor)
