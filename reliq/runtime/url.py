@@ -141,7 +141,7 @@ def _assembled(full_scheme: str, login: str, hosts: str, path: str, options: dic
         username=unquote(username) or options.get("username"),
         password=unquote(password) or options.get("password"),
         sentinel_login={name: options[f"sentinel_{name}"] for name in _LOGIN if f"sentinel_{name}" in options},
-        tls={name: _tls_value(name, value) for name, value in options.items() if name in _TLS},
+        tls=_tls(full_scheme, options),
         database=_database(full_scheme, kind, inside, options),
     )
 
@@ -175,8 +175,18 @@ def _database(full_scheme: str, kind: str, path: str, options: dict[str, str]) -
     return int(number)
 
 
-def _tls_value(name: str, value: str) -> str | bool:
-    return value.lower() not in ("0", "f", "false", "n", "no") if name == "ssl_check_hostname" else value
+def _tls(full_scheme: str, options: dict[str, str]) -> dict[str, str | bool]:
+    """Return redis-py's options for TLS."""
+    tls: dict[str, str | bool] = {name: value for name, value in options.items() if name in _TLS}
+    if "ssl_keyfile" in tls and "ssl_certfile" not in tls:
+        raise _unreadable(full_scheme, "it has the key ssl_keyfile, and no ssl_certfile that names its certificate")
+    if "ssl_check_hostname" in tls:
+        tls["ssl_check_hostname"] = options["ssl_check_hostname"].lower() not in ("0", "f", "false", "n", "no")
+    if "ssl_cert_reqs" in tls:
+        wanted = tls["ssl_cert_reqs"] = options["ssl_cert_reqs"].lower().removeprefix("cert_")  # the names of `ssl`
+        if wanted not in ("none", "optional", "required"):
+            raise _unreadable(full_scheme, "its ssl_cert_reqs is neither none nor optional nor required")
+    return tls
 
 
 def _unreadable(full_scheme: str, problem: str) -> InvalidSetting:

@@ -194,24 +194,39 @@ def cause_of(error: Exception) -> str:
     return CLOSED if closed else type(error).__name__
 
 
+_CLIENTS = "?ssl_certfile=/path/to/client.pem&ssl_keyfile=/path/to/client.key in the URL"
+_MAYBE = "it may want a certificate that is valid and that its own authority has signed"
+_FILES = "ssl_ca_certs, ssl_certfile or ssl_keyfile"
+#: What is to be done, by a part of the cause of a failed connection with TLS; the first that is found counts.
+_TLS_HINTS = {
+    "is not valid for": "use a host name that it has, or ?ssl_check_hostname=false in the URL, which accepts any",
+    "alert certificate expired": "the certificate that ssl_certfile names has expired: renew it",
+    "certificate required": f"the server wants a certificate that its own authority has signed: {_CLIENTS}",
+    "unknown ca": f"the server wants a certificate that its own authority has signed: {_CLIENTS}",
+    "EOF occurred": f"{_MAYBE}: {_CLIENTS}",
+    "connection reset by peer": f"{_MAYBE}: {_CLIENTS}",
+    CLOSED: f"{_MAYBE}: {_CLIENTS}",
+    os.strerror(errno.ENOENT).lower(): f"a file that the URL names is not there: {_FILES}",
+    os.strerror(errno.EACCES).lower(): f"this process may not read a file that the URL names: {_FILES}",
+    os.strerror(errno.EISDIR).lower(): f"the URL names a folder where it should name a file: {_FILES}",
+    "no certificate or crl found": "the file that ssl_ca_certs names has no certificate (PEM)",
+    "PEM lib": "ssl_certfile names a certificate (PEM), ssl_keyfile its key, ssl_password the password of the key",
+    "key values mismatch": "the key that ssl_keyfile names is not that of the certificate that ssl_certfile names",
+    "certificate has expired": "renew the server's certificate",
+    "certificate is not yet valid": "look at the clock of this machine, and at the server's certificate",
+    "verify failed": "?ssl_ca_certs=/path/to/ca.pem in the URL names the authority that signed its certificate",
+}
+
+
 def tls_hint(url: str, cause: str) -> str:
-    """Return what may be wrong with the scheme of a URL whose server has never answered."""
-    if url.startswith("rediss://") and (cause == TIMED_OUT or "wrong version number" in cause):
-        return "; if this port is not for TLS, the URL must begin with redis://"
-    if url.startswith("redis://") and cause in (CLOSED, "connection reset by peer"):
-        return "; if this port is for TLS, the URL must begin with rediss://"
-    if "certificate is not valid for" in cause:
-        return "; use a host name that it has, or ?ssl_check_hostname=false in the URL, which accepts any"
-    if "certificate required" in cause or "unknown ca" in cause:
-        return (
-            "; the server wants a certificate that its own authority has signed: ?ssl_certfile=/path/to/client.pem&"
-            "ssl_keyfile=/path/to/client.key in the URL"
-        )
-    if url.startswith("rediss") and cause == os.strerror(errno.ENOENT).lower():
-        return "; a file that the URL names is not there: ssl_ca_certs, ssl_certfile or ssl_keyfile"
-    if "certificate verify failed" in cause:
-        return "; ?ssl_ca_certs=/path/to/ca.pem in the URL names the authority that signed its certificate"
-    return ""
+    """Return what may be wrong with the scheme or the TLS options of a URL whose server has never answered."""
+    scheme = url.partition("://")[0]
+    if not scheme.startswith("rediss"):
+        closed = cause in (CLOSED, "connection reset by peer") and scheme != "unix"
+        return f"; if this port is for TLS, the URL must begin with {'rediss' + scheme[5:]}://" if closed else ""
+    if cause == TIMED_OUT or "wrong version number" in cause:
+        return f"; if this port is not for TLS, the URL must begin with {'redis' + scheme[6:]}://"
+    return next((f"; {hint}" for part, hint in _TLS_HINTS.items() if part in cause), "")
 
 
 def _system_cause(error: OSError) -> str:

@@ -52,7 +52,7 @@ class Target:
         if self._url.scheme != "unix":
             options["socket_keepalive"] = True
         if self._url.scheme == "rediss":
-            options |= self._url.tls
+            options |= {"ssl_password": "", **self._url.tls}  # without a password OpenSSL asks for one at the terminal
         if not aio:
             from reliq.transport import parser  # which imports redis
 

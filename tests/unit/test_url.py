@@ -131,6 +131,17 @@ def test_a_socket_and_the_files_for_tls():
     assert url.tls == {"ssl_ca_certs": "/ca.pem", "ssl_certfile": "/c.pem", "ssl_check_hostname": False}
 
 
+@pytest.mark.parametrize("text", ["required", "CERT_REQUIRED", "Required"])
+def test_the_check_of_certificates_has_the_names_of_redis_py_and_of_ssl(text):
+    assert read_url(f"rediss://h?ssl_cert_reqs={text}").tls == {"ssl_cert_reqs": "required"}
+
+
+@pytest.mark.parametrize("query", ["ssl_cert_reqs=never", "ssl_keyfile=/c.key"])
+def test_tls_options_that_redis_py_cannot_use_are_refused(query):
+    with pytest.raises(InvalidSetting, match=query.partition("=")[0]):
+        read_url(f"rediss://h?{query}")
+
+
 @pytest.mark.parametrize("text", [None, 7, b"redis://:hunter2@h"])
 def test_what_is_no_text_is_not_shown(text):
     with pytest.raises(InvalidSetting, match="give a text") as caught:

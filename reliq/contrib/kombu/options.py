@@ -83,7 +83,8 @@ def _assembled(client: Any) -> str:
 def _with_tls(url: str, given: Any) -> str:
     """Return the URL with Celery's `broker_use_ssl`: True, or redis-py's options."""
     scheme, _, rest = url.partition("://")
-    options = {name: _tls_text(value) for name, value in (given.items() if isinstance(given, dict) else ())}
+    items = given.items() if isinstance(given, dict) else ()
+    options = {name: _tls_text(value) for name, value in items if value is not None or name == "ssl_cert_reqs"}
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in options.items())
     secure = scheme if scheme.startswith(("rediss", "unix")) else scheme.replace("redis", "rediss", 1)
     return f"{secure}://{rest}{('&' if '?' in rest else '?') + query if query else ''}"

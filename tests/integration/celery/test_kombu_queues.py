@@ -142,6 +142,8 @@ def test_tls_options_of_celery_become_those_of_the_url() -> None:
     secured = kombu.Connection("reliq+redis://:pw@host/3", ssl=options)
     url = "rediss://:pw@host/3?ssl_cert_reqs=required&ssl_ca_certs=%2Fetc%2Fca.pem&ssl_check_hostname=False"
     assert broker_url(secured) == url
+    unset = kombu.Connection("reliq+rediss://host/3", ssl={"ssl_cert_reqs": None, "ssl_ca_certs": None})
+    assert broker_url(unset) == "rediss://host/3?ssl_cert_reqs=None"  # redis-py takes it for "none"
     assert broker_url(kombu.Connection("reliq+redis+sentinel://a:1,b:2/main/0", ssl=True)).startswith("rediss+sentinel")
     assert broker_url(kombu.Connection("redis://host/1", transport="reliq.contrib.kombu:Transport")) == "redis://host/1"
 

@@ -41,6 +41,8 @@ def folder(tmp_path_factory):
         authority(folder, name)
     for name, signer in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
         certificate(folder, name, signer)
+    openssl(folder, "ec", "-in", "client.key", "-aes256", "-passout", "pass:secret", "-out", "locked.key")
+    shutil.copy(folder / "client.pem", folder / "locked.pem")
     return folder
 
 
@@ -101,13 +103,14 @@ def send(app):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"client": ""}, None),  # the server's alert is not always read before the connection is closed
-        ({"client": "stranger"}, None),
+        ({"client": ""}, r"\?ssl_certfile="),
+        ({"client": "stranger"}, r"\?ssl_certfile="),
+        ({"client": "locked"}, "ssl_password"),
         ({"ca": "other"}, r"\?ssl_ca_certs="),
         ({"host": "127.0.0.1"}, r"use a host name that it has, or \?ssl_check_hostname=false"),
         ({"ca": "nowhere"}, "a file that the URL names is not there: ssl_ca_certs"),
     ],
-    ids=["no certificate", "a stranger's", "another authority", "another name", "no file"],
+    ids=["no certificate", "a stranger's", "no password", "another authority", "another name", "no file"],
 )
 @pytest.mark.parametrize("make", [reliq.Reliq, aio.Reliq], ids=["sync", "asyncio"])
 def test_without_the_right_certificates_nothing_is_sent(folder, port, make, wrong, says):
@@ -123,6 +126,12 @@ def test_without_the_right_certificates_nothing_is_sent(folder, port, make, wron
 def test_the_name_need_not_be_checked(folder, port):
     app = reliq.Reliq(url(folder, port, host="127.0.0.1", more="&ssl_check_hostname=false"))
     app.queue("named").send(1)
+    app.close()
+
+
+def test_a_key_with_a_password(folder, port):
+    app = reliq.Reliq(url(folder, port, client="locked", more="&ssl_password=secret"))
+    app.queue("locked").send(1)
     app.close()
 
 
