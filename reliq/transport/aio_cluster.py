@@ -70,7 +70,7 @@ class AioClusterConnection(AioConnection):
         if node not in self._connections:
             connection = self._connections[node] = AioConnection(ClusterNode(self._store, node), self._name)
             connection.on_connect = self.on_connect
-            connection.follow = lambda node, request, place: self._at(node).ask(request, place)
+            connection.follow = lambda to, request, place: self._at((to[0] or node[0], to[1])).ask(request, place)
         return self._connections[node]
 
     @property

@@ -122,7 +122,7 @@ class ClusterConnection(Connection):
             connection = self._connections[node] = Connection(ClusterNode(self._store, node), self._name)
             connection.on_connect = self._note_connection
             connection.notices = self.notices if node == self.noticed else None
-            connection.follow = lambda node, request, place: self._at(node).ask(request, place)
+            connection.follow = lambda to, request, place: self._at((to[0] or node[0], to[1])).ask(request, place)
         return self._connections[node]
 
     def _note_connection(self, named: bool) -> None:
