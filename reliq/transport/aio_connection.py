@@ -12,6 +12,7 @@ from reliq.ops.topology import Node
 from reliq.transport.aio_replies import Replies, read_replies, replies_on
 from reliq.transport.calls import (
     Loaded,
+    answered,
     asked_elsewhere,
     carried_out,
     loading,
@@ -105,7 +106,7 @@ class AioConnection:
         except ConnectionLost as error:
             error.sent = error.sent or carried_out(request, replies)
             raise
-        for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+        for place, answer in zip(unknown, answered(answers, len(unknown)), strict=True):
             replies[place] = answer
 
     async def ask(self, request: Request, place: int) -> Any:
@@ -114,7 +115,7 @@ class AioConnection:
         try:
             _, reply = await self._exchange(asking)
             if unknown_scripts([reply]):
-                *_, reply = await self._exchange([*loading(request), *asking])
+                (reply,) = answered(await self._exchange([*loading(request), *asking]), 1)
         except ConnectionLost as error:
             error.sent = True  # another part of the request was sent
             raise

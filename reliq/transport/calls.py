@@ -78,6 +78,18 @@ def loading(request: Request) -> list[Command]:
     return [("SCRIPT", "LOAD", script.source) for script in scripts]
 
 
+def answered(answers: list[Any], scripts: int) -> list[Any]:
+    """Return the answers to the last commands, which are scripts; those before loaded them.
+
+    The answer of a script that is still unknown is why it was not loaded.
+    """
+    refused = next((one for one in answers[:-scripts] if isinstance(one, Exception)), None)
+    last = answers[-scripts:]
+    for place in unknown_scripts(last) if refused else ():
+        last[place] = refused
+    return last
+
+
 class Loaded:
     """The scripts that were loaded by a connection for its transactions.
 

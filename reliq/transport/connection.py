@@ -14,6 +14,7 @@ from reliq.ops import Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.calls import (
     Loaded,
+    answered,
     asked_elsewhere,
     carried_out,
     loading,
@@ -157,7 +158,7 @@ class Connection:
         except ConnectionLost as error:
             error.sent = error.sent or carried_out(request, replies)
             raise
-        for place, answer in zip(unknown, answers[-len(unknown) :], strict=True):
+        for place, answer in zip(unknown, answered(answers, len(unknown)), strict=True):
             replies[place] = answer
 
     def ask(self, request: Request, place: int) -> Any:
@@ -166,7 +167,7 @@ class Connection:
         try:
             _, reply = self._exchange(asking)
             if unknown_scripts([reply]):
-                *_, reply = self._exchange([*loading(request), *asking])
+                (reply,) = answered(self._exchange([*loading(request), *asking]), 1)
         except ConnectionLost as error:
             error.sent = True  # another part of the request was sent
             raise

@@ -1,6 +1,7 @@
 """The ACL of each role, as deploy/users.acl has it: enough for all of its work, and for nothing else."""
 
 import argparse
+import asyncio
 import contextlib
 import re
 import sys
@@ -9,6 +10,7 @@ import pytest
 import redis
 
 import reliq
+from reliq import RedisUnsuitable, aio
 from reliq.cli.options import store_of
 from reliq.embedded import EmbeddedRedis
 from reliq.ops.script import Script
@@ -137,3 +139,21 @@ def test_a_role_cannot_do_the_work_of_another(server, role, command):
         pytest.raises(redis.exceptions.NoPermissionError),
     ):
         client.execute_command(*command.split())
+
+
+def send(url):
+    with reliq.Reliq(url) as app:
+        app.queue("orders").send(1)
+
+
+async def send_async(url):
+    async with aio.Reliq(url) as app:
+        await app.queue("orders").send(1)
+
+
+@pytest.mark.parametrize("face", [send, lambda url: asyncio.run(send_async(url))], ids=["sync", "asyncio"])
+def test_a_user_who_may_not_load_scripts_is_told_so(server, face):
+    with redis.Redis(port=server.port) as client:
+        client.execute_command("ACL SETUSER", "worker", "-script")
+    with pytest.raises(RedisUnsuitable, match=r"may not run SCRIPT( LOAD)?: give it the permission \+script"):
+        face(url_of(server, "worker"))
