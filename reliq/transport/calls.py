@@ -11,7 +11,7 @@ from reliq.errors import (
 )
 from reliq.ops import Op, Request, Sleep, Transaction, Watch
 from reliq.ops.topology import Node
-from reliq.transport.errors import ConnectionLost, TryAgain, translated
+from reliq.transport.errors import ConnectionLost, TryAgain, needless, translated
 from reliq.transport.resp import Command
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def read(request: Request, replies: list[Any]) -> Any:
     """Return the answer to a request from its replies; raises the first error among them, translated."""
     for reply in replies:
-        if isinstance(reply, Exception):
+        if isinstance(reply, Exception) and not needless(reply):
             raise _refused(request, replies, translated(reply))
     match request:
         case Op():

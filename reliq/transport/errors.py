@@ -170,6 +170,14 @@ def refuses_for_now(error: Exception) -> bool:
     return isinstance(translated(error), TryAgain)
 
 
+def needless(error: Exception) -> bool:
+    """Whether a command was refused that asks for silence about the next one: the server tells this connection nothing.
+
+    For instance where the slot of a key has moved to a node that tells another connection.
+    """
+    return "only when the client is in tracking mode" in str(error)
+
+
 def failed(error: Exception, sent: bool) -> Exception:
     """Return the error for a failed connection; redis-py also reports some answers of the server as such."""
     errors = redis_errors()

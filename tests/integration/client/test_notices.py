@@ -69,6 +69,12 @@ def test_what_is_read_unnoticed_is_not_told(reader, told, client):
     assert heard(reader, told) == [["b"]]
 
 
+def test_where_nothing_is_told_a_key_can_be_read_unnoticed(store, client):
+    """A slot has moved to a node that tells another connection, or a server has no room for the second connection."""
+    client.set("a", 1)
+    assert store.call([ops.unnoticed(), ops.exists("a")])[1] == 1
+
+
 def test_after_the_loss_of_either_connection_any_key_may_have_changed(reader, told, client):
     for name in ("reading", "reliq-notices"):
         read(reader, "a")
