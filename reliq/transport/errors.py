@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 TIMED_OUT = "timed out"  #: the cause of a connection that failed because no answer came in time
 CLOSED = "the server closed the connection"  #: likewise
+CLOSED_BY_SERVER = frozenset({CLOSED, os.strerror(errno.ECONNRESET).lower()})
 
 
 class ConnectionLost(Exception):
@@ -212,8 +213,6 @@ _TLS_HINTS = {
     "certificate required": f"the server wants a certificate that its own authority has signed: {_CLIENTS}",
     "unknown ca": f"the server wants a certificate that its own authority has signed: {_CLIENTS}",
     "EOF occurred": f"{_MAYBE}: {_CLIENTS}",
-    "connection reset by peer": f"{_MAYBE}: {_CLIENTS}",
-    CLOSED: f"{_MAYBE}: {_CLIENTS}",
     os.strerror(errno.ENOENT).lower(): f"a file that the URL names is not there: {_FILES}",
     os.strerror(errno.EACCES).lower(): f"this process may not read a file that the URL names: {_FILES}",
     os.strerror(errno.EISDIR).lower(): f"the URL names a folder where it should name a file: {_FILES}",
@@ -228,10 +227,12 @@ _TLS_HINTS = {
 
 def tls_hint(url: str, cause: str) -> str:
     """Return what may be wrong with the scheme or the TLS options of a URL whose server has never answered."""
-    scheme = url.partition("://")[0]
+    scheme, closed = url.partition("://")[0], cause in CLOSED_BY_SERVER
     if not scheme.startswith("rediss"):
-        closed = cause in (CLOSED, "connection reset by peer") and scheme != "unix"
-        return f"; if this port is for TLS, the URL must begin with {'rediss' + scheme[5:]}://" if closed else ""
+        hint = f"; if this port is for TLS, the URL must begin with {'rediss' + scheme[5:]}://"
+        return hint if closed and scheme != "unix" else ""
+    if closed:
+        return f"; {_MAYBE}: {_CLIENTS}"
     if cause == TIMED_OUT or "wrong version number" in cause:
         return f"; if this port is not for TLS, the URL must begin with {'redis' + scheme[6:]}://"
     return next((f"; {hint}" for part, hint in _TLS_HINTS.items() if part in cause), "")

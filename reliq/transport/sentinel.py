@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from reliq import forks
 from reliq.contract import values
+from reliq.errors import UnknownCommand
 from reliq.ops.topology import Node
-from reliq.transport.errors import ConnectionLost, connection_ended, failed, redis_errors
+from reliq.transport.errors import CLOSED_BY_SERVER, ConnectionLost, connection_ended, failed, redis_errors
 from reliq.transport.resp import pack
 
 log = logging.getLogger("reliq.sentinel")
@@ -136,7 +137,7 @@ class _Voter(threading.Thread):
             self.problem = ""
             return _vote(state, master)
         except (redis_errors().RedisError, *connection_ended(), ValueError, KeyError) as error:
-            self.problem = str(failed(error, sent=False))
+            self.problem = _problem(error)
             log.debug("sentinel %s:%d does not answer: %s", *self._node, self.problem)
             self._close()
             return None
@@ -145,6 +146,18 @@ class _Voter(threading.Thread):
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
+
+
+def _problem(error: Exception) -> str:
+    """Return why a sentinel gave no answer; empty: it knows no master of that name."""
+    if "no such master" in str(error).lower():
+        return ""
+    if isinstance(error, redis_errors().AuthenticationError):
+        return "the login is refused: that of the sentinels is ?sentinel_username=...&sentinel_password=... in the URL"
+    why = failed(error, sent=False)
+    if isinstance(why, UnknownCommand):
+        return "it is no sentinel: the URL has the sentinels' addresses, not those of the Redis servers"
+    return f"{why}; if this port is for TLS, give one without" if str(why) in CLOSED_BY_SERVER else str(why)
 
 
 def _vote(state: list[bytes], master: list[bytes] | None) -> Vote | None:

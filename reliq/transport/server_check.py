@@ -25,6 +25,8 @@ def unsuitable(
     """
     if not cluster and info.get("redis_mode") == "cluster":
         return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
+    if info.get("redis_mode") == "sentinel":
+        return RedisUnsuitable(f"Redis at {where} is a sentinel: use redis+sentinel://host:26379/service")
     version = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:

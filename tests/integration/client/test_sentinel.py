@@ -12,6 +12,7 @@ import reliq
 from bench.sentinel import campaign
 from reliq.cli.main import main
 from reliq.embedded import EmbeddedRedis, find_server
+from reliq.errors import RedisUnavailable
 from reliq.ops import command
 from reliq.transport.store import Store
 from tests.support.ports import free_port
@@ -64,6 +65,26 @@ def info(server):
 def test_the_master_is_found_through_its_sentinel(face, sentinel_url, master):
     face(sentinel_url).queue("q").send("x")
     assert face(master.url).queue("q").stats().ready == 1
+
+
+@pytest.mark.parametrize(
+    ("scheme", "path", "says"),
+    [
+        ("redis+sentinel", "other", "no sentinel names a master of 'other'"),
+        ("redis", "0", r"is a sentinel: use redis\+sentinel://"),
+    ],
+)
+def test_what_is_wrong_with_the_url_of_a_sentinel(sentinel_url, scheme, path, says):
+    place = sentinel_url.split("/")[2]
+    url = f"{scheme}://{place}/{path}"
+    with reliq.Reliq(url, send_timeout=0.3) as app, pytest.raises(RedisUnavailable, match=says):
+        app.queue("q").send("x")
+
+
+def test_redis_servers_in_place_of_the_sentinels(master):
+    url = f"redis+sentinel://127.0.0.1:{master.port}/mymaster"
+    with reliq.Reliq(url, send_timeout=0.3) as app, pytest.raises(RedisUnavailable, match="it is no sentinel"):
+        app.queue("q").send("x")
 
 
 def test_a_failover_under_a_running_worker_loses_nothing_that_was_replicated(sentinel_url, master, replica):

@@ -13,7 +13,7 @@ import reliq
 from reliq import aio
 from reliq.cli.child_settings import CHILD
 from reliq.embedded import EmbeddedRedis, find_server
-from reliq.errors import ReliqError
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.transport.target import Target
 from tests.integration.api.serving import serving
 from tests.support.ports import free_port
@@ -84,6 +84,12 @@ def test_sentinel_and_server_have_passwords_of_their_own(sentinel):
     login = f"sentinel_password={quote('own ' + PASSWORD, safe='')}"
     send_by_both(f"redis+sentinel://:{ESCAPED}@127.0.0.1:{sentinel}/mymaster/0?{login}")
     send_by_both(f"redis+sentinel://127.0.0.1:{sentinel}/mymaster?password={ESCAPED}&{login}")
+
+
+def test_the_login_that_a_sentinel_wants_is_named(sentinel):
+    for query in ("", "?sentinel_password=wrong"):
+        with pytest.raises(RedisUnavailable, match=r"that of the sentinels is .*sentinel_password="):
+            send_by_both(f"redis+sentinel://:{ESCAPED}@127.0.0.1:{sentinel}/mymaster{query}")
 
 
 def test_a_wrong_password_is_told_without_it(guarded, sentinel):
