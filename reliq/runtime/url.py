@@ -165,8 +165,8 @@ def _options(full_scheme: str, query: str | None) -> dict[str, str]:
 
 
 def _database(full_scheme: str, kind: str, path: str, options: dict[str, str]) -> int:
-    """Return the database number: from the path, after a sentinel service, or from `db`; 0 for a cluster."""
-    in_path = {"": "" if full_scheme == "unix" else path, "sentinel": path.partition("/")[2], "cluster": ""}[kind]
+    """Return the database number: from the path, after a sentinel service, or from `db`."""
+    in_path = {"": "" if full_scheme == "unix" else path, "sentinel": path.partition("/")[2], "cluster": path}[kind]
     number = in_path or options.get("db") or "0"
     if not (number.isascii() and number.isdecimal()):
         raise _unreadable(full_scheme, "its database is not a number; write redis://host:6379/0")
@@ -178,6 +178,8 @@ def _database(full_scheme: str, kind: str, path: str, options: dict[str, str]) -
 def _tls(full_scheme: str, options: dict[str, str]) -> dict[str, str | bool]:
     """Return redis-py's options for TLS."""
     tls: dict[str, str | bool] = {name: value for name, value in options.items() if name in _TLS}
+    if tls and full_scheme.startswith("redis") and not full_scheme.startswith("rediss"):
+        raise _unreadable(full_scheme, "it has options of TLS, which it does not use: with TLS it begins with rediss")
     if "ssl_keyfile" in tls and "ssl_certfile" not in tls:
         raise _unreadable(full_scheme, "it has the key ssl_keyfile, and no ssl_certfile that names its certificate")
     if "ssl_check_hostname" in tls:

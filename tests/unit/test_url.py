@@ -116,6 +116,7 @@ def test_characters_that_are_not_ambiguous_need_no_escape(password):
         ("redis://u:p@[::1]:7000/0", [("::1", 7000)], 0, "redis://[::1]:7000/0"),
         ("redis://u:p@[::1]/0", [("::1", 6379)], 0, "redis://[::1]/0"),
         ("redis+sentinel://a:1,b/m/3", [("a", 1), ("b", 6379)], 3, "redis+sentinel://a:1,b/m/3"),
+        ("redis+cluster://a:1,b:2/3", [("a", 1), ("b", 2)], 3, "redis+cluster://a:1,b:2/3"),
         ("redis+cluster://u:p@a:1,b:2", [("a", 1), ("b", 2)], 0, "redis+cluster://a:1,b:2"),
         (" redis://h/0\n", [("h", 6379)], 0, "redis://h/0"),
     ],
@@ -140,6 +141,12 @@ def test_the_check_of_certificates_has_the_names_of_redis_py_and_of_ssl(text):
 def test_tls_options_that_redis_py_cannot_use_are_refused(query):
     with pytest.raises(InvalidSetting, match=query.partition("=")[0]):
         read_url(f"rediss://h?{query}")
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel", "redis+cluster"])
+def test_tls_options_without_tls_are_refused(scheme):
+    with pytest.raises(InvalidSetting, match="begins with rediss"):
+        read_url(f"{scheme}://h/0?ssl_ca_certs=/ca.pem")
 
 
 @pytest.mark.parametrize("text", [None, 7, b"redis://:hunter2@h"])
