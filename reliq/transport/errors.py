@@ -182,8 +182,9 @@ def needless(error: Exception) -> bool:
 def failed(error: Exception, sent: bool) -> Exception:
     """Return the error for a failed connection; redis-py also reports some answers of the server as such."""
     errors = redis_errors()
-    if isinstance(error, (errors.ResponseError, errors.AuthenticationError, errors.BusyLoadingError)):
-        return translated(error)
+    for one in (error, error.__cause__):  # with asyncio, that of a unix socket lies behind a ConnectionError
+        if isinstance(one, (errors.ResponseError, errors.AuthenticationError, errors.BusyLoadingError)):
+            return translated(one)
     return ConnectionLost(sent, cause_of(error))
 
 

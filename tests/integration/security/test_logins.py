@@ -13,7 +13,7 @@ import reliq
 from reliq import aio
 from reliq.cli.child_settings import CHILD
 from reliq.embedded import EmbeddedRedis, find_server
-from reliq.errors import RedisUnavailable, ReliqError
+from reliq.errors import RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.transport.target import Target
 from tests.integration.api.serving import serving
 from tests.support.ports import free_port
@@ -58,18 +58,22 @@ def sentinel(guarded, tmp_path):
         child.wait()
 
 
-def send_by_both(url):
-    app = reliq.Reliq(url, send_timeout=2)
-    try:
+def send_by_threads(url):
+    with reliq.Reliq(url, send_timeout=2) as app:
         app.queue("q").send(1)
-    finally:
-        app.close()
 
+
+def send_by_asyncio(url):
     async def send():
         async with aio.Reliq(url, send_timeout=2) as app:
             await app.queue("q").send(1)
 
     asyncio.run(send())
+
+
+def send_by_both(url):
+    send_by_threads(url)
+    send_by_asyncio(url)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,18 @@ def send_by_both(url):
 )
 def test_a_password_of_special_characters_is_escaped(guarded, form):
     send_by_both(form.format(ESCAPED, port=guarded.port))
+
+
+@pytest.mark.parametrize("send", [send_by_threads, send_by_asyncio])
+def test_a_socket_wants_a_password_too(tmp_path, send):
+    place = tmp_path / "redis.sock"
+    with EmbeddedRedis(settings=("--unixsocket", str(place))):
+        with redis.Redis(unix_socket_path=str(place)) as client:
+            client.config_set("requirepass", PASSWORD)
+        send(f"unix://:{ESCAPED}@{place}")
+        for login, query, says in ((":wrong@", "", "password .* wrong"), (f":{ESCAPED}@", "?db=99", "the database")):
+            with pytest.raises(RedisUnsuitable, match=says):
+                send(f"unix://{login}{place}{query}")
 
 
 def test_sentinel_and_server_have_passwords_of_their_own(sentinel):
