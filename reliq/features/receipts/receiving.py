@@ -173,6 +173,7 @@ class HomeReceiver:
         flights = [
             Flight(before.element, again.element, line) for (line, before), again in zip(chosen, flying, strict=True)
         ]
+        yield from consumer.count_arrived()
         codes, self._in_flight = yield own.receive(
             self.keys, consumer.consumer, wanted.visibility, flights, wanted.attempt
         )

@@ -107,6 +107,19 @@ def test_a_receive_waits_for_a_message(queue, url):
     sender.join()
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_what_a_waiting_receive_gets_is_counted_as_claimed_once(queue, url, partitions):
+    queue.configure(partitions=partitions)
+    with reliq.Reliq(url) as other:
+        sender = threading.Timer(0.2, other.queue("q").send, ["m"])
+        sender.start()
+        (received,) = queue.receive(wait=20)
+        sender.join()
+    queue.delete_received([received.receipt])
+    counters = queue.stats().counters
+    assert (counters["claimed"], counters["acked"]) == (1, 1)
+
+
 def test_a_receive_that_waits_gets_what_becomes_visible(queue):
     queue.send("a")
     queue.receive(visibility=0.3)
