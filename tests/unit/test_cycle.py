@@ -63,7 +63,8 @@ def answered(respond, method, keep_alive, access_log) -> tuple[Transport, Cycle]
     async def run() -> Cycle:
         log = logging.getLogger("reliq.test")
         scope = {
-            "type": "http", "method": method, "client": None, "path": "/", "query_string": b"", "http_version": "1.1",
+            "type": "http", "method": method, "client": None, "path": "/", "query_string": b"", "headers": [],
+            "http_version": "1.1",
         }  # fmt: skip
         options: Any = {"scope": scope, "transport": transport, "flow": Flow()}
         cycle = Cycle(

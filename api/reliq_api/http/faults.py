@@ -30,10 +30,11 @@ def no_option(name: str, known: Iterable[str]) -> str:
 
 
 def check_query(request: Request, known: Collection[str]) -> None:
-    """Raise RequestValidationError for names in the query that the call does not have: they would have no effect."""
-    if unknown := [name for name in request.query_params if name not in known]:
+    """Raise RequestValidationError for misspelt names in the query: they would have no effect. Others are ignored."""
+    misspelt = [name for name in request.query_params if name not in known and nearest(name, known)]
+    if misspelt:
         raise RequestValidationError(
-            [{"type": "extra_forbidden", "loc": ("query", name), "msg": no_option(name, known)} for name in unknown]
+            [{"type": "extra_forbidden", "loc": ("query", name), "msg": no_option(name, known)} for name in misspelt]
         )
 
 
