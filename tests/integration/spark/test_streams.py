@@ -7,11 +7,15 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import StringType, StructField, StructType
 
 from reliq import ops
+from reliq.errors import InvalidSetting
 from reliq.features.staging import ops as stage_ops
+from reliq.features.staging.spark.stream_writer import ReliqStreamWriter
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
+from reliq.spark.options import Given
 from reliq.transport.store import Store
 from tests.support.turns import Monitor
 
@@ -114,6 +118,13 @@ def test_an_output_mode_that_no_queue_has_is_refused_with_the_one_that_it_has(sp
         StreamingQueryException, match=r"outputMode\(.append.\).* in foreachBatch.* reliq.spark.transaction"
     ):
         run(to_reliq(counts).outputMode("complete"), folders)
+
+
+def test_a_continuous_trigger_whose_rows_spark_does_not_give_to_a_sink_is_refused(url):
+    schema = StructType([StructField("value", StringType())])
+    writer = ReliqStreamWriter(Given({"queue": "orders"}, url).for_writing(), schema, overwrite=False)
+    with pytest.raises(InvalidSetting, match=r"trigger\(continuous=.*trigger\(processingTime="):
+        writer.commit([None, None], 0)
 
 
 def test_what_a_killed_micro_batch_had_staged_goes_with_the_next_commit_of_its_query(spark, orders, app, folders):

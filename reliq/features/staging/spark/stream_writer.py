@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 # Local properties that Spark's micro-batch execution sets; a task has no other way to learn them.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+# Every task of a micro-batch says what it has staged, also one without a row; a batch without a task has one None.
+_NOTHING_WRITTEN = (
+    "Spark gave this sink no rows to write, as with trigger(continuous=...), which Python sinks do not have: use "
+    'trigger(processingTime="1 second")'
+)
 
 
 class ReliqStreamWriter(DataSourceStreamArrowWriter):
@@ -65,6 +70,9 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         staged = [message for message in messages if isinstance(message, Staged)]
+        if len(messages) > 1 and not staged:
+            with in_worker():
+                raise InvalidSetting(_NOTHING_WRITTEN)
         if not staged:
             return
         job, query = self._job_of(staged[0]), staged[0].stream
