@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from reliq.client.heartbeat import Heartbeat
-from reliq.errors import LeaseLost
+from reliq.errors import InvalidSetting, LeaseLost
 from reliq.model.keys import QueueKeys
 from reliq.protocol.lease import Lease
 from reliq.spark.claims import Claims, consumer_of
@@ -46,8 +46,9 @@ class BatchSlice(InputPartition):
 class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader: lives on the driver while the query runs; its `read` is copied to the tasks.
 
-    An offset is {"stream", "batch", "messages"}: `stream` is drawn once for a query and kept in its checkpoint,
-    `batch` counts, `messages` is how many the batch `batch` claimed (0 for the first one, which claims later).
+    An offset is {"stream", "queue", "batch", "messages"}: `stream` is drawn once for a query and kept in its
+    checkpoint, `batch` counts, `messages` is how many the batch `batch` claimed (0 for the first one, which claims
+    later).
 
     A killed query finds its claim again by the offset before it. Spark does not store the initial offset, so the first
     batch claims only in `partitions`, which Spark calls once the offset with the stream's name is in the checkpoint.
@@ -75,7 +76,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._store_
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        return {"stream": secrets.token_hex(10), "batch": 0, "messages": 0}
+        return {"stream": secrets.token_hex(10), "queue": self._options.keys.queue, "batch": 0, "messages": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         return ReadMaxRows(self._options.max_messages)
@@ -93,6 +94,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @in_worker()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Claim the next batch. Spark starts from `start` only once everything up to it is in its commit log."""
+        self._check_queue(start)
         batch = start["batch"] + 1
         self.commit(start)
         most = _UNBOUNDED if isinstance(limit, ReadAllAvailable) else cast("ReadMaxRows", limit).max_rows
@@ -104,6 +106,16 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         messages = self._claim(start["stream"], batch, most)
         return {**start, "batch": batch, "messages": messages} if messages else start
+
+    def _check_queue(self, offset: dict[str, Any]) -> None:
+        """Raise InvalidSetting if the checkpoint is that of a stream of another queue."""
+        mine = self._options.keys.queue
+        theirs = offset.get("queue", mine)  # an offset of an earlier version names none
+        if theirs != mine:
+            raise InvalidSetting(
+                f"this checkpoint is that of a stream of queue {theirs!r}, not of {mine!r}: give the query a "
+                f"checkpointLocation of its own. `reliq spark claims --queue {theirs}` lists what the stream still holds"
+            )
 
     def _within_pace(self, most: int) -> int:
         """Return how many of `most` messages the next batch may have; 0: not now."""
@@ -129,6 +141,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_worker()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._check_queue(end)
         stream, batches = end["stream"], range(start["batch"] + 1, end["batch"] + 1)
         if self._first is not None and end["batch"] == 1:
             # Only in its first run: a sink that has written the batch ignores what a replay would claim anew.

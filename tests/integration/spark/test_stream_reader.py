@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from reliq import ops
 from reliq.cli import main
-from reliq.errors import LeaseLost
+from reliq.errors import InvalidSetting, LeaseLost
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
@@ -66,11 +66,27 @@ def test_a_stream_killed_in_its_first_batch_replays_it_with_the_same_messages(dr
     with driver() as restarted:
         assert read(restarted, restarted.initialOffset(), end) == list(range(100))
         after = restarted.latestOffset(end, LIMIT)
-        assert after == {"stream": end["stream"], "batch": 2, "messages": 50}
+        assert after == {**end, "batch": 2, "messages": 50}
         assert read(restarted, end, after) == list(range(100, 150))
         restarted.commit(after)
     stats = orders.stats()
     assert (stats.ready, stats.processing, stats.counters["acked"]) == (0, 0, 150)
+
+
+def test_the_checkpoint_of_a_stream_of_another_queue_is_refused_before_anything_is_claimed(driver, app, orders):
+    orders.send_many(range(150))
+    app.queue("mail").send("x")
+    with driver() as killed:
+        start = first_offset(killed)
+        read(killed, killed.initialOffset(), start)
+        end = killed.latestOffset(start, LIMIT)
+    for call in (lambda reader: reader.partitions(start, end), lambda reader: reader.latestOffset(end, LIMIT)):
+        with driver(queue="mail") as other, pytest.raises(InvalidSetting, match="queue 'orders', not of 'mail': .*own"):
+            call(other)
+    assert (orders.stats().processing, app.queue("mail").stats().ready) == (50, 1)
+    del start["queue"], end["queue"]  # as before offsets named it
+    with driver() as restarted:
+        assert read(restarted, start, end) == list(range(100, 150))
 
 
 def test_a_first_batch_whose_claim_never_came_is_replayed_empty(driver, orders):
