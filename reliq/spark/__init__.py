@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _OLDEST = (4, 1)
 _FILTERS = "spark.sql.python.filterPushdown.enabled"
+_URL = "spark.reliq.secret.url"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH = str(4 * 1024 * 1024)  #: bytes; Spark's default is 10,000 rows of any size, which a task has in memory twice
 
@@ -49,7 +50,9 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
         for name, value in given_conf.items()
         if name.startswith("spark.reliq.") or name == "spark.app.name"  # the default of the option `application`
     }
-    url = url or conf.get("spark.reliq.secret.url")
+    url = url or conf.get(_URL)
+    if not url:
+        _check_withheld(spark)
     # Planners have the environment that the first of them was started with: before a notebook has set its variables.
     environment = {
         name: value for name, value in os.environ.items() if name.startswith("RELIQ_") or url == f"env:{name}"
@@ -97,6 +100,22 @@ def _configure(spark: "SparkSession", settings: Mapping[str, str]) -> None:
     except PySparkException as error:
         if not (error.getCondition() or "").startswith("SESSION_MUTATION_IN_DECLARATIVE_PIPELINE"):
             raise
+
+
+def _check_withheld(spark: "SparkSession") -> None:
+    """Raise InvalidSetting if the session has a URL that Spark Connect withholds, rather than use that of RELIQ_URL."""
+    if getattr(spark, "_sc", None) is not None:
+        return
+    from pyspark.errors import PySparkException
+
+    names: list[str] = []
+    with suppress(PySparkException):  # a declarative pipeline has no SET
+        names = [row.key for row in spark.sql("SET").collect()]
+    if _URL in names:
+        raise InvalidSetting(
+            f"Spark Connect does not hand out {_URL}: give the URL to reliq.spark.register(spark, url), which may be a "
+            "reference, env:NAME or file:/path"
+        )
 
 
 def _choose_python(spark: "SparkSession") -> None:

@@ -114,7 +114,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if theirs != mine:
             raise InvalidSetting(
                 f"this checkpoint is that of a stream of queue {theirs!r}, not of {mine!r}: give the query a "
-                f"checkpointLocation of its own. `reliq spark claims --queue {theirs}` lists what the stream still holds"
+                f"checkpointLocation of its own. `reliq spark claims --queue {theirs}` lists what that one holds"
             )
 
     def _within_pace(self, most: int) -> int:

@@ -77,7 +77,7 @@ def table(url: str, folder: str) -> None:
         others = [str(path) for path in out.glob("batch=*") if path.name != f"batch={number}"]
         rows = df.select("id", "value")
         if others:
-            written = spark.read.schema("id string").parquet(*others)
+            written = df.sparkSession.read.schema("id string").parquet(*others)
             rows = rows.join(written, "id", "left_anti")
         rows.coalesce(1).write.mode("overwrite").parquet(str(out / f"batch={number}"))
 

@@ -26,4 +26,6 @@ def test_a_client_writes_reads_streams_and_is_told_about_an_invalid_row(app, url
     answer = json.loads(found[0].removeprefix("FOUND "))
     assert (answer["read"], answer["streamed"]) == (30, 30)
     assert "column `value` in row 0 of partition 0: is null" in answer["refused"]
+    assert answer["written"] == [10, 30]
+    assert "does not hand out spark.reliq.secret.url: give the URL to reliq.spark.register" in answer["withheld"]
     assert app.queue("orders").stats().counters["acked"] == 30

@@ -81,7 +81,7 @@ def test_the_checkpoint_of_a_stream_of_another_queue_is_refused_before_anything_
         read(killed, killed.initialOffset(), start)
         end = killed.latestOffset(start, LIMIT)
     for call in (lambda reader: reader.partitions(start, end), lambda reader: reader.latestOffset(end, LIMIT)):
-        with driver(queue="mail") as other, pytest.raises(InvalidSetting, match="queue 'orders', not of 'mail': .*own"):
+        with driver(queue="mail") as other, pytest.raises(InvalidSetting, match="queue 'orders', not of 'mail'"):
             call(other)
     assert (orders.stats().processing, app.queue("mail").stats().ready) == (50, 1)
     del start["queue"], end["queue"]  # as before offsets named it
