@@ -1,13 +1,18 @@
 """What a user sees of an error is its sentence, not the traceback of a Python worker."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from reliq.errors import RedisUnavailable
-from reliq.spark.options import Given
+from reliq.features.staging.spark.stream_writer import ReliqStreamWriter
+from reliq.features.staging.spark.writer import ReliqWriter
+from reliq.features.staging.spark.written import Staged
+from reliq.spark.options import Connection, Given
+from tests.integration.spark.test_durable_jobs import ROWS
 from tests.integration.spark.test_streams import folders, from_reliq
 
 __all__ = ["folders"]  # a fixture
@@ -65,3 +70,12 @@ def test_whatever_spark_asks_a_stream_that_has_lost_redis_the_traceback_is_hidde
     with pytest.raises(RedisUnavailable):
         call(reader)
     assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"
+
+
+@pytest.mark.parametrize(("kind", "more"), [(ReliqWriter, ()), (ReliqStreamWriter, (0,))])
+def test_an_abort_without_redis_hides_no_error_for_which_it_is(url, caplog, kind, more):
+    """Spark shows an error of an abort in place of the task's, as `Writing job failed` above 150 lines."""
+    writer = kind(Given({"queue": "orders"}, url).for_writing(), ROWS, overwrite=False)
+    writer._options = replace(writer._options, connection=Connection(AWAY))
+    writer.abort([Staged("load", "run")], *more)
+    assert "is not aborted, a monitor deletes its rows after its timeLimit: Redis at" in caplog.text

@@ -12,6 +12,7 @@ from reliq.errors import InvalidSetting
 from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
 from reliq.features.staging.spark.writer import (
+    aborting,
     about_full,
     check_write,
     commit,
@@ -88,8 +89,9 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
         staged = [message for message in messages if isinstance(message, Staged)]
         if not staged:
             return  # the query is unknown here: its next commit removes the job, or the time limit does
-        with closing(self._options.connection.store()) as store:
-            store.run(staging.abort(self._job_of(staged[0])))
+        job = self._job_of(staged[0])
+        with aborting(job), closing(self._options.connection.store()) as store:
+            store.run(staging.abort(job))
 
     def _job_of(self, staged: Staged) -> Job:
         return Job(self._targets.home, staged.job, staged.run, self._options.time_limit)

@@ -123,6 +123,15 @@ def about_full(job: Job, where: Targets) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def aborting(job: Job) -> Iterator[None]:
+    """Log why a job cannot be aborted: an error of the abort would hide the one for which it is, with Redis away."""
+    try:
+        yield
+    except ReliqError as error:
+        log.warning("job %s is not aborted, a monitor deletes its rows after its timeLimit: %s", job.name, error)
+
+
 def raise_failure(every: Sequence[Staged]) -> None:
     """Raise why a task gave up: the row that cannot be sent, rather than that the job was closed for it."""
     failures = sorted((one.failure for one in every if one.failure), key=lambda text: _ABOUT_INVALID not in text)
@@ -274,7 +283,7 @@ class ReliqWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:
             return
-        with in_worker(), closing(self._options.connection.store()) as store:
+        with aborting(self._job), closing(self._options.connection.store()) as store:
             store.run(staging.abort(self._job))
             for end in JOB_ENDS if self._options.rules.batch else ():
                 store.run(end.abandon(self._options.rules.batch))
