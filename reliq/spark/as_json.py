@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
@@ -112,7 +113,7 @@ def texts_of(values: pa.Array, kind: spark.DataType) -> pa.Array:
         case spark.BinaryType():
             return _each(values, lambda one: f'"{base64.b64encode(one).decode()}"')
         case spark.DateType():
-            return _concatenated('"', values.cast(_TEXT), '"')
+            return _concatenated('"', _with_far_years(values.cast(_TEXT), values), '"')
         case spark.NullType():
             return pa.nulls(len(values), _TEXT)
         case _ if isinstance(kind, _FLOATS):
@@ -128,7 +129,8 @@ def _times(values: pa.Array) -> pa.Array:
     # In UTC: in the zone itself Arrow refuses the times of an hour that the clocks repeat.
     floored = pc.floor_temporal(values.cast(pa.timestamp("us", zone and "UTC")), unit="millisecond")
     if zone is None:
-        return pc.strftime(floored.cast(pa.timestamp("ms")), format="%Y-%m-%dT%H:%M:%S").cast(_TEXT)
+        local = floored.cast(pa.timestamp("ms"))
+        return _with_far_years(pc.strftime(local, format="%Y-%m-%dT%H:%M:%S").cast(_TEXT), local)
     utc = floored.cast(pa.timestamp("ms", "UTC"))
     local = utc.cast(pa.timestamp("ms", _zone_of(zone)))
     offsets = pc.subtract(pc.local_timestamp(local).cast(pa.int64()), utc.cast(pa.int64())).fill_null(0).to_numpy()
@@ -137,7 +139,25 @@ def _times(values: pa.Array) -> pa.Array:
 
 
 def _with_offset(times: pa.Array) -> pa.Array:
-    return pc.strftime(times, format="%Y-%m-%dT%H:%M:%S%Ez").cast(_TEXT)
+    texts = pc.strftime(times, format="%Y-%m-%dT%H:%M:%S%Ez").cast(_TEXT)
+    return _with_far_years(texts, pc.local_timestamp(times), len("+00:00"))
+
+
+def _with_far_years(texts: pa.Array, local: pa.Array, ending: int = 0) -> pa.Array:
+    """Put right the texts of years that have no four digits: Arrow knows them up to 32767, and writes no sign.
+
+    `local`: the same days, or times in ms. `ending`: how many characters of a text are not of it.
+    """
+    unit = "D" if pa.types.is_date(local.type) else "ms"
+    moments = local.cast(pa.int32() if unit == "D" else pa.int64()).fill_null(0).to_numpy().astype(f"M8[{unit}]")
+    far = (moments < np.datetime64("0000-01-01")) | (moments >= np.datetime64("10000-01-01"))
+    if not far.any():
+        return texts
+    given = texts.to_pylist()
+    for row in np.flatnonzero(far):
+        text = str(moments[row])
+        given[row] = ("" if text[0] == "-" else "+") + text + given[row][len(given[row]) - ending :]
+    return pa.array(given, _TEXT)
 
 
 @functools.cache

@@ -157,3 +157,48 @@ def test_no_instant_loses_anything_however_old_it_is_and_in_hours_that_the_clock
 def test_nulls_among_times_stay_nulls():
     column = pa.array([None, 0], pa.timestamp("us", "GMT+8"))
     assert texts_of(column, spark.TimestampType()).to_pylist() == [None, '"1970-01-01T08:00:00.000+08:00"']
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("UTC", "+55840-11-08T22:13:20.123Z"),
+        ("Europe/Paris", "+55840-11-08T23:13:20.123+01:00"),
+        ("-07:00", "+55840-11-08T15:13:20.123-07:00"),
+        (None, "+55840-11-08T22:13:20.123"),
+    ],
+)
+def test_milliseconds_taken_for_seconds_are_the_year_that_spark_takes_them_for(zone, text):
+    column = pa.array([1_700_000_000_000_123_456, None, 0], pa.timestamp("us", zone))
+    found = texts_of(column, spark.TimestampType() if zone else spark.TimestampNTZType()).to_pylist()
+    assert found[:2] == [f'"{text}"', None]
+    assert "19" in found[2]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, "+10000-01-01T00:00:00.000Z"),
+        (-62_167_219_200_000, "0000-01-01T00:00:00.000Z"),
+        (-1_577_847_600_000_000, "-48030-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_of_any_year(ms, text):
+    assert texts_of(pa.array([ms * 1000], pa.timestamp("us", "UTC")), spark.TimestampType())[0].as_py() == f'"{text}"'
+
+
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        (100_000_000, "+275760-09-13"),
+        (3_000_000, "+10183-09-21"),
+        (-100_000_000, "-271821-04-20"),
+        (-719_528, "0000-01-01"),
+        (20_000, "2024-10-04"),
+        (None, None),
+    ],
+)
+def test_days_of_any_year(days, text):
+    found = texts_of(pa.array([days], pa.int32()).cast(pa.date32()), spark.DateType())[0].as_py()
+    assert found == (text and f'"{text}"')
