@@ -1,5 +1,6 @@
 """The pages agree with the repository: each link leads somewhere, and each script is described and has an op."""
 
+import functools
 import inspect
 import itertools
 import os
@@ -26,8 +27,13 @@ _FOLLOWED = re.compile(r"\bcd (\S+)|\bpip (?:install '|wheel --no-deps --wheel-d
 _BUILT = re.compile(r"\bsignatures\.(\w+)")
 
 
-def documents() -> Iterator[Path]:
+@functools.cache
+def documents() -> list[Path]:
     """Every page of the repository, none of an installed package or a tool's cache."""
+    return list(_documents())
+
+
+def _documents() -> Iterator[Path]:
     for folder, names, files in os.walk(ROOT):
         names[:] = [name for name in names if _is_ours(Path(folder, name))]
         yield from (Path(folder, file) for file in files if file.endswith(".md"))
@@ -54,6 +60,7 @@ def _leads_somewhere(page: Path, link: str, root: Path) -> bool:
     return not heading or target.suffix != ".md" or heading in _anchors(text)
 
 
+@functools.cache  # many pages lead to the same ones, and some of these take half a second to make
 def _text(target: Path) -> str | None:
     """The text of a file or of a page that the site makes; None if there is none."""
     if target.suffix == ".md" and target.is_relative_to(ROOT / "docs"):
@@ -65,6 +72,7 @@ def _text(target: Path) -> str | None:
     return target.read_text(encoding="utf-8") if target.suffix == ".md" else ""
 
 
+@functools.cache
 def _anchors(text: str) -> set[str]:
     """The fragments by which a page's headings are linked, as GitHub makes them, and those that it names itself."""
     headings = _HEADING.findall(_FENCED.sub("", text))
@@ -134,7 +142,7 @@ def test_a_record_of_a_decision_is_listed_and_short():
 _TABLE = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_each_table_begins_with_its_head(page):
     """A blank line between two rows ends a table, and the rows after it show as text."""
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
@@ -151,14 +159,14 @@ _UNWRAPPED = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_wrap_at_100_columns(page):
     """Tables, links and code aside."""
     text = _UNWRAPPED.sub("", _FENCED.sub("", page.read_text(encoding="utf-8")))
     assert [line for line in text.splitlines() if len(line) > 100] == []
 
 
-@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_heading_skips_a_level(page):
     text = _FENCED.sub("", page.read_text(encoding="utf-8"))
     levels = [len(one) for one in re.findall(r"^(#+) ", text, re.MULTILINE)]

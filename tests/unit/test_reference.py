@@ -1,5 +1,6 @@
 """Everything that a user can name is on a page of the reference: names, settings, commands, errors."""
 
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -31,6 +32,12 @@ INTERNAL = {
 INTERNAL |= {"RELIQ_CHAOS_HISTORY", "RELIQ_CHAOS_QUEUE", "RELIQ_CHAOS_WORK"}
 
 
+@functools.cache
+def made(uri: str) -> str:
+    """A page of the reference; that of the HTTP API takes half a second to make."""
+    return PAGES[uri]()
+
+
 def test_every_public_name_is_on_exactly_one_page():
     described = [name for _, _, names in python_api.GROUPS.values() for name in names]
     raised = {kind.__name__ for kind in errors.exceptions()}
@@ -39,7 +46,7 @@ def test_every_public_name_is_on_exactly_one_page():
 
 @pytest.mark.parametrize("uri", sorted(PAGES))
 def test_every_page_can_be_made_and_says_something(uri):
-    page = PAGES[uri]()
+    page = made(uri)
     assert page.startswith("# ")
     assert "None" not in re.findall(r"^(\S+)$", page, re.MULTILINE)
 
@@ -60,30 +67,30 @@ def test_every_public_method_has_a_docstring():
 
 def test_every_setting_of_a_queue_is_documented():
     settings = set(ConfigChanges.__annotations__)
-    page = PAGES["reference/queue-settings.md"]()
+    page = made("reference/queue-settings.md")
     assert {name for name in settings if f"| `{name}` |" not in page} == set()
 
 
 def test_every_option_of_a_message_is_documented():
-    page = PAGES["reference/message-options.md"]()
+    page = made("reference/message-options.md")
     assert {one.name for one in OPTIONS if f"| `{one.name}` |" not in page} == set()
 
 
 def test_every_outcome_reason_counter_and_key_is_documented():
-    outcomes, keys = PAGES["reference/outcomes.md"](), PAGES["reference/keys.md"]()
+    outcomes, keys = made("reference/outcomes.md"), made("reference/keys.md")
     names = [one.name for table in (OUTCOMES, DEATHS, COUNTERS) for one in table]
     assert {name for name in names if f"| `{name}` |" not in outcomes} == set()
     assert {one.shown for one in (*QUEUE_KEYS, *SERVER_KEYS) if f"| `{one.shown}` |" not in keys} == set()
 
 
 def test_every_setting_of_a_queue_is_a_member_of_its_call_over_http():
-    _, _, call = PAGES["reference/http-api.md"]().partition("## `PATCH /v1/queues/{queue}`")
+    _, _, call = made("reference/http-api.md").partition("## `PATCH /v1/queues/{queue}`")
     call = call.partition("\n## ")[0]
     assert {one.name for one in SETTINGS_OF_QUEUES if f"| `{one.name}` |" not in call} == set()
 
 
 def test_every_option_of_a_message_is_among_the_headers_of_a_call_over_http():
-    _, _, call = PAGES["reference/http-api.md"]().partition("takes its options from headers:")
+    _, _, call = made("reference/http-api.md").partition("takes its options from headers:")
     named = set(re.findall(r"Reliq-[\w-]+", call.partition("\n\n")[0]))
     flags = {one.flag for one in OPTIONS if not isinstance(one.kind, kinds.Headers)}
     headers = {f"Reliq-{'-'.join(word.capitalize() for word in flag.split('-'))}" for flag in flags}
@@ -105,7 +112,7 @@ def test_every_command_and_every_option_says_what_it_does():
 
 
 def test_every_error_is_on_the_page_of_errors():
-    page = PAGES["reference/errors.md"]()
+    page = made("reference/errors.md")
     names = [kind.__name__ for kind in errors.exceptions()] + list(CODES)
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
@@ -113,6 +120,6 @@ def test_every_error_is_on_the_page_of_errors():
 def test_every_call_over_http_is_on_its_page():
     from reliq_api.app import create_app
 
-    page = PAGES["reference/http-api.md"]()
+    page = made("reference/http-api.md")
     calls = [(path, method) for path, methods in create_app().openapi()["paths"].items() for method in methods]
     assert [call for call in calls if f"## `{call[1].upper()} {call[0]}`" not in page] == []
