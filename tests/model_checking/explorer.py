@@ -13,6 +13,7 @@ state of one step ago, of which only the new connection tells.
 
 import dataclasses
 import enum
+import functools
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
@@ -72,6 +73,11 @@ class Standing:
     request: Request | None
     events: tuple[str, ...]
     frames: tuple[Any, ...]
+    then: dict[Any, "Standing"] = dataclasses.field(default_factory=dict, compare=False)  #: by what it is told next
+
+    @functools.cached_property
+    def hash_of_frames(self) -> int:
+        return hash(self.frames)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +85,16 @@ class Life:
     """An actor: everything it was told so far, and where that brought it. Equal when it stands at the same place."""
 
     told: tuple[Any, ...] = dataclasses.field(default=(), compare=False)
+    standing: Standing = dataclasses.field(default=Standing(None, (), ()), compare=False)
     frames: tuple[Any, ...] = ()
     crashed: bool = False
     watching: tuple[str, ...] = ()
     dirty: bool = False  #: a key it watches was touched
     cut_off: bool = False  #: its connection has ended, and it has not noticed
+
+    def __hash__(self) -> int:
+        place = None if self.crashed else self.standing.hash_of_frames
+        return hash((place, self.crashed, self.watching, self.dirty, self.cut_off))
 
     @property
     def watches(self) -> bool:
@@ -99,6 +110,13 @@ class Data:
     leases: tuple[tuple[str, bool], ...] = ()  #: by key, whether they last
     consumers: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: by key
     acked: tuple[tuple[str, int], ...] = ()  #: by key of the counters
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property  # asked for with every request of every state
+    def _hash(self) -> int:
+        return hash((self.lists, self.leases, self.consumers, self.acked))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +198,6 @@ class Explorer:
         self._connections = [self.store.connection() for _ in actors]
         self._patch_nonce = patch_nonce
         self._fenced = fenced
-        self._standings: dict[tuple[int, tuple[Any, ...]], Standing] = {}
         self._effects: dict[Any, Effect] = {}
         self.states = 0
 
@@ -188,10 +205,11 @@ class Explorer:
         self, queues: Sequence[QueueKeys] = (KEYS,), messages: str = "a", most: int = 1_000_000, **faults: int
     ) -> int:
         """Visit every state reachable with these faults; how many there are. Each queue begins with these messages."""
+        begun = [self._replay(place, ()) for place in range(len(self._actors))]
         start = State(
             data=Data(tuple((keys.messages, tuple(map(element, messages))) for keys in queues)),
             messages=len(messages),
-            lives=tuple(self._life(place, ()) for place in range(len(self._actors))),
+            lives=tuple(Life((), one, one.frames) for one in begun),
             budget=Budget(**faults),
             queues=tuple(queues),
         )
@@ -199,12 +217,12 @@ class Explorer:
         stack: list[tuple[State, tuple[str, ...]]] = [(start, ())]
         while stack:
             state, path = stack.pop()
-            moved = False
+            moved, events = False, self.events(state)
             for label, after in self._next(state):
                 moved = moved or not label.startswith(("crash", "expire", "restart"))
                 trail = (*path, label)
                 try:
-                    self._check(state, after, self.events(state), self.events(after))
+                    self._check(state, after, events, self.events(after))
                 except Violation as error:
                     raise Violation(f"{error} after: {' | '.join(trail)}") from None
                 if after not in seen:
@@ -224,7 +242,7 @@ class Explorer:
         for place, life in enumerate(state.lives):
             if life.crashed:
                 continue
-            request = self._standing(place, life).request
+            request = life.standing.request
             if request is None or (_label(request) == "LLEN" and any(late.place == place for late in state.late)):
                 continue
             name = f"{place}:{_label(request)}"
@@ -238,7 +256,7 @@ class Explorer:
             if budget.lates and not isinstance(request, (Watch, Sleep)):
                 yield f"{name} request late", self._step(state, place, request, LATE_REQUEST, "lates")
             if budget.crashes:
-                dead = Life(life.told, ("dead",), crashed=True)
+                dead = Life(life.told, life.standing, ("dead",), crashed=True)
                 yield f"crash {place}", self._with_life(state, place, dead, budget=budget.less("crashes"))
         for late in state.late:
             yield f"{late.place}:late {_label(late.request)}", self._arrive(state, late)
@@ -250,16 +268,6 @@ class Explorer:
             yield "restart", self._restarted(state)
 
     # --- actors ---
-
-    def _standing(self, place: int, life: Life) -> Standing:
-        return self._standing_after(place, life.told)
-
-    def _standing_after(self, place: int, told: tuple[Any, ...]) -> Standing:
-        """Made anew and told again; remembered, because every state asks it of every actor."""
-        known = self._standings.get((place, told))
-        if known is None:
-            known = self._standings[place, told] = self._replay(place, told)
-        return known
 
     def _replay(self, place: int, told: tuple[Any, ...]) -> Standing:
         events = Events()
@@ -279,12 +287,17 @@ class Explorer:
             return Standing(None, tuple(events), ("ended", *events))
         return Standing(request, tuple(events), (next(drawn), *events, *_frames(steps)))
 
-    def _life(self, place: int, told: tuple[Any, ...], **fields: Any) -> Life:
-        return Life(told, self._standing_after(place, told).frames, **fields)
+    def _told(self, place: int, life: Life, one: tuple[bool, Any], **fields: Any) -> Life:
+        """The actor after it was told one thing more: made anew and told all again, if that was not yet done."""
+        told = (*life.told, one)
+        standing = life.standing.then.get(one)
+        if standing is None:
+            standing = life.standing.then[one] = self._replay(place, told)
+        return Life(told, standing, standing.frames, **fields)
 
     def events(self, state: State) -> list[tuple[str, ...]]:
         """What each actor has done by now."""
-        return [self._standing(place, life).events for place, life in enumerate(state.lives)]
+        return [life.standing.events for life in state.lives]
 
     # --- Redis ---
 
@@ -296,8 +309,8 @@ class Explorer:
         answer = effect.reply if fault is None else fault
         watching = self._watched_after(life, request) if fault is None else ()  # else the connection is gone
         lives = self._with_dirt(state, effect)
-        lives[place] = self._life(
-            place, (*life.told, (life.cut_off, answer)), watching=watching, dirty=bool(watching) and effect.dirty[place]
+        lives[place] = self._told(
+            place, life, (life.cut_off, answer), watching=watching, dirty=bool(watching) and effect.dirty[place]
         )
         late = tuple(one for one in state.late if not (self._fenced and one.place == place))
         if fault == LATE_REQUEST:
