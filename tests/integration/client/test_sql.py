@@ -371,7 +371,7 @@ def test_an_unknown_outcome_keeps_its_rows(engine, app, monkeypatch):
 def test_a_relay_killed_again_and_again_loses_and_doubles_nothing(engine, app):
     command = [sys.executable, "-m", "tests.integration.client.relaying"]
     arguments = [engine.url.render_as_string(hide_password=False), app.url]
-    total, queue = 3000, app.queue("q")
+    total, queue = 1000, app.queue("q")
     ids = set()
     with engine.begin() as connection:
         for number in range(total):
@@ -389,6 +389,6 @@ def test_a_relay_killed_again_and_again_loses_and_doubles_nothing(engine, app):
     while sql.relay_once(engine, app):
         pass
     with queue.consumer() as consumer:
-        received = [one.id for _ in range(4) for one in consumer.claim(1000)]
+        received = [one.id for _ in range(2) for one in consumer.claim(1000)]
         assert (len(received), set(received)) == (total, ids)
         consumer.release()

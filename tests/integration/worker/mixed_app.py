@@ -6,6 +6,7 @@ Started as a program it is a producer. What was answered and what was handled go
 import itertools
 import os
 import sys
+import time
 
 import reliq
 
@@ -42,6 +43,7 @@ def produce(label: str) -> None:
         note(*names, large)
         if sys.stdin.buffer.read(1) == b"":
             return
+        time.sleep(0.05)  # a load that does not take the cores from those that are replaced
 
 
 if __name__ == "__main__":

@@ -77,9 +77,10 @@ def test_the_same_story_leaves_the_same_output(app, client, seed, options):
                 queue.purge()
                 expected.purge()
             monitor.clean_outputs()
-            for identity, message in sent.items():
+            # What is wrong stays wrong: all outputs are read after every fifth act.
+            for identity, message in sent.items() if number % 5 == 4 else ():
                 there = [chunk.value for chunk in queue.output(identity, follow=False)]
-                assert there == ([] if identity in gone else message.output), act
+                assert there == ([] if identity in gone else message.output), (number, act)
             open_ = [one for one in sent.values() if one.output and one.place != model.GONE]
             assert int(client.hget(keys.config, "emitted") or 0) == len(open_), act
         for message in held.values():
