@@ -66,10 +66,10 @@ def largest_rss_during(child, call):
 
 @pytest.mark.parametrize("form", ["raw", "text", "lines"])
 def test_a_large_body_is_in_memory_twice_as_it_came_and_as_the_element(url, form):
-    size, path = 32 * MIB, "/v1/queues/q/messages"
+    size, path = 16 * MIB, "/v1/queues/q/messages"
     message = b'{"body": "' + b"x" * size + b'"}'
     calls: dict[str, dict[str, Any]] = {
-        "raw": {"url": path, "content": os.urandom(MIB) * 32},
+        "raw": {"url": path, "content": os.urandom(MIB) * 16},
         "text": {"url": path, "content": message, "headers": {"content-type": "application/json"}},
         "lines": {"url": f"{path}/batch", "content": message + b'\n{"body": 1}', "headers": NDJSON},
     }
