@@ -31,7 +31,7 @@ def eventually(condition: Callable[[], Any], timeout: float = 60.0, what: str = 
             return answer
         waited = time.monotonic() - began
         assert waited < timeout, f"not within {timeout} s: {what or condition}"
-        time.sleep(min(0.05, max(0.005, waited / 10)))
+        time.sleep(max(0.005, min(waited / 10, max(0.05, waited / 50))))
 
 
 def aged(queue: reliq.Queue, seconds: float) -> None:

@@ -55,6 +55,7 @@ class Dev:
 
 
 def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal_needs(tmp_path):
+    """A second one in its folder is refused, and never shares its data."""
     for expected in (0, 1):
         with process("dev", folder=tmp_path) as child:
             running = Dev(child)
@@ -63,6 +64,8 @@ def test_dev_has_a_redis_that_keeps_its_messages_and_says_what_a_second_terminal
             queue = running.queue("q")
             assert queue.stats().ready == expected
             queue.send("x")
+            if not expected:
+                refuses_another(running, tmp_path)
             running.stop()
         with pytest.raises(RedisUnavailable):
             queue.stats()
@@ -78,6 +81,14 @@ def test_a_server_of_the_same_folder_has_the_same_port_so_that_addresses_stay_ri
     (tmp_path / "reliq.lock").write_text("no address")
     with EmbeddedRedis(tmp_path):
         pass
+
+
+def refuses_another(running, folder):
+    with process("dev", folder=folder) as second:
+        assert second.wait(ENDS) == 1
+        text = second.stderr.read().decode()
+    assert text.startswith(f"reliq: the folder .data/redis is in use by the Redis at {running.url}: use that one")
+    assert len(text.splitlines()) == 1
 
 
 @pytest.mark.parametrize("option", ["--port", "--api-port"])
@@ -163,19 +174,6 @@ def test_the_sample_runs_and_leaves_messages_to_look_at(tmp_path):
         counters = eventually(lambda: running.queue("sample-mails").stats().counters.get("acked"))
         assert counters >= 1
         running.stop()
-
-
-def test_two_in_one_folder_never_share_their_data(tmp_path):
-    with process("dev", folder=tmp_path) as child:
-        first = Dev(child)
-        with process("dev", folder=tmp_path) as second:
-            assert second.wait(ENDS) == 1
-            text = second.stderr.read().decode()
-        assert text.startswith(f"reliq: the folder .data/redis is in use by the Redis at {first.url}: use that one")
-        assert len(text.splitlines()) == 1
-        first.stop()
-    with process("dev", folder=tmp_path) as child:
-        Dev(child).stop()
 
 
 def test_the_lock_of_a_killed_one_ends_with_its_redis(tmp_path):
