@@ -142,12 +142,16 @@ def test_a_record_of_a_decision_is_listed_and_short():
 _TABLE = re.compile(r"(?:^[ ]*\|.*\n?)+", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_table_begins_with_its_head(page):
+def texts() -> Iterator[tuple[str, str]]:
+    """Every page without its fenced code, by its path: a test of each would take longer to begin than to run."""
+    for page in documents():
+        yield str(page.relative_to(ROOT)), _FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def test_each_table_begins_with_its_head():
     """A blank line between two rows ends a table, and the rows after it show as text."""
-    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
-    tables = [found.group().splitlines() for found in _TABLE.finditer(text)]
-    assert [table[0] for table in tables if not re.fullmatch(r" *\|[ :|-]+\|", "".join(table[1:2]))] == []
+    tables = [(page, found.group().splitlines()) for page, text in texts() for found in _TABLE.finditer(text)]
+    assert [(page, one[0]) for page, one in tables if not re.fullmatch(r" *\|[ :|-]+\|", "".join(one[1:2]))] == []
 
 
 _UNWRAPPED = re.compile(
@@ -159,18 +163,16 @@ _UNWRAPPED = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_lines_wrap_at_100_columns(page):
+def test_lines_wrap_at_100_columns():
     """Tables, links and code aside."""
-    text = _UNWRAPPED.sub("", _FENCED.sub("", page.read_text(encoding="utf-8")))
-    assert [line for line in text.splitlines() if len(line) > 100] == []
+    lines = [(page, line) for page, text in texts() for line in _UNWRAPPED.sub("", text).splitlines()]
+    assert [(page, line) for page, line in lines if len(line) > 100] == []
 
 
-@pytest.mark.parametrize("page", documents(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_no_heading_skips_a_level(page):
-    text = _FENCED.sub("", page.read_text(encoding="utf-8"))
-    levels = [len(one) for one in re.findall(r"^(#+) ", text, re.MULTILINE)]
-    assert [pair for pair in itertools.pairwise(levels) if pair[1] > pair[0] + 1] == []
+def test_no_heading_skips_a_level():
+    levels = [(page, [len(one) for one in re.findall(r"^(#+) ", text, re.MULTILINE)]) for page, text in texts()]
+    pairs = [(page, pair) for page, found in levels for pair in itertools.pairwise(found)]
+    assert [(page, pair) for page, pair in pairs if pair[1] > pair[0] + 1] == []
 
 
 def test_the_page_of_examples_has_each_of_them():

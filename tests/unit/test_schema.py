@@ -44,15 +44,19 @@ def spelled() -> list[tuple[str, str, list[str]]]:
     return asked
 
 
-@pytest.mark.parametrize(("where", "name", "found"), spelled())
-def test_a_script_spells_fields_that_the_schema_has(where, name, found):
+def allowed(name: str) -> set[str]:
+    """The fields that a script may spell; none of a hash that reliq.ops.schema does not have."""
     if name not in HASHES:
-        assert found == [], f"{where}: {found} are the fields of a hash that reliq.ops.schema does not have"
-        return
-    allowed = fields(HASHES[name])
-    if HASHES[name] is schema.Counter:
-        allowed |= {schema.Counter.dead(reason) for reason in REASONS}
-    assert set(found) <= allowed
+        return set()
+    return fields(HASHES[name]) | (
+        {schema.Counter.dead(reason) for reason in REASONS} if HASHES[name] is schema.Counter else set()
+    )
+
+
+def test_scripts_spell_fields_that_the_schema_has():
+    asked = spelled()
+    assert len(asked) > 400
+    assert [(where, strange) for where, name, found in asked if (strange := {*found} - allowed(name))] == []
 
 
 @pytest.mark.parametrize("names", list(HASHES.values()), ids=lambda one: one.__name__)

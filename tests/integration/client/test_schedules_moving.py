@@ -18,6 +18,7 @@ KEYS = QueueKeys("q")
 QUEUES = ("q", "r", "t")
 STEPS = range(1, 18)  #: the requests of a move, and one more
 OF_A_REMOVAL = STEPS[:7]
+OF_AN_ADD = STEPS[:10]
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def run(app, steps, after, hook):
 
 
 def test_the_last_step_is_behind_the_end_of_what_it_is_for(app):
-    app.schedules.add("s", "1h", "q")
+    assert not run(app, moving(app, "q"), OF_AN_ADD[-1], list)
     calls = app.schedules._steps
     for steps, of in ((moving(app), STEPS), (calls.run("s"), OF_A_REMOVAL), (calls.remove("s"), OF_A_REMOVAL)):
         assert not run(app, steps, of[-1], list)
@@ -204,8 +205,9 @@ def test_a_tick_during_a_move_is_sent_once_and_counted(app, other, client, after
     ],
     ids=["remove", "pause", "move on", "change", "move alike", "remove and add there", "remove and add here"],
 )
-@pytest.mark.parametrize("before", [True, False], ids=["move", "add"])
-@pytest.mark.parametrize("after", STEPS)
+@pytest.mark.parametrize(
+    ("after", "before"), [*((step, True) for step in STEPS), *((step, False) for step in OF_AN_ADD)]
+)
 def test_what_others_do_during_an_add_leaves_one_schedule_that_is_listed(app, other, client, after, before, deed):
     if before:
         app.schedules.add("s", "1h", "q")
