@@ -3,6 +3,7 @@
 Otherwise each worker imports them, and in a fresh checkout compiles them: most of what collecting costs.
 """
 
+import contextlib
 import gc
 import os
 import socket
@@ -67,6 +68,10 @@ def main() -> None:
     given = [*sys.argv[2:], "--numprocesses=0", "--collect-only", "-qq", "-p", "no:rerunfailures"]  # it starts a thread
     pytest.main(given, plugins=[Imports()])
     assert threading.active_count() == 1, "a fork of one with threads is not whole"
+    with contextlib.suppress(ImportError):  # the constants in all modules: hypothesis' own plugin has each worker look
+        from hypothesis.internal.conjecture.providers import _get_local_constants
+
+        _get_local_constants()
     gc.freeze()
     set_by_modules = {name: value for name, value in os.environ.items() if before.get(name) != value}
     with socket.socket(fileno=int(sys.argv[1])) as connection:
