@@ -60,16 +60,16 @@ WORKERS := $(shell awk '/^MemTotal/ {print ($$2 > 7000000) ? 8 : 6}' /proc/memin
 # .ci/run also calls test-heavy, test-campaign and test-install.
 SHORT := not slow and not campaign and not combine and not full
 HEAVY := spark or browser or celery
-test: $(READY) ## The tests, on both cores (12 minutes)
+test: $(READY) ## The tests, on both cores (6 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(SHORT) and not ($(HEAVY))' --ignore tests/packaging -rR
 
 # Those with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were. Stealing leaves a
 # file, and with it a JVM or a browser, to one worker as long as all have work.
-test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers (9 minutes)
+test-heavy: $(READY) ## The tests that start a JVM, Chromium or Celery's workers (5 minutes)
 	$(BIN)/pytest -n 3 --dist worksteal -m '$(SHORT) and ($(HEAVY))' tests/integration -rR
 
 # A row runs about ten processes, which wait for most of its time: it needs 7 s of a core in 25 s.
-test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the longest proof of the model checker (5 minutes)
+test-campaign: $(READY) ## The fault campaign in its short version, other kills at random, the examples, the longest proof of the model checker (4 minutes)
 	$(BIN)/pytest -n 4 --dist worksteal -m 'campaign and not slow and not full' tests/campaign tests/model_checking tests/acceptance
 
 # `make test` takes rows that cover each value, this takes the product; and the longest of what it has in short.

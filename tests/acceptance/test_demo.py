@@ -2,7 +2,11 @@
 
 import re
 
+import pytest
+
 from tests.support.workers import process
+
+pytestmark = pytest.mark.campaign
 
 
 def test_the_demo_without_java_says_what_it_leaves_out_and_both_faults_catch_a_worker_at_work(tmp_path):

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.workers import ROOT
 
+pytestmark = pytest.mark.campaign
+
 NIGHTLY = os.environ.get("NIGHTLY_ROWS", "2000")  #: of the nightly job; 10000000: an hour or so
 PATIENCE = 1200 + int(NIGHTLY) / 1000  #: seconds after which an example hangs, however slow the machine
 
