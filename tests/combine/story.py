@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -292,26 +292,25 @@ class Story:
             raise Difference(str(why)) from None
 
     def _die_late(self, taken: list[str]) -> None:
-        """Messages that are late, or were received often enough, die as they are claimed, and are not handed out."""
+        """Messages that are late, cancelled, or were received often enough, end as they are claimed."""
         there = look(self._client).queues.get(QUEUE)
-        dead = (
-            {one for one, found in there.places.items() if [place for place, _ in found] == [model.DEAD]}
-            if there
-            else ()
-        )
-        while dying := [one for one in self._queue.all(model.READY, model.WAITING) if self._dies(one, dead, taken)]:
-            reason = self._reason(dying[0])
-            self._note_claim(dying[0].id, "w")
-            self._queue.settle(dying[0].id, reason)
+        places = {one: [place for place, _ in found] for one, found in there.places.items()} if there else {}
+        while ending := [one for one in self._queue.all(model.READY, model.WAITING) if self._ends(one, places, taken)]:
+            reason = self._reason(ending[0])
+            self._note_claim(ending[0].id, "w")
+            self._queue.settle(ending[0].id, reason)
 
-    def _dies(self, message: model.Message, dead: Collection[str], taken: list[str]) -> bool:
-        is_dead = message.id in dead and message.id not in taken
-        return bool(is_dead and self._reason(message)) and not self._queue.obstacle(message.id)
+    def _ends(self, message: model.Message, places: Mapping[str, list[str]], taken: list[str]) -> bool:
+        reason = self._reason(message)
+        ended = places.get(message.id, []) == ([] if reason == "cancelled" else [model.DEAD])
+        return bool(reason and ended and message.id not in taken) and not self._queue.obstacle(message.id)
 
     def _reason(self, message: model.Message) -> str:
-        """Why a claim finds that a message is dead; empty if it may live."""
+        """Why a claim finds that a message has ended; empty if it may live."""
         if message.is_late(self._to.system.now):
             return "expired"
+        if message.told and message.redelivered:  # its consumer has died
+            return "cancelled"
         is_worn = self._taker.name == model.IN_FLIGHT and self.row["outcome"] == "max_deliveries"
         return "max_deliveries" if is_worn and message.deliveries else ""
 
