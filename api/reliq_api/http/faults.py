@@ -48,13 +48,13 @@ def _said(request: Request, fault: Mapping[str, Any]) -> str:
     kind, place, limits = fault["type"], [str(one) for one in fault["loc"]], fault.get("ctx", {})
     if place == ["body"] and kind in ("missing", "model_attributes_type", "dict_type"):
         return f"send a JSON object{_example(request)}"
-    if kind == "extra_forbidden" and place[0] != "query":
+    if kind == "extra_forbidden":
+        if place[0] == "query":  # by `check_query`, which knows the names of the call
+            return str(fault["msg"])
         return _at(place[1:-1], no_option(place[-1], _names(_model(request), place[1:-1])))
     if kind == "string_pattern_mismatch" and (said := _refusal(limits["pattern"], fault["input"])):
         return said
     path, message = ".".join(place[1:] or place), str(fault["msg"])
-    if kind == "extra_forbidden":
-        return message
     if kind in _BOUNDS:
         return f"{path} is {cut(str(fault['input']), _LONGEST)}: it must be {_BOUNDS[kind].format(**limits)}"
     if message.startswith("it is "):

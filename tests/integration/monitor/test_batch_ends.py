@@ -53,13 +53,19 @@ def test_two_monitors_end_an_inner_batch_once(app, store, monitor, requests):
     assert handle_all(app, "reports") == [("first", "1"), ("outer", "2")]
 
 
-def test_a_batch_whose_end_takes_hours_sends_one_message(app, store, monitor, client):
+def sent_end(app, store):
+    """A monitor that has sent the message at the end of a batch, and noted nothing yet: its steps, and their answer."""
     with app.batch(on_done=("reports", "done")) as batch:
         batch.send("orders", 1)
     handle_all(app, "orders")
     steps, answer = end(batch.id), None
     while not app.queue("reports").stats().counters.get("enqueued"):
         answer = go_on(store, steps, answer, requests=1)
+    return steps, answer
+
+
+def test_a_batch_whose_end_takes_hours_sends_one_message(app, store, monitor, client):
+    steps, answer = sent_end(app, store)
     go_on(store, steps, answer, requests=1)
     steps.close()  # the queue of its counts is away
     client.delete(QueueKeys("reports").producers)  # as a monitor does after an hour
@@ -68,12 +74,7 @@ def test_a_batch_whose_end_takes_hours_sends_one_message(app, store, monitor, cl
 
 
 def test_a_monitor_that_died_between_the_message_and_its_note_hours_ago_has_sent_it(app, store, monitor, client):
-    with app.batch(on_done=("reports", "done")) as batch:
-        batch.send("orders", 1)
-    handle_all(app, "orders")
-    steps, answer = end(batch.id), None
-    while not app.queue("reports").stats().counters.get("enqueued"):
-        answer = go_on(store, steps, answer, requests=1)
+    steps, _ = sent_end(app, store)
     steps.close()
     producers = QueueKeys("reports").producers
     client.hset(producers, mapping=dict.fromkeys([*client.hkeys(producers), "another"], "1 1"))
