@@ -82,7 +82,7 @@ combine: $(READY) ## Every pair of features compared with the reference model (h
 	$(BIN)/pytest -n 2 --dist worksteal -m combine tests/combine
 
 # In copies; TESTS="tests/scripts" runs fewer tests of the core, SLICES="schedules" deletes one slice only.
-test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (5 minutes each)
+test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (4 minutes each)
 	$(BIN)/python tools/test_slices.py $(SLICES) $(if $(TESTS),--tests $(TESTS))
 
 # One target after another; a failure does not stop it. Interrupted, it goes on where it was, at the same commit.

@@ -26,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = Path("reliq/features")
 PRODUCT = ("reliq", "api", "monitor/reliq_monitor")
+#: As `make test` and `make test-heavy` have them.
+SHORT = "not slow and not campaign and not combine and not full"
 TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker")
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {
@@ -282,7 +284,7 @@ def try_without(slice_: str, folders: Sequence[str]) -> str:
             raise RuntimeError("cannot be imported any more:\n" + "\n".join(sorted(missing)))
         files, using, left_out = core_tests(root, slice_, folders)
         options = [f"--deselect={one}" for one in using]
-        done = _run(root, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow", *options, *files)
+        done = _run(root, "-m", "pytest", "-n", "6", "--dist", "worksteal", "-m", SHORT, *options, *files)
         _check(done, "the tests of the core")
         counts = done.stdout.strip().splitlines()[-1].strip("= ")
         return f"{entered} files with entries; {counts or 'no summary'}; left out: {left_out} files, {len(using)} tests"
