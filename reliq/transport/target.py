@@ -39,12 +39,11 @@ class Target:
 
     def factory(self, aio: bool, node: Node | None = None) -> Callable[[], Any]:
         """Return a factory of connections, not yet connected; `node`: a node of a cluster."""
-        module, retry = _redis(aio)
+        module, common = _redis(aio)
         options = {
-            "retry": retry,
+            **common,
             "socket_timeout": values.BLOCK + values.SOCKET_MARGIN,
             "socket_connect_timeout": values.SOCKET_MARGIN,
-            "protocol": 2,
             "max_connections": 2**31,  # the pool only creates connections, and counts all that it ever created
             "db": self._url.database,
             **self._url.login,
@@ -70,18 +69,20 @@ class Target:
 
     def to_sentinel(self, node: Node) -> Any:
         """Return a connection to one of the sentinels, not yet connected."""
-        module, retry = _redis(aio=False)
+        module, common = _redis(aio=False)
         pool = module.ConnectionPool(
-            host=node[0], port=node[1], retry=retry, protocol=2, socket_timeout=_SENTINEL_TIMEOUT,
-            socket_connect_timeout=_SENTINEL_TIMEOUT, socket_keepalive=True, **self._url.sentinel_login,
+            host=node[0], port=node[1], socket_timeout=_SENTINEL_TIMEOUT, socket_connect_timeout=_SENTINEL_TIMEOUT,
+            socket_keepalive=True, **common, **self._url.sentinel_login,
         )  # fmt: skip
         return pool.make_connection()
 
 
-def _redis(aio: bool) -> tuple[Any, Any]:
-    """Return redis-py and its object for no retries."""
+def _redis(aio: bool) -> tuple[Any, dict[str, Any]]:
+    """Return redis-py and options of all its connections: no retries, no CLIENT SETINFO, which takes two round trips."""
     import redis.asyncio
     from redis.backoff import NoBackoff
 
     retry: Any = redis.asyncio.retry.Retry if aio else redis.retry.Retry
-    return (redis.asyncio if aio else redis), retry(NoBackoff(), 0)
+    is_new = hasattr(redis, "DriverInfo")  # since 7.1
+    silent = {"driver_info": None} if is_new else {"lib_name": None, "lib_version": None}
+    return (redis.asyncio if aio else redis), {"retry": retry(NoBackoff(), 0), "protocol": 2, **silent}

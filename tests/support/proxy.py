@@ -122,3 +122,15 @@ class SilentProxy(Proxy):
 def ignores_watch(data: bytes) -> bytes:
     """What a proxy does that pools connections: WATCH has no effect."""
     return data.replace(b"$5\r\nWATCH\r\n", b"$6\r\nEXISTS\r\n")
+
+
+class Counting(Proxy):
+    """Counts what comes in one piece: the requests of a round trip."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port, request=self._count)
+        self.trips = 0
+
+    def _count(self, data: bytes) -> bytes:
+        self.trips += 1
+        return data

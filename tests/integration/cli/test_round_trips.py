@@ -3,22 +3,10 @@
 import pytest
 
 from tests.support.commands import run
-from tests.support.proxy import Proxy
+from tests.support.proxy import Counting
 
 LOOKS = ["queue stats", "queue stats --json", "top --once --interval 0.1", "worker list", "schedule list", "topic list",
          "batch list", "flow list", "doctor"]  # fmt: skip
-
-
-class Counting(Proxy):
-    """Counts what comes in one piece: the requests of a round trip."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port, request=self._count)
-        self.trips = 0
-
-    def _count(self, data: bytes) -> bytes:
-        self.trips += 1
-        return data
 
 
 @pytest.mark.parametrize("command", LOOKS)

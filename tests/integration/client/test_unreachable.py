@@ -13,6 +13,7 @@ from reliq.ops import command
 from reliq.transport.errors import cause_of
 from reliq.transport.store import Store
 from tests.support.commands import give_up_soon, run
+from tests.support.proxy import Counting
 
 ESCAPES = "with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25"
 
@@ -73,6 +74,22 @@ def test_a_redis_that_cannot_be_reached_says_why(anew, url, cause):
     with pytest.raises(reliq.RedisUnavailable) as caught:
         anew(url).queue("q").send("x")
     assert f"Redis at {url} cannot be reached ({cause}" in str(caught.value)
+
+
+def test_a_server_that_has_reached_its_maxclients_says_so(anew, server):
+    with redis.Redis.from_url(server.url) as other:
+        other.config_set("maxclients", 1)
+        try:
+            with pytest.raises(reliq.RedisUnavailable, match="it has reached its maxclients"):
+                anew(server.url).queue("q").send("x")
+        finally:
+            other.config_set("maxclients", 1_000)
+
+
+def test_a_first_send_takes_three_round_trips(anew, server):
+    with Counting(int(server.url.rpartition(":")[2].partition("/")[0])) as proxy:
+        anew(proxy.url).queue("q").send("x")
+        assert proxy.trips <= 3
 
 
 def test_a_server_that_hangs_up_is_told_from_one_that_is_not_there(anew, hanging_up):
