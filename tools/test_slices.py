@@ -64,12 +64,14 @@ OF_THE_TREE = {
     "test_every_metric_is_documented_and_every_documented_one_exists",
 }  # fmt: skip
 _IMPORT_ALL = """
-import importlib, pkgutil
+import importlib, os, pkgutil
 for name in ("reliq", "reliq_api", "reliq_monitor", "reliq_sqs"):
     try:
         package = importlib.import_module(name)
     except ModuleNotFoundError:
         continue
+    if os.path.commonpath([os.getcwd(), *package.__path__]) != os.getcwd():
+        continue  # deleted here: this one is installed
     for one in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
         if one.name.endswith("__main__"):
             continue

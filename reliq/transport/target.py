@@ -78,7 +78,7 @@ class Target:
 
 
 def _redis(aio: bool) -> tuple[Any, dict[str, Any]]:
-    """Return redis-py and options of all its connections: no retries, no CLIENT SETINFO, which takes two round trips."""
+    """Return redis-py, and options of all connections: no retries, no CLIENT SETINFO (two round trips)."""
     import redis.asyncio
     from redis.backoff import NoBackoff
 

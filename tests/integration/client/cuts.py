@@ -68,8 +68,11 @@ class Ledger:
     acked: set[str] = field(default_factory=set)
 
 
+VERBS = {"send", "send_many", "publish", "prepare", "commit", "rollback", "claim", "heartbeat", "settle"}
+
+
 def rounds(url: str, cuts: int, share: float, seed: int, size: int) -> tuple[Cutter, Ledger]:
-    """Every verb in turn with bodies of this size, until so many answers were cut; then drain without any cut."""
+    """Every verb in turn with bodies of this size, until so many answers were cut, one of each verb; then drain."""
     body = b"x" * size
     cutter, ledger = Cutter(url, share, seed), Ledger()
     app = reliq.Reliq(url, store=cutter.store(url))
@@ -77,7 +80,7 @@ def rounds(url: str, cuts: int, share: float, seed: int, size: int) -> tuple[Cut
     app.subscribe("q", "both", "one")
     app.subscribe("r", "both")
     with queue.consumer(lease=3600) as consumer:
-        while cutter.cuts.total() < cuts:
+        while cutter.cuts.total() < cuts or set(cutter.cuts) != VERBS:
             _send(cutter, queue, ledger, body)
             _publish(cutter, app, ledger, body)
             _prepare(cutter, queue, ledger, body)

@@ -15,13 +15,9 @@ def short_pauses(monkeypatch):
     monkeypatch.setattr(retry, "_PAUSES", (0.0, 0.0005))
 
 
-VERBS = {"send", "send_many", "publish", "prepare", "commit", "rollback", "claim", "heartbeat", "settle"}
-
-
 def proven(app: Reliq, url: str, cuts: int, share: float, size: int = 200) -> None:
     cutter, ledger = rounds(url, cuts, share, seed=cuts, size=size)
     assert cutter.cuts.total() >= cuts
-    assert set(cutter.cuts) == VERBS
     assert set(ledger.received) >= ledger.sent, "lost"
     assert set(ledger.received.values()) == {1}, "doubled, or brought back after its ack"
     assert set(ledger.received) <= ledger.sent | ledger.unknown
