@@ -31,12 +31,14 @@ from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.drained import drained
 from reliq.worker.flow_control import FlowReports, Reported
+from reliq.worker.prefetch import RoundTrip
 
 log = logging.getLogger("reliq.worker")
 
 T = TypeVar("T")
 
-_PATIENCE = 0.05  #: seconds a message may wait behind running handlers before it is handed back to the others
+#: Seconds, beside two round trips, that a message may wait behind running handlers before it is handed back.
+_PATIENCE = 0.05
 _READ_AGAIN = 0.5  #: seconds for which bodies are requested again after a lost connection: a batch is half done
 _QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
 
@@ -72,6 +74,7 @@ class Exchange:
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
         self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting to run one at a time
         self.progress_at = time.monotonic()  #: time at which a message was last taken or started
+        self.trip = RoundTrip()  #: of a call that settles
         self._acks: deque[bytes] = deque()
         self._moves: deque[Move] = deque()
         self.ack = self._acks.append  #: note the element of a message that is done; any thread
@@ -94,8 +97,12 @@ class Exchange:
 
     def settle_and_claim(self, limit: int, *, waits: bool = True) -> list[Message]:
         """Settle finished messages and claim up to `limit` new ones; `waits`: the caller waits if there are none."""
+        began, asks = time.monotonic(), bool(self._acks or self._moves)
         self.begin(limit, waits=waits)
-        return self.complete()
+        messages = self.complete()
+        if asks:
+            self.trip.note(time.monotonic() - began)
+        return messages
 
     def begin(self, limit: int, *, waits: bool = True) -> None:
         """Send a settle-and-claim call; `complete` reads its reply. Several may be under way."""
@@ -225,7 +232,7 @@ class Exchange:
 
     def stuck(self) -> bool:
         """Whether no message was taken or started for so long that waiting ones should go to other workers."""
-        return time.monotonic() - self.progress_at > _PATIENCE
+        return time.monotonic() - self.progress_at > _PATIENCE + 2 * self.trip.seconds
 
     def relieve_if_stuck(self, connection: Connection) -> bool:
         """Settle finished messages and hand back waiting ones if the loop's own thread waits for slow handlers.

@@ -20,9 +20,9 @@ _TURN_LOOK = 0.5  #: seconds between two checks of the lease while another queue
 class InlineLoop:
     """Runs its handler in the loop's own thread: the fast path for sync handlers with one thread.
 
-    With quick handlers and a long queue, the next batches are requested before this one runs, and a further one before
-    a reply is read: Redis and this process work at the same time. With large bodies this
-    goes on while a batch runs, and bodies arrive shortly before their messages start.
+    With a long queue, and quick handlers or a distant Redis, the next batches are requested before this one runs, and
+    a further one before a reply is read: Redis and this process work at the same time. With large bodies this goes on
+    while a batch runs, and bodies arrive shortly before their messages start.
     """
 
     def __init__(self, exchange: Exchange, runner: Runner, shared: Shared) -> None:
@@ -31,7 +31,7 @@ class InlineLoop:
         self.stopping = False
         exchange.steps.arrivals.reads_bodies = False
         self._bodies = Bodies(exchange, self._take_ahead)
-        self._prefetch = Prefetch(1)
+        self._prefetch = Prefetch(1, exchange.trip)
         self._shared = shared
         self._measurements = shared.measurements if runner.handler.measured else None
         self._flowing = False  #: the latest batch that was claimed had the maximum size
@@ -92,9 +92,13 @@ class InlineLoop:
             self._add(exchange.complete())
         if not exchange.unstarted:
             self._add(exchange.settle_and_claim(0 if self.stopping else self._limit()))
-        # Redis sends a long reply in parts, and turns to the next call before the last of them.
-        while exchange.under_way < (1 if self._bodies.under_way else 2) and self._may_ask_ahead():
+        while exchange.under_way < self._most_ahead() and self._may_ask_ahead():
             exchange.begin(self._limit())
+
+    def _most_ahead(self) -> int:
+        """Return how many calls may be under way while a batch runs."""
+        # Redis sends a long reply in parts, and turns to the next call before the last of them.
+        return 2 if self._prefetch.latest >= MOST and not self._bodies.under_way else 1
 
     def _complete_all(self) -> None:
         while self.exchange.under_way:
@@ -110,9 +114,11 @@ class InlineLoop:
         self._flowing = len(self._shared.working) <= 1 and self._is_full(messages)
 
     def _is_full(self, messages: Sequence[Message]) -> bool:
-        """Whether a batch has the maximum size, so that most likely further messages are ready."""
+        """Whether a batch has the maximum size, so that most likely further messages are ready, soon enough to ask."""
         if len(messages) >= MOST:
             return True
+        if len(messages) >= self._prefetch.latest and self._prefetch.waits_for_trips:
+            return not self.exchange.steps.arrivals.cyclic
         return len(messages) < self._prefetch.latest and sum(message.size for message in messages) >= _FULL
 
     def _take_ahead(self) -> None:

@@ -29,7 +29,7 @@ class PooledLoop:
         self.exchange = exchange
         self.runner = runner
         self.stopping = False
-        self._prefetch = Prefetch(slots)
+        self._prefetch = Prefetch(slots, exchange.trip)
         self._shared = shared
         self._measurements = shared.measurements if runner.handler.measured else None
         self._submit = submit
