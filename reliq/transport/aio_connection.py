@@ -210,8 +210,7 @@ class AioConnection:
             self.connects += 1
             if self.connects > 1:
                 self._endpoint.check_again()
-            if self._name:
-                await self._introduce()
+            await self._introduce()
             if self.on_connect is not None:
                 self.on_connect(self.named)
         return self._raw
@@ -226,10 +225,11 @@ class AioConnection:
             self._mark, self.watching, self.named = mark, False, False
 
     async def _introduce(self) -> None:
-        """Name the new connection, and make the server end the previous one."""
+        """See that the server answers; name a connection that has a name, and make the server end the previous one."""
         try:
             replies = await self._exchange(introduction(self._name, self._identity))
-            self.named, self._identity = introduced(replies, self.named)
+            if self._name:
+                self.named, self._identity = introduced(replies, self.named)
         except ConnectionLost as error:
             raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent
         except TryAgain:

@@ -268,18 +268,18 @@ class Connection:
         self.connected_at = now
         if self.connects > 1:
             self._endpoint.check_again()
-        if self._name:
-            self._introduce()
+        self._introduce()
         if self.on_connect is not None:
             self.on_connect(self.named)
         if self.notices is not None:
             self.notices.begin(self._endpoint.new_connection, self._exchange)
 
     def _introduce(self) -> None:
-        """Name the new connection, and make the server end the previous one."""
+        """See that the server answers; name a connection that has a name, and make the server end the previous one."""
         try:
             replies = self._exchange(introduction(self._name, self._identity))
-            self.named, self._identity = introduced(replies, self.named)
+            if self._name:
+                self.named, self._identity = introduced(replies, self.named)
         except ConnectionLost as error:
             raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent
         except TryAgain:

@@ -1,4 +1,4 @@
-"""Introduction of a named connection: it sets its name and ends the previous connection.
+"""Introduction of a connection: if it has a name, it sets that and ends the previous connection.
 
 A request sent on a lost connection may still reach the server: from a half-open connection, or by a retransmitted
 segment after a cut of the network. A claim would then move messages without its consumer knowing. So the new connection
@@ -31,7 +31,13 @@ class Introduced(NamedTuple):
 
 
 def introduction(name: str, former: Identity | None) -> list[Command]:
-    """Return the first commands on a new connection. `former`: the lost connection that it replaces."""
+    """Return the first commands on a new connection. `former`: the lost connection that it replaces.
+
+    Without a name, a command that each user may run: a server, or a proxy, that accepts connections and does not
+    answer is noticed before anything is sent that it might carry out.
+    """
+    if not name:
+        return [("TIME",)]
     commands: list[Command] = [("CLIENT", "SETNAME", name), ("CLIENT", "INFO")]
     if former is not None:
         commands.append(("CLIENT", "KILL", "ID", former.number, "ADDR", former.address))
