@@ -252,8 +252,7 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: f
 
     After `until`, by time.monotonic(), begins no further batch.
     """
-    max_deliveries = (yield ops.max_deliveries(keys)) or values.MAX_DELIVERIES
-    at_once = yield from _fitting(keys, consumer)
+    max_deliveries, at_once = yield from _terms(keys, consumer)
     total = Reclaimed()
     while True:
         batch = yield from reclaim(keys, consumer, max_deliveries, known_dead, at_once)
@@ -273,14 +272,15 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: f
             return total
 
 
-def _fitting(keys: QueueKeys, consumer: str) -> Steps[int]:
-    """Return how many messages of the average size in the list fit into one transaction."""
-    processing = keys.processing(consumer)
+def _terms(keys: QueueKeys, consumer: str) -> Steps[tuple[int, int]]:
+    """Return the deliveries of the queue's policy, and how many messages of the list's average fit one transaction."""
+    configured, held = ops.max_deliveries(keys), ops.held_count(keys, consumer)
     try:
-        length, used = yield [ops.held_count(keys, consumer), ops.bytes_used(processing)]
-    except ReliqError:  # not every server has the command; other errors show at the next call
-        return BATCH
-    return max(1, min(BATCH, _BATCH_BYTES * length // used)) if used else BATCH
+        deliveries, length, used = yield [configured, held, ops.bytes_used(keys.processing(consumer))]
+    except ReliqError:  # not every server has MEMORY USAGE; other errors show at the next call
+        deliveries, length, used = (yield configured), 0, 0
+    fitting = max(1, min(BATCH, _BATCH_BYTES * length // used)) if used else BATCH
+    return deliveries or values.MAX_DELIVERIES, fitting
 
 
 def holders_by_process(

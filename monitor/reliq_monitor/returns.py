@@ -19,7 +19,8 @@ from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_c
 log = logging.getLogger("reliq.monitor")
 
 _COMPANY = "company"  #: the part that notes what else a dead process held
-_A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn
+_A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn, or
+_SHARE, _MOST = 3, 1.0  #: so many times as long as these took, which wait for a distant Redis, but not more seconds
 _NAMED = 5  #: processes in a line of the log
 _A_CONSUMER = 0.02  #: seconds for one consumer before the next one has its turn
 
@@ -53,6 +54,8 @@ class Returns(Duty[Scan]):
         self._holders: dict[str, Holders] = {}  #: by process: its consumers in all queues
         self._company: dict[str, Holders | None] = {}  #: those in queues of other monitors; None: cannot be read
         self._noted = 0.0  #: the time of the latest look that was noted
+        self._processes: dict[tuple[str, str], str] = {}  #: by queue and consumer: host and pid
+        self._turned_at = math.inf  #: the end of the latest turn
 
     @property
     def pause(self) -> float:
@@ -64,22 +67,24 @@ class Returns(Duty[Scan]):
 
     def turn(self, survey: Survey) -> Steps[Scan]:
         """Take back messages of vanished consumers for a short time; the rest waits."""
-        report = Scan()
+        report, began = Scan(), time.monotonic()
         if survey.looked_at != self._noted:
             report = self._note(survey)
             yield from self._find_company(survey)
-        until = time.monotonic() + _A_TURN
+        until = time.monotonic() + max(_A_TURN, min(_MOST, _SHARE * (began - self._turned_at)))
         while self._gone and time.monotonic() < until:
             one = next(iter(self._gone))
-            gone = self._gone.pop(one)
+            if one not in self._processes:  # first: it is forgotten with the last of its messages
+                yield from self._learn_processes()
+            gone, process = self._gone.pop(one), self._processes.pop(one)
             yield from self._note_company(survey, gone)
-            process = yield from _process(gone)  # first: it is forgotten with the last of its messages
             result = yield from self._take_back(survey, gone, min(until, time.monotonic() + _A_CONSUMER))
             report.add(result)
             if result.returned or result.died:
                 report.processes.add(process)
             if result.unfinished:
-                self._gone[one] = gone
+                self._gone[one], self._processes[one] = gone, process
+        self._turned_at = time.monotonic() if self._gone else math.inf
         if report.reclaimed or report.died:
             log.info(
                 "reclaimed=%d died=%d conflicts=%d vanished=%d from=%s",
@@ -93,6 +98,7 @@ class Returns(Duty[Scan]):
         gone = {(one.keys.queue, one.vanished.consumer): one for one in survey.gone}
         # Consumers already in line stay in front.
         self._gone = {one: gone[one] for one in (*(old for old in self._gone if old in gone), *gone)}
+        self._processes = {one: process for one, process in self._processes.items() if one in self._gone}
         self._holders = holders_by_process([(keys, leases) for keys, _, leases in survey.consumers], gone)
         self._company = {process: some for process, some in self._company.items() if process in self._holders}
         for duty in (self.name, _COMPANY):
@@ -121,6 +127,15 @@ class Returns(Duty[Scan]):
             steps = _note([*here, *(elsewhere or ())], elsewhere is not None, (gone.keys, consumer))
             yield from survey.attempts.of_queue(_COMPANY, gone.keys, steps, None, consumer, elsewhere=True)
 
+    def _learn_processes(self) -> Steps[None]:
+        """Read host and pid of the processes of those that are next; one that never said who it is has its id."""
+        page = next(pages([one for one in self._gone.items() if one[0] not in self._processes]))
+        texts: Sequence[bytes | None] = [None] * len(page)
+        with contextlib.suppress(ReliqError):  # their messages matter more
+            texts = yield [ops.description(gone.keys, consumer) for (_, consumer), gone in page]
+        for (one, _), text in zip(page, texts, strict=True):
+            self._processes[one] = _process(*one, text)
+
     def _take_back(self, survey: Survey, gone: Gone, until: float) -> Steps[Reclaimed]:
         keys, vanished = gone.keys, gone.vanished
         steps = take_back(keys, vanished.consumer, vanished.known_dead, until)
@@ -131,12 +146,8 @@ class Returns(Duty[Scan]):
         return result
 
 
-def _process(gone: Gone) -> Steps[str]:
-    """Return host and pid of a process that is gone; its id if it never said who it is."""
-    consumer, text = gone.vanished.consumer, None
-    with contextlib.suppress(ReliqError):  # its messages matter more
-        text = yield ops.description(gone.keys, consumer)
-    process = worker.read(gone.keys.queue, consumer, text, None, 0).process
+def _process(queue: str, consumer: str, text: bytes | None) -> str:
+    process = worker.read(queue, consumer, text, None, 0).process
     return f"{process.host}:{process.pid}" if process else owner_of(consumer)
 
 

@@ -13,7 +13,7 @@ from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.reclaim import charge_deliveries, note_company, reclaim, take_back, take_back_owner
 from reliq_monitor.returns import Returns
-from tests.support.proxy import Proxy, ignores_watch
+from tests.support.proxy import Counting, Proxy, ignores_watch
 from tests.support.state import HOUR, KEYS, World, element, elements
 
 OVER = {"w": -1}
@@ -55,6 +55,18 @@ def test_twice_returns_once(world):
     world.given(processing={"w": "a"}, leases=OVER)
     assert [world.store.run(take_back(KEYS, "w")).returned for _ in range(2)] == [1, 0]
     assert world.state() == {"messages": "a9", "counters": {"reclaimed": 1}}
+
+
+def test_what_a_consumer_held_is_back_after_five_round_trips(world, redis_server):
+    """Terms, WATCH, a look, the transaction, and the end of the consumer."""
+    with Counting(redis_server.port) as proxy:
+        store = Store(proxy.url)
+        for _ in range(2):  # the second time the scripts are loaded
+            world.given(processing={"w": "c b a"}, leases=OVER)
+            before = proxy.trips
+            store.run(take_back(KEYS, "w"))
+        store.close()
+    assert proxy.trips - before == 5
 
 
 def test_a_living_consumer_is_left_alone(world):
