@@ -5,6 +5,7 @@ import functools
 import gc
 import itertools
 import os
+import signal
 import socket
 import sys
 from collections.abc import Generator, Iterator
@@ -31,6 +32,9 @@ for name in [name for name in os.environ if name.startswith("RELIQ_")]:
 # Compiled modules are kept, also by the hundreds of processes that the tests start: an import takes half the time then.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell's background job ignores Ctrl-C, and so would all processes that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # redis-py reads its own version from the package's metadata for every pool and client: 1.5 ms, thousands of times.
 redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)

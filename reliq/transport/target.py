@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from reliq.contract import values
+from reliq.errors import InvalidSetting
 from reliq.ops.topology import Node
 from reliq.runtime.url import read_url
 from reliq.transport.sentinel import Sentinels
@@ -52,6 +53,8 @@ class Target:
             options["socket_keepalive"] = True
         if self._url.scheme == "rediss":
             options |= {"ssl_password": "", **self._url.tls}  # without a password OpenSSL asks for one at the terminal
+            if aio and not _is_new() and options.pop("ssl_password"):
+                raise InvalidSetting("ssl_password in the URL: with asyncio it needs redis-py 7.2 or newer")
         if not aio:
             from reliq.transport import parser  # which imports redis
 
@@ -83,6 +86,12 @@ def _redis(aio: bool) -> tuple[Any, dict[str, Any]]:
     from redis.backoff import NoBackoff
 
     retry: Any = redis.asyncio.retry.Retry if aio else redis.retry.Retry
-    is_new = hasattr(redis, "DriverInfo")  # since 7.1
-    silent = {"driver_info": None} if is_new else {"lib_name": None, "lib_version": None}
+    silent = {"driver_info": None} if _is_new() else {"lib_name": None, "lib_version": None}
     return (redis.asyncio if aio else redis), {"retry": retry(NoBackoff(), 0), "protocol": 2, **silent}
+
+
+def _is_new() -> bool:
+    """Whether redis-py is 7.2 or newer."""
+    import redis
+
+    return hasattr(redis, "DriverInfo")
