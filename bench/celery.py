@@ -3,7 +3,7 @@
 Both with late acks, no results, no events, and the defaults of Celery otherwise. The Redis transport has a visibility
 timeout of 20 s here, as short as tasks allow; its default is an hour. Every run has a Redis of its own.
 
-python bench/celery.py [tasks] [rounds]
+python bench/celery.py [tasks] [rounds] [round trip to Redis, ms]
 """
 
 import os
@@ -24,10 +24,11 @@ sys.path[0] = str(ROOT)  # instead of this folder, where this file would be the 
 
 import redis  # noqa: E402
 
+from bench.distance import far  # noqa: E402
 from reliq.embedded import EmbeddedRedis  # noqa: E402
 
 SIDES = {"reliq": "reliq+", "Redis transport": ""}
-POOLS = {"prefork": ("-P", "prefork", "-c", "2"), "solo": ("-P", "solo")}
+POOLS = {"prefork": ("-P", "prefork", "-c", "2"), "solo": ("-P", "solo"), "threads": ("-P", "threads", "-c", "16")}
 QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "WARNING")
 LEAD = 200  #: tasks before the clock is started
 
@@ -86,12 +87,12 @@ def spent(client: "redis.Redis") -> tuple[int, float]:
     return calls, cpu["used_cpu_user"] + cpu["used_cpu_sys"]
 
 
-def cost(side: str, pool: str, tasks: int) -> Cost:
-    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
-        broker, looks = SIDES[side] + server.url, 0
-        calls_before, cpu_before = spent(client)
-        send(broker, f"[noop.apply_async(producer=p) for _ in range({tasks})]")
-        with worker(broker, "one@bench", *POOLS[pool]):
+def cost(side: str, pool: str, tasks: int, round_trip: float) -> Cost:
+    """Measure one worker; only its Redis is distant."""
+    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client, far(server.url, round_trip) as url:
+        looks, (calls_before, cpu_before) = 0, spent(client)
+        send(SIDES[side] + server.url, f"[noop.apply_async(producer=p) for _ in range({tasks})]")
+        with worker(SIDES[side] + url, "one@bench", *POOLS[pool]):
             while left(client, side) > tasks - LEAD:
                 time.sleep(0.01)
                 looks += 1
@@ -152,13 +153,15 @@ def wait(client: "redis.Redis", runs: int) -> None:
 def main() -> None:
     tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    print(f"{tasks} no-op tasks, median of {rounds} rounds; what a task costs from its sending to its ack\n")
+    milliseconds = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
+    distance = f"a round trip of {milliseconds:g} ms more"
+    print(f"{tasks} no-op tasks, median of {rounds} rounds, {distance}; a task from its sending to its ack\n")
     print(f"{'':8} {'':16} {'tasks/s':>8} {'commands sent':>14} {'carried out':>12} {'Redis CPU':>10}")
     for pool in POOLS:
         found: dict[str, list[Cost]] = {side: [] for side in SIDES}
         for _ in range(rounds):
             for side in SIDES:
-                found[side].append(cost(side, pool, tasks))
+                found[side].append(cost(side, pool, tasks, milliseconds / 1000))
         rows = []
         for side, costs in found.items():
             medians = [statistics.median(getattr(one, name) for one in costs) for name in Cost.__slots__]
