@@ -87,7 +87,7 @@ def readiness_problems(reliq: aio.Reliq) -> Steps[tuple[list[str], list[str]]]:
     RedisUnavailable and RedisUnsuitable.
     """
     yield from check_server(reliq.store.where, reliq.allow_eviction, cluster=reliq.store.sharded)
-    report = yield from examine(reliq.store.sharded)
+    report = yield from examine(reliq.store.sharded, pings=1)
     passed = ("memory", "eviction") if reliq.allow_eviction else ("memory",)
     found = [one for one in report.findings if one.level == "failure" and one.subject not in passed]
     texts = {one: f"{one.subject}: {one.fact}. {one.meaning}" for one in found}

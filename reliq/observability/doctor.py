@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from reliq.errors import RedisUnsuitable, ReliqError
 from reliq.model.keys import CLOCK
-from reliq.observability.facts import COVERAGE, Facts, read_facts
+from reliq.observability.facts import COVERAGE, PINGS, Facts, read_facts
 from reliq.ops import Steps
 from reliq.ops.schema import ClockJump
 from reliq.ops.topology import Node
@@ -64,9 +64,9 @@ class Report:
         return {"level": self.level, "findings": [asdict(finding) for finding in self.findings]}
 
 
-def examine(cluster: bool = False, sentinels: Sequence[View] = ()) -> Steps[Report]:
+def examine(cluster: bool = False, sentinels: Sequence[View] = (), pings: int = PINGS) -> Steps[Report]:
     """Read the facts and judge them. Raises RedisUnavailable if there is no answer; `cluster`: of all its nodes."""
-    return judge((yield from read_facts(cluster, sentinels)))
+    return judge((yield from read_facts(cluster, sentinels, pings)))
 
 
 def judge(facts: Facts) -> Report:

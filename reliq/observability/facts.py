@@ -14,7 +14,7 @@ from reliq.transport.sentinel import View
 COVERAGE = "cluster-require-full-coverage"  #: a setting of a cluster
 _SECTIONS = ("server", "replication", "memory", "persistence", "stats")
 _SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "no-appendfsync-on-rewrite", COVERAGE)
-_PINGS = 10
+PINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +40,30 @@ class Facts:
         return tuple(int(part) for part in self.info.get("redis_version", "").split(".")[:2] if part.isdigit())
 
 
-def read_facts(cluster: bool = False, sentinels: Sequence[View] = ()) -> Steps[Facts]:
-    """Read the facts. Raises RedisUnavailable if there is no answer; `cluster`: of all its nodes."""
+def read_facts(cluster: bool = False, sentinels: Sequence[View] = (), pings: int = PINGS) -> Steps[Facts]:
+    """Read the facts; raises RedisUnavailable if there is no answer.
+
+    `cluster`: of all its nodes. `pings`: round trips that are measured.
+    """
     nodes, away = (yield from nodes_away()) if cluster else (0, {})
     if away and len(away) == nodes:
         raise RedisUnavailable("; ".join(away.values()))
     info: dict[str, str] = {}
-    for op in ops.server_info(*_SECTIONS):
-        info |= (yield from _allowed(op)) or {}
+    for section in (yield from _each_allowed(ops.server_info(*_SECTIONS))):
+        info |= section or {}
     settings: dict[str, str] = {}
-    for name in _SETTINGS:
-        settings |= (yield from _allowed(ops.server_setting(name))) or {}
-    pings = yield from _pings()
+    for setting in (yield from _each_allowed([ops.server_setting(name) for name in _SETTINGS])):
+        settings |= setting or {}
+    took = yield from _measured(pings)
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
     jump = yield from or_unseen("the latest jump of the clock", _allowed(ops.clock_jump()), None)
-    scripts = yield from _allowed(ops.empty_script())
-    named = yield from _allowed(ops.few_clients())
+    scripts, named = yield from _each_allowed([ops.empty_script(), ops.few_clients()])
     return Facts(
         info=info,
         settings=settings,
-        pings=pings,
+        pings=took,
         clock_ahead=now / 1000 - between,
         clock_jump=jump or {},
         scripts=scripts is not None,
@@ -86,10 +88,24 @@ def _allowed(op: Op[Any]) -> Steps[Any]:
         raise
 
 
-def _pings() -> Steps[list[float]]:
-    pings = []
-    for _ in range(_PINGS):
+def _each_allowed(some: Sequence[Op[Any]]) -> Steps[list[Any]]:
+    """Return the answers, None for what the server or the user lacks: in one round trip where nothing is refused."""
+    try:
+        return list((yield list(some)))
+    except ReliqError as error:
+        if isinstance(error, RedisUnavailable) and not isinstance(error, RedisUnsuitable):
+            raise
+        answers: list[Any] = []
+        for op in some:
+            answers += [(yield from _allowed(op))]
+        return answers
+
+
+def _measured(count: int) -> Steps[list[float]]:
+    """Return the seconds that some round trips take."""
+    took = []
+    for _ in range(count):
         began = time.perf_counter()
         yield ops.ping()
-        pings.append(time.perf_counter() - began)
-    return pings
+        took.append(time.perf_counter() - began)
+    return took

@@ -13,7 +13,7 @@ from reliq.transport.store import Store
 from reliq_api.app import create_app
 from reliq_api.settings import Settings
 from tests.integration.api.serving import problem, serving
-from tests.support.proxy import Proxy
+from tests.support.proxy import Counting, Proxy
 from tests.support.workers import eventually
 
 
@@ -45,6 +45,14 @@ def test_a_service_starts_and_is_alive_without_redis(name):
         assert service.get("/healthz").json() == {"status": "ok"}
         assert problem(service.get("/readyz")) == (503, "not_ready")
         assert problem(message(service, name)) == (503, "redis_unavailable")
+
+
+def test_a_probe_takes_few_round_trips_as_it_is_answered_in_time_by_a_distant_redis(redis_server):
+    with Counting(redis_server.port) as proxy, serving(proxy.url) as service:
+        service.get("/readyz")
+        before = proxy.trips
+        service.get("/readyz")
+        assert proxy.trips - before == 7
 
 
 def test_a_service_that_stops_while_it_looks_at_redis_leaves_no_connection():
