@@ -159,11 +159,11 @@ def dead_redrive(options: argparse.Namespace) -> int:
 
 
 def _say_interrupted(options: argparse.Namespace, redriven: int) -> None:
-    """Say how far it came. The connection had no answer yet, so another one counts what is left."""
+    """Say how far it came, but for a call whose answer was not read. Another connection counts what is left."""
     with contextlib.suppress(ReliqError):
         dead = queue_of(options).stats().dead
         result = Redriven(redriven, redriven, stopped="interrupted")
-        text = f"interrupted: {redriven} redriven, {dead} stay dead"
+        text = f"interrupted: at least {redriven} redriven, {dead} stay dead"
         say(options, text, **asdict(result), dead=dead)
         sys.stdout.flush()
 

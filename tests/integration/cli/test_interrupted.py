@@ -27,6 +27,9 @@ def test_an_interrupted_redrive_says_how_far_it_came(app, tmp_path, options):
     assert ready + dead == LETTERS
     if options:
         found = json.loads(said)
-        assert (found["redriven"], found["stopped"], found["dead"]) == (ready, "interrupted", dead)
+        told, left = found["redriven"], found["dead"]
+        assert found["stopped"] == "interrupted"
     else:
-        assert re.fullmatch(rf"interrupted: {ready} redriven, {dead} stay dead\n", said)
+        told, left = map(int, re.fullmatch(r"interrupted: at least (\d+) redriven, (\d+) stay dead\n", said).groups())
+    assert left == dead
+    assert ready - told in (0, 2), "of a call whose answer was not read"
