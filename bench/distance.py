@@ -37,8 +37,9 @@ TITLES = (
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
     loop = asyncio.get_running_loop()
-    while data := await reader.read(1 << 20):
-        loop.call_later(delay, writer.write, data)
+    with contextlib.suppress(ConnectionError):  # a killed process resets its connections
+        while data := await reader.read(1 << 20):
+            loop.call_later(delay, writer.write, data)
     loop.call_later(delay, writer.close)
 
 
