@@ -25,7 +25,8 @@ _TLS = {
     "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs", "ssl_check_hostname",
 }  # fmt: skip
 _LOGIN = {"username", "password", "sentinel_username", "sentinel_password"}
-_OPTIONS = {*_LOGIN, *_TLS, "db"}
+_OPTIONS = {*_LOGIN, *_TLS, "db", "sentinel_tls"}
+_TRUE, _FALSE = ("1", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no")
 
 Node = tuple[str, int]
 
@@ -43,6 +44,7 @@ class RedisUrl:
     password: str | None = field(repr=False)
     sentinel_login: dict[str, str] = field(repr=False)  #: username and password of the sentinels themselves
     tls: dict[str, str | bool] = field(repr=False)  #: redis-py's options of the same names
+    sentinel_tls: bool = field(repr=False)  #: whether the sentinels speak TLS, too
     database: int = field(repr=False)
 
     def hosts(self, port: int) -> list[Node]:
@@ -142,6 +144,7 @@ def _assembled(full_scheme: str, login: str, hosts: str, path: str, options: dic
         password=unquote(password) or options.get("password"),
         sentinel_login={name: options[f"sentinel_{name}"] for name in _LOGIN if f"sentinel_{name}" in options},
         tls=_tls(full_scheme, options),
+        sentinel_tls=_sentinel_tls(full_scheme, options),
         database=_database(full_scheme, kind, inside, options),
     )
 
@@ -183,12 +186,21 @@ def _tls(full_scheme: str, options: dict[str, str]) -> dict[str, str | bool]:
     if "ssl_keyfile" in tls and "ssl_certfile" not in tls:
         raise _unreadable(full_scheme, "it has the key ssl_keyfile, and no ssl_certfile that names its certificate")
     if "ssl_check_hostname" in tls:
-        tls["ssl_check_hostname"] = options["ssl_check_hostname"].lower() not in ("0", "f", "false", "n", "no")
+        tls["ssl_check_hostname"] = options["ssl_check_hostname"].lower() not in _FALSE
     if "ssl_cert_reqs" in tls:
         wanted = tls["ssl_cert_reqs"] = options["ssl_cert_reqs"].lower().removeprefix("cert_")  # the names of `ssl`
         if wanted not in ("none", "optional", "required"):
             raise _unreadable(full_scheme, "its ssl_cert_reqs is neither none nor optional nor required")
     return tls
+
+
+def _sentinel_tls(full_scheme: str, options: dict[str, str]) -> bool:
+    wanted = options.get("sentinel_tls", "no").lower()
+    if wanted not in _TRUE + _FALSE:
+        raise _unreadable(full_scheme, "its sentinel_tls is neither true nor false")
+    if wanted in _TRUE and full_scheme != "rediss+sentinel":
+        raise _unreadable(full_scheme, "it has sentinel_tls, which is for rediss+sentinel://")
+    return wanted in _TRUE
 
 
 def _unreadable(full_scheme: str, problem: str) -> InvalidSetting:

@@ -157,7 +157,8 @@ def _problem(error: Exception) -> str:
     why = failed(error, sent=False)
     if isinstance(why, UnknownCommand):
         return "it is no sentinel: the URL has the sentinels' addresses, not those of the Redis servers"
-    return f"{why}; if this port is for TLS, give one without" if str(why) in CLOSED_BY_SERVER else str(why)
+    hint = "if this port is for TLS, the URL begins with rediss+sentinel:// and has ?sentinel_tls=true"
+    return f"{why}; {hint}" if str(why) in CLOSED_BY_SERVER else str(why)
 
 
 def _vote(state: list[bytes], master: list[bytes] | None) -> Vote | None:

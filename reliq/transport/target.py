@@ -52,7 +52,7 @@ class Target:
         if self._url.scheme != "unix":
             options["socket_keepalive"] = True
         if self._url.scheme == "rediss":
-            options |= {"ssl_password": "", **self._url.tls}  # without a password OpenSSL asks for one at the terminal
+            options |= self._tls()
             if aio and not _is_new() and options.pop("ssl_password"):
                 raise InvalidSetting("ssl_password in the URL: with asyncio it needs redis-py 7.2 or newer")
         if not aio:
@@ -62,6 +62,9 @@ class Target:
         pool = module.ConnectionPool(**options, **self._address(module, node))
         make: Callable[[], Any] = pool.make_connection
         return make
+
+    def _tls(self) -> dict[str, Any]:
+        return {"ssl_password": "", **self._url.tls}  # without a password OpenSSL asks for one at the terminal
 
     def _address(self, module: Any, node: Node | None) -> dict[str, Any]:
         if self._url.scheme == "unix":
@@ -73,9 +76,10 @@ class Target:
     def to_sentinel(self, node: Node) -> Any:
         """Return a connection to one of the sentinels, not yet connected."""
         module, common = _redis(aio=False)
+        tls = {"connection_class": module.SSLConnection, **self._tls()} if self._url.sentinel_tls else {}
         pool = module.ConnectionPool(
             host=node[0], port=node[1], socket_timeout=_SENTINEL_TIMEOUT, socket_connect_timeout=_SENTINEL_TIMEOUT,
-            socket_keepalive=True, **common, **self._url.sentinel_login,
+            socket_keepalive=True, **common, **self._url.sentinel_login, **tls,
         )  # fmt: skip
         return pool.make_connection()
 

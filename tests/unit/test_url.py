@@ -149,6 +149,24 @@ def test_tls_options_without_tls_are_refused(scheme):
         read_url(f"{scheme}://h/0?ssl_ca_certs=/ca.pem")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rediss+sentinel://h/m?sentinel_tls=maybe", "neither true nor false"),
+        ("redis+sentinel://h/m?sentinel_tls=true", "for rediss\\+sentinel"),
+        ("rediss://h?sentinel_tls=true", "for rediss\\+sentinel"),
+    ],
+)
+def test_sentinels_speak_tls_only_where_the_master_does(text, says):
+    with pytest.raises(InvalidSetting, match=says):
+        read_url(text)
+
+
+def test_sentinels_speak_tls_if_the_url_says_so():
+    urls = ("rediss+sentinel://h/m?sentinel_tls=True", "rediss+sentinel://h/m?sentinel_tls=no", "rediss+sentinel://h/m")
+    assert [read_url(one).sentinel_tls for one in urls] == [True, False, False]
+
+
 @pytest.mark.parametrize("text", [None, 7, b"redis://:hunter2@h"])
 def test_what_is_no_text_is_not_shown(text):
     with pytest.raises(InvalidSetting, match="give a text") as caught:

@@ -1,6 +1,7 @@
 """TLS with client certificates, by a real redis-server; the certificates are made with openssl."""
 
 import asyncio
+import contextlib
 import shutil
 import subprocess
 
@@ -138,3 +139,46 @@ def test_a_key_with_a_password(folder, port):
 def test_an_option_that_is_none_is_refused(folder, port):
     with pytest.raises(InvalidSetting, match="an option other than"):
         reliq.Reliq(url(folder, port, more="&ssl_ca=/etc/ca.pem"))
+
+
+@pytest.fixture(scope="module")
+def sentinel_port(folder, port):
+    """A sentinel that speaks TLS only, and names the server by its host name."""
+    sentinel_port = free_port()
+    (folder / "sentinel.conf").write_text(
+        f"port 0\ntls-port {sentinel_port}\nbind 127.0.0.1\ndir {folder}\ntls-replication yes\n"
+        "tls-ca-cert-file ca.pem\ntls-cert-file server.pem\ntls-key-file server.key\ntls-auth-clients yes\n"
+        "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n"
+        f"sentinel monitor mymaster localhost {port} 1\n"
+        "sentinel auth-user mymaster worker\nsentinel auth-pass mymaster p/w@1\n"
+    )
+    sentinel: Child[bytes] = Child(
+        [find_server(), "sentinel.conf", "--sentinel"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        eventually(lambda: sentinel.poll() is not None or b"+monitor master" in sentinel.stdout.readline())
+        assert sentinel.poll() is None, sentinel.stdout.read()
+        yield sentinel_port
+    finally:
+        sentinel.kill()
+        sentinel.communicate()
+
+
+def sentinel_url(folder, port, more):
+    return url(folder, port, more=more).replace("rediss://", "rediss+sentinel://").replace("/0?", "/mymaster/0?")
+
+
+@pytest.mark.parametrize("face", [reliq.Reliq, aio.Reliq])
+def test_sentinels_that_speak_tls_only(folder, sentinel_port, face):
+    with contextlib.closing(reliq.Reliq(sentinel_url(folder, sentinel_port, "&sentinel_tls=true"))) as app:
+        if face is aio.Reliq:
+            asyncio.run(one_message(app.url))
+        else:
+            app.queue("sentinel").send(1)
+            assert app.queue("sentinel").stats().ready == 1
+
+
+def test_sentinels_that_speak_tls_are_named_as_such(folder, sentinel_port):
+    app = reliq.Reliq(sentinel_url(folder, sentinel_port, ""), send_timeout=0.1)
+    with contextlib.closing(app), pytest.raises(RedisUnavailable, match=r"no sentinel answers: .* \?sentinel_tls=true"):
+        app.queue("sentinel").send(1)
