@@ -34,7 +34,7 @@ class InlineLoop:
         self._prefetch = Prefetch(1, exchange.trip)
         self._shared = shared
         self._measurements = shared.measurements if runner.handler.measured else None
-        self._flowing = False  #: the latest batch that was claimed had the maximum size
+        self._ahead = 0  #: calls to keep under way while a batch runs
 
     def step(self) -> bool:
         """Settle the previous batch, claim the next one and run it; rest or wait for a message if there is none."""
@@ -92,13 +92,8 @@ class InlineLoop:
             self._add(exchange.complete())
         if not exchange.unstarted:
             self._add(exchange.settle_and_claim(0 if self.stopping else self._limit()))
-        while exchange.under_way < self._most_ahead() and self._may_ask_ahead():
+        while exchange.under_way < (1 if self._bodies.under_way else self._ahead) and self._may_ask_ahead():
             exchange.begin(self._limit())
-
-    def _most_ahead(self) -> int:
-        """Return how many calls may be under way while a batch runs."""
-        # Redis sends a long reply in parts, and turns to the next call before the last of them.
-        return 2 if self._prefetch.latest >= MOST and not self._bodies.under_way else 1
 
     def _complete_all(self) -> None:
         while self.exchange.under_way:
@@ -111,15 +106,15 @@ class InlineLoop:
         self.exchange.add_unstarted(messages)
         self._bodies.expect(messages)
         # Loops that take turns request nothing ahead: it would wait here for the turn.
-        self._flowing = len(self._shared.working) <= 1 and self._is_full(messages)
+        self._ahead = self._calls_ahead(messages) if len(self._shared.working) <= 1 else 0
 
-    def _is_full(self, messages: Sequence[Message]) -> bool:
-        """Whether a batch has the maximum size, so that most likely further messages are ready, soon enough to ask."""
-        if len(messages) >= MOST:
-            return True
-        if len(messages) >= self._prefetch.latest and self._prefetch.waits_for_trips:
-            return not self.exchange.steps.arrivals.cyclic
-        return len(messages) < self._prefetch.latest and sum(message.size for message in messages) >= _FULL
+    def _calls_ahead(self, messages: Sequence[Message]) -> int:
+        """Return how many calls to keep under way after a batch: none unless most likely further messages are ready."""
+        count, latest = len(messages), self._prefetch.latest
+        if count >= MOST or (count < latest and sum(message.size for message in messages) >= _FULL):
+            return 2  # Redis sends a long reply in parts, and turns to the next call before the last of them
+        waits = count >= latest and self._prefetch.waits_for_trips
+        return 1 if waits and not self.exchange.steps.arrivals.cyclic else 0
 
     def _take_ahead(self) -> None:
         """Take the batch that was claimed ahead while this one runs, so that Redis sends bodies without a pause."""
@@ -131,7 +126,7 @@ class InlineLoop:
 
     def _may_ask_ahead(self) -> bool:
         steps = self.exchange.steps
-        return self._flowing and not (self.stopping or steps.to_be_verified or steps.limits.apply)
+        return self._ahead > 0 and not (self.stopping or steps.to_be_verified or steps.limits.apply)
 
     def _limit(self) -> int:
         """Return how many messages to claim; one in a cycle: more would wait here and lose their turn."""
