@@ -64,14 +64,12 @@ OF_THE_TREE = {
     "test_every_metric_is_documented_and_every_documented_one_exists",
 }  # fmt: skip
 _IMPORT_ALL = """
-import importlib, os, pkgutil
+import importlib, pkgutil
 for name in ("reliq", "reliq_api", "reliq_monitor", "reliq_sqs"):
     try:
         package = importlib.import_module(name)
     except ModuleNotFoundError:
         continue
-    if os.path.commonpath([os.getcwd(), *package.__path__]) != os.getcwd():
-        continue  # deleted here: this one is installed
     for one in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
         if one.name.endswith("__main__"):
             continue
@@ -171,6 +169,10 @@ def delete(root: Path, slice_: str) -> int:
     shutil.rmtree(root / "tests/features" / slice_, ignore_errors=True)
     for name in (FEATURES / slice_, *map(Path, STANDING_ON.get(slice_, {}))):
         shutil.rmtree(root / name) if (root / name).is_dir() else (root / name).unlink()
+    for name, module in STANDING_ON.get(slice_, {}).items():
+        if "." not in module:  # an installed one would be found
+            missing = f"No module named {module!r}"
+            (root / name).with_suffix(".py").write_text(f"raise ModuleNotFoundError({missing!r}, name={module!r})\n")
     entered = 0
     for path in _sources(root, PRODUCT):
         source = path.read_text(encoding="utf-8")
