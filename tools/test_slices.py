@@ -169,10 +169,10 @@ def delete(root: Path, slice_: str) -> int:
     shutil.rmtree(root / "tests/features" / slice_, ignore_errors=True)
     for name in (FEATURES / slice_, *map(Path, STANDING_ON.get(slice_, {}))):
         shutil.rmtree(root / name) if (root / name).is_dir() else (root / name).unlink()
-    for name, module in STANDING_ON.get(slice_, {}).items():
+    for place, module in STANDING_ON.get(slice_, {}).items():
         if "." not in module:  # an installed one would be found
             missing = f"No module named {module!r}"
-            (root / name).with_suffix(".py").write_text(f"raise ModuleNotFoundError({missing!r}, name={module!r})\n")
+            (root / place).with_suffix(".py").write_text(f"raise ModuleNotFoundError({missing!r}, name={module!r})\n")
     entered = 0
     for path in _sources(root, PRODUCT):
         source = path.read_text(encoding="utf-8")

@@ -57,8 +57,14 @@ def test_one_thread_asks_ahead_only_where_redis_is_distant(app, parts, trip, ahe
 
 def test_messages_that_were_asked_for_ahead_run_once_and_in_their_order(app, parts):
     exchange, runner, _ = parts
-    ran = []
-    runner.perform, perform = lambda message: ran.append(message.body) or perform(message), runner.perform
+    ran: list[bytes] = []
+    perform = runner.perform
+
+    def noted(message):
+        ran.append(message.body)
+        return perform(message)
+
+    runner.perform = noted
     app.queue("q").send_many([str(number) for number in range(100)])
     loop = InlineLoop(exchange, runner, Shared())
     loop._prefetch = Steady(loop, 0.02)
