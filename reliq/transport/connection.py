@@ -268,7 +268,11 @@ class Connection:
         self.connected_at = now
         if self.connects > 1:
             self._endpoint.check_again()
-        self._introduce()
+        notices, self.notices = self.notices, None  # they begin once, below
+        try:
+            self._introduce()
+        finally:
+            self.notices = notices
         if self.on_connect is not None:
             self.on_connect(self.named)
         if self.notices is not None:
