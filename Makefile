@@ -99,7 +99,7 @@ coverage: $(READY) ## The same with coverage, of child processes too; printed, n
 # Without those that have a target of their own.
 OWN := tests/campaign/test_mutants.py tests/integration/celery tests/integration/frameworks tests/packaging \
   tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
-test-slow: $(READY) ## The long volumes (half an hour)
+test-slow: $(READY) ## The long volumes (more than half an hour)
 	$(BIN)/pytest -n 3 --dist worksteal -m slow tests $(addprefix --ignore ,$(OWN)) -rR
 
 # A failing seed is shrunk and told; `make simulate SEED=7` repeats one.

@@ -18,9 +18,7 @@ from typing import Any
 
 import reliq
 import reliq.aio
-from bench.suite.harness import fresh_redis
-from reliq.transport.store import Store
-from reliq.worker import Options, Worker
+from bench.suite.harness import fresh_redis, working
 
 BODY = b"x" * 200
 THREADS, TASKS, BATCH, PROBES, WAITING = 16, 100, 1000, 20, 200_000
@@ -123,18 +121,6 @@ async def _tasks(url: str, seconds: float) -> float:
 # --- workers ---
 
 
-@contextlib.contextmanager
-def working(app: reliq.Reliq, threads: int = 1) -> Iterator[None]:
-    worker = Worker(Store(app.url), app.handlers, Options(threads=threads, concurrency=TASKS))
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        worker.stop()
-        thread.join()
-
-
 def worked(near: str, url: str, seconds: float, run: float, threads: int = 1, *, is_async: bool = False) -> float:
     """Return the messages a second of one worker process whose handler takes `run` seconds, once it has started."""
     with reliq.Reliq(near) as filling:
@@ -153,7 +139,7 @@ def worked(near: str, url: str, seconds: float, run: float, threads: int = 1, *,
         at.append(time.monotonic())
 
     app.handler("work")(handle_async if is_async else handle)
-    with working(app, threads):
+    with working(app, threads=threads, concurrency=TASKS):
         time.sleep(seconds + 1)
     del at[: len(at) // 4]
     return (len(at) - 1) / (at[-1] - at[0])

@@ -9,18 +9,14 @@ command that Redis carried out meanwhile.
 
 import argparse
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 import redis
 
 import reliq
-from bench.suite.harness import fresh_redis
-from reliq.transport.store import Store
-from reliq.worker import Options, Worker
+from bench.suite.harness import fresh_redis, working
 
 BODY = "x" * 200
 SENT_AT_ONCE = 1000
@@ -35,18 +31,6 @@ def nothing(message: reliq.Message) -> None:
 def cpu_us(client: "redis.Redis") -> float:
     used = client.info("cpu")
     return float((used["used_cpu_user"] + used["used_cpu_sys"]) * 1e6)
-
-
-@contextmanager
-def working(app: reliq.Reliq) -> Iterator[None]:
-    worker = Worker(Store(app.url), app.handlers, Options())
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        worker.stop()
-        thread.join()
 
 
 def send(app: reliq.Reliq, mode: str, messages: int) -> None:

@@ -26,8 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = Path("reliq/features")
 PRODUCT = ("reliq", "api", "monitor/reliq_monitor")
-#: As `make test` and `make test-heavy` have them.
-SHORT = "not slow and not campaign and not combine and not full"
+#: The marks of `make test` and `make test-heavy`.
+SHORT = re.findall(r"^SHORT := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[0]
 TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integration/worker")
 #: How a test shows that it uses a slice, beside importing from it.
 MARKS = {

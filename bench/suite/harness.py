@@ -2,13 +2,17 @@
 
 import contextlib
 import statistics
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import redis
 
+import reliq
 from reliq.embedded import EmbeddedRedis
+from reliq.transport.store import Store
+from reliq.worker import Options, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,19 @@ def fresh_redis() -> Iterator[tuple[EmbeddedRedis, redis.Redis]]:
     """A server that writes nothing to disk, the same for every contestant, and a client of it."""
     with EmbeddedRedis(settings=("--appendonly", "no")) as server, redis.Redis(port=server.port) as client:
         yield server, client
+
+
+@contextlib.contextmanager
+def working(app: reliq.Reliq, **options: Any) -> Iterator[None]:
+    """Run the application's handlers in a thread of this process; `options` as for `reliq worker`."""
+    worker = Worker(Store(app.url), app.handlers, Options(**options))
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join()
 
 
 def percentile(values: Sequence[float], part: float) -> float:

@@ -87,7 +87,7 @@ def test_a_server_that_has_reached_its_maxclients_says_so(anew, server):
 
 
 def test_a_first_send_takes_three_round_trips_and_one_that_loads_scripts(anew, server):
-    with Counting(int(server.url.rpartition(":")[2].partition("/")[0])) as proxy:
+    with Counting(server.port) as proxy:
         anew(proxy.url).queue("q").send("x")
         assert proxy.trips <= 4
 
