@@ -72,6 +72,10 @@ class Outer:
         """Return what is not yet as it must be."""
         return [*_differences(app, self.id, self.members)]
 
+    def given_up(self, app: reliq.Reliq) -> int:
+        """Return how many flows were given up, those too whose messages had all run before."""
+        return _given_up_in(app, self.id)
+
 
 def every(members: Sequence[Plan]) -> Iterator[Plan]:
     for one in members:
@@ -130,6 +134,12 @@ def _is_given_up(app: reliq.Reliq, flow: str) -> bool:
     """Whether a flow was sent in part, by a run that was killed."""
     progress = app.flow_progress(flow)
     return progress is not None and progress.state == "abandoned"
+
+
+def _given_up_in(app: reliq.Reliq, flow: str) -> int:
+    progress = app.flow_progress(flow)
+    inner = [other for one in (progress.members if progress else ()) for other in one.flows]
+    return sum(_is_given_up(app, one) + _given_up_in(app, one) for one in inner)
 
 
 class Log:
