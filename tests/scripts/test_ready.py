@@ -97,6 +97,7 @@ def left_to_a_claim(world: World) -> list[tuple[str, bytes]]:
     return [
         ("expired", NewMessage("x", ttl=1.0).element(now - 5000)),
         ("received often", Message.decode("q", raw_of).again(deliveries=2, failures=3)),
+        ("held by a consumer that died", Message.decode("q", raw_of).again(redelivered=True)),
         ("cancelled", BLANK),
         ("no element", b"\x9a\x01"),
         ("cut off", raw_of[:-5]),
@@ -108,7 +109,7 @@ def left_to_a_claim(world: World) -> list[tuple[str, bytes]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(10))
+@pytest.mark.parametrize("at", range(11))
 def test_what_has_to_be_looked_at_is_left_to_a_claim(world: World, at: int):
     _, raw_of = left_to_a_claim(world)[at]
     put(world, NewMessage("first").element(world.now), raw_of, NewMessage("last").element(world.now))

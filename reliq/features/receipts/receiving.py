@@ -227,14 +227,14 @@ class HomeReceiver:
 
 
 def next_in_line(queue: str, entry: bytes, now: int) -> Message | None:
-    """Return the message of an entry in a line; None if the line ends here for now: it dies, or moves, when claimed."""
+    """Return the message of an entry in a line; None: the line ends here for now, and a claim decides."""
     if entry.startswith(_AWAY, GROUP_AND_TURN - own.TURN):
         return None
     try:
         message = Message.decode(queue, entry[GROUP_AND_TURN:])
     except Undecodable:
         return None
-    return None if 0 < message.expires_at <= now else message
+    return None if message.redelivered or 0 < message.expires_at <= now else message
 
 
 def _receives(message: Message) -> int:

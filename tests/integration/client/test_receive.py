@@ -364,6 +364,22 @@ def test_a_message_in_flight_is_found_and_cancelled(queue, store):
     assert left_in_redis(store) == set()
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_message_that_was_cancelled_before_its_worker_died_is_not_received(queue, store, key):
+    queue.send_many([NewMessage("a", id="one", key=key), NewMessage("b", key=key)])
+    with queue.consumer() as consumer:
+        consumer.claim(limit=2)
+        assert queue.cancel("one") == reliq.Cancellation.TOLD
+        for name in store.call(reliq.ops.members(KEYS.consumers)):
+            store.call(reliq.ops.command("DEL", KEYS.lease(name)))  # it has died
+        Monitor(store).scan()
+        (received,) = queue.receive(limit=2, visibility=MINUTE)
+    assert texts([received]) == ["b"]
+    queue.delete_received([received.receipt])
+    assert queue.stats().counters["cancelled"] == 1
+    assert left_in_redis(store) == set()
+
+
 def test_as_many_messages_of_one_key_as_there_are_come_first(queue):
     queue.send_many([NewMessage(text, key=text[0]) for text in ("g1", "h1", "g2", "g3", "i1", "h2")])
     assert texts(queue.receive(limit=2, runs=True)) == ["g1", "g2"]

@@ -3,6 +3,7 @@
 
 local FIRST_RECEIVED, LATEST_RECEIVED = '\180reliq-first-received\173', '\181reliq-latest-received\173' -- 13 digits follow
 local DIGITS_OF_TIME = 13
+local FALSE = 0xc2
 
 -- The place of the nonce; it has nine bytes.
 local function nonce_at(element)
@@ -62,13 +63,15 @@ local function added_before(element, at)
 end
 
 -- The element of a message as it is received at `now`, a text of digits; nil if a claim has to look at it: it expired, was
--- received `most` times, or was not written as reliq does. `nonce`: of the new element, eight bytes.
+-- received `most` times, may have been cancelled in the hands of a consumer that died, or was not written as reliq does.
+-- `nonce`: of the new element, eight bytes.
 local function received_again(element, nonce, now, most)
   local array, version = string.byte(element, 1, 2)
   if version ~= 1 and version ~= 2 or array ~= 0x99 and array ~= 0x9a then return nil end
   local at = nonce_at(element)
   local kind, _, _, _, _, _, _, _, _, deliveries, failures, redelivered, time, _, _, _, _, _, _, _, _, count =
     string.byte(element, at, at + 21)
+  if redelivered ~= FALSE then return nil end
   if kind ~= 0xcf or time ~= 0xcf or not count or count < 0x80 or count > 0x8e then return nil end
   if deliveries > 126 or failures > 127 or deliveries + failures >= most then return nil end
   local first, added, extra = at + 22, FIRST_RECEIVED, extra_behind(element, at + 22, count - 0x80)
