@@ -201,7 +201,7 @@ def test_flows_within_flows_run_in_their_order_and_none_is_lost_or_opened_twice(
     assert [(one.ready, one.waiting, one.delayed, one.processing, one.missing) for one in stats] == [(0,) * 5] * 3
     ends = {"enqueued": len(plans), "dead_lettered": dead, "cancelled": skipped, "acked": len(plans) - dead - skipped}
     more = {name: counters[name] - count for name, count in ends.items()}
-    # Of a flow whose sender was killed, the messages may have run, even all of them; what they open is opened anew, too.
+    # Of a flow whose sender was killed, some or all messages may have run; what they open is opened anew, too.
     assert min(more.values()) >= 0
     assert given_up or not any(more.values())
     app.close()
