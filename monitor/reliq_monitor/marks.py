@@ -1,10 +1,12 @@
 """Marks: which message is charged when a process dies with several messages.
 
 A worker that starts a redelivered message marks it in the queue's hash `trying`, under its consumer's id: `-` and the
-message's tag. From its first claim on the field is `-`, so that the monitor knows that this consumer keeps marks. The
-monitor rewrites the field before it takes a part of the list back:
+message's tag. Where its process runs several at a time (reliq.worker.trials), the mark is `*` and how many at most.
+From its first claim on the field is `-`, so that the monitor knows that this consumer keeps marks. The monitor rewrites
+the field before it takes a part of the list back:
 
     -tag   the consumer's own
+    *8     also its own: none is charged, and no more than half as many may run at a time from now on
     +tag   the same, and no message of the process was alone
     ?      the consumer keeps no marks, and no message of its process was alone
     !      one was charged; no other is
@@ -27,6 +29,12 @@ def after_batch(mark: bytes | None, charged: bool) -> bytes:
     if mark is None:
         return _UNMARKED
     return b"+" + mark[1:] if mark.startswith(b"-") else mark
+
+
+def halved(mark: bytes | None) -> int:
+    """Return how many redelivered messages may run with each of those that go back; 0: as many as before."""
+    count = mark[1:] if mark is not None and mark.startswith(b"*") else b""
+    return max(1, int(count) // 2) if count.isdigit() else 0
 
 
 class Charge:

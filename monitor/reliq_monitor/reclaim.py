@@ -157,8 +157,8 @@ def charge_deliveries(
     """Return the fate of each message of a dead consumer, oldest first; `elements`: newest first, as from LRANGE.
 
     Charged with a delivery is only the one that can have been running: the one that the consumer marked; without marks
-    the oldest redelivered one (a worker runs one of those at a time, and settles it before the next); or the message
-    that was alone. Its neighbours never.
+    the oldest redelivered one (such a consumer runs one of those at a time, and settles it before the next); or the
+    message that was alone. Its neighbours never. Where several ran at a time, none, and fewer may from then on.
     """
     returns: list[Return] = []
     charge = marks.Charge(mark, alone)
@@ -178,7 +178,7 @@ def charge_deliveries(
             again = message.buried("max_deliveries", deliveries)
             returns.append(Return(element, Fate.EXHAUSTED, message.id, again, message.group, charged))
         else:
-            again = message.again(redelivered=True, deliveries=deliveries)
+            again = message.returned(deliveries, marks.halved(mark))
             returns.append(Return(element, Fate.READY, message.id, again, charged=charged))
     return returns
 

@@ -64,6 +64,7 @@ class Extra(msgspec.Struct, omit_defaults=True, frozen=True):
     reason: str = ""  #: why the message is a dead letter
     errors: tuple[Failure, ...] = ()
     reported: bool = False  #: whether a handler has reported about the message: Redis may have a checkpoint
+    together: _Count = 0  #: so many redelivered messages may run in a process while this one does; 0 = any number
     key: _Key = ""  #: messages with one key are handled in order, one at a time
     limit_key: _Key = ""  #: messages with one limit key share the limits of a key
     cost: _Cost | None = None  #: how much of the limits it takes when it starts; None = 1

@@ -135,6 +135,11 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
         return self._envelope.redelivered
 
     @property
+    def together(self) -> int:
+        """How many redelivered messages may run in a process while this one does; 0: any number."""
+        return (self._envelope.extra or NO_EXTRA).together
+
+    @property
     def was_started(self) -> bool:
         """Whether an earlier consumer may have reported about the message."""
         extra = self._envelope.extra
@@ -263,8 +268,19 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
         life, starts_anew = self._life, self._envelope.redelivered and changes.get("redelivered") is False
         if starts_anew or self.doubtful or (life is not None and (life.stored or life.book is not None)):
             extra = changes.get("extra", self._envelope.extra) or NO_EXTRA
-            changes["extra"] = msgspec.structs.replace(extra, reported=True)
+            together = 0 if starts_anew else extra.together
+            changes["extra"] = msgspec.structs.replace(extra, reported=True, together=together)
         return msgspec.structs.replace(self._envelope, nonce=new_nonce(), **changes)
+
+    def returned(self, deliveries: int, together: int = 0) -> bytes:
+        """Return the element that goes back when the consumer of the message has died.
+
+        `together`: of one that was redelivered, how many such messages may run with it from now on; 0: as before.
+        """
+        extra = self._envelope.extra
+        if together and self.redelivered:
+            extra = msgspec.structs.replace(extra or NO_EXTRA, together=min(together, self.together or together))
+        return self.again(redelivered=True, deliveries=deliveries, extra=extra)
 
     def failed(self, failure: Failure, reason: str = "", charged: bool = True) -> bytes:
         """Return the element after a failure: one more in its history and, for a dead letter, the reason."""

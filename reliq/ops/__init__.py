@@ -82,6 +82,7 @@ from reliq.ops.consumer import (
     lease_end,
     lease_ends,
     lease_known,
+    mark_several,
     mark_tried,
     newest,
     read_back,

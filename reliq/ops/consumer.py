@@ -68,7 +68,7 @@ class Move:
 
 
 def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False, about: bytes | None = None) -> Op[int]:
-    """Register a consumer. `marks`: it announces each redelivered message that it tries, with `mark_tried`.
+    """Register a consumer. `marks`: it marks what it tries, with `mark_tried` or `mark_several`.
 
     `about`: its process, for people who look (reliq.model.worker).
     """
@@ -95,8 +95,13 @@ def description(keys: QueueKeys, consumer: str) -> Op[bytes | None]:
 
 
 def mark_tried(keys: QueueKeys, consumer: str, tag: str) -> Op[int]:
-    """Announce that this consumer starts a redelivered message."""
-    return scripted(signatures.mark_tried(keys, consumer=consumer, tag=tag))
+    """Announce that this consumer starts a redelivered message, and its process no other one meanwhile."""
+    return scripted(signatures.mark_tried(keys, consumer=consumer, mark=f"-{tag}"))
+
+
+def mark_several(keys: QueueKeys, consumer: str, count: int) -> Op[int]:
+    """Announce that this consumer starts a redelivered message, where up to so many run at the same time."""
+    return scripted(signatures.mark_tried(keys, consumer=consumer, mark=f"*{count}"))
 
 
 def claim(

@@ -170,8 +170,8 @@ def lead(keys: NamedKeys, *, consumer: Argument, wait_ms: Argument) -> Call:
     return "lead", (keys.flow,), (consumer, wait_ms)
 
 
-def mark_tried(keys: NamedKeys, *, consumer: Argument, tag: Argument) -> Call:
-    return "mark_tried", (keys.trying,), (consumer, tag)
+def mark_tried(keys: NamedKeys, *, consumer: Argument, mark: Argument) -> Call:
+    return "mark_tried", (keys.trying,), (consumer, mark)
 
 
 def newest(keys: NamedKeys, *, processing: str, groups: Iterable[Argument]) -> Call:

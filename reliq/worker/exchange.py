@@ -40,7 +40,7 @@ T = TypeVar("T")
 #: Seconds, beside two round trips, that a message may wait behind running handlers before it is handed back.
 _PATIENCE = 0.05
 _READ_AGAIN = 0.5  #: seconds for which bodies are requested again after a lost connection: a batch is half done
-_QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
+QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
 
 
 class PendingExchange(NamedTuple):
@@ -72,7 +72,8 @@ class Exchange:
         self.reports = FlowReports(self.steps, breaker)
         self.hold = self.reports.hold
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
-        self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting to run one at a time
+        self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting for their trial
+        self.company: dict[bytes, int] = {}  #: by element, of those in trial: how many may run together
         self.progress_at = time.monotonic()  #: time at which a message was last taken or started
         self.trip = RoundTrip()  #: of a call that settles
         self._acks: deque[bytes] = deque()
@@ -241,7 +242,7 @@ class Exchange:
         """
         if not self.stuck():
             return False
-        self.release_quarantined(_QUARANTINE_PAUSE)
+        self.release_quarantined(QUARANTINE_PAUSE)
         if not (self.unstarted or self._acks or self._moves or self._under_way):
             return False
         self._complete_unless_asking()

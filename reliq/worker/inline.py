@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from reliq.contract import values
 from reliq.model.message import Message
-from reliq.protocol.outcomes import undecodable
+from reliq.protocol.outcomes import released, undecodable
 from reliq.worker.bodies import Bodies
-from reliq.worker.exchange import Exchange
+from reliq.worker.exchange import QUARANTINE_PAUSE, Exchange
 from reliq.worker.loop import PAUSED_LOOK, Shared
 from reliq.worker.prefetch import MOST, Prefetch
 from reliq.worker.runner import Run, Runner
@@ -152,17 +152,32 @@ class InlineLoop:
             if message.reference and (opened := ready.pop(message.element, None)) is None:
                 self._measure(ran)  # the handler before does not take the time that Redis takes
                 opened = self._open(message)
-            if opened is not None and (run := perform(opened)):
+            if message.redelivered and opened is not None:
+                self._try(message, opened, ran)
+            elif opened is not None and (run := perform(opened)):
                 run.message = message  # without its body
                 ran.append(run)
             runs += 1
-            if message.redelivered:
-                self._measure(ran)
-                self._complete_all()
-                exchange.settle_and_claim(0)  # settled before the next one starts: see reclaim
         if runs:
             self._prefetch.note(time.monotonic() - started, runs)
             self._measure(ran)
+
+    def _try(self, message: Message, opened: Message, ran: list[Run]) -> None:
+        """Run a redelivered message and settle it, or put it back for now if loops of pools have others in trial."""
+        trials, exchange = self._shared.trials, self.exchange
+        if not (count := trials.begin(message)):
+            exchange.move(released(message, QUARANTINE_PAUSE))
+            return
+        exchange.company[message.element] = count
+        try:
+            if run := self.runner.perform(opened):
+                run.message = message
+                ran.append(run)
+            self._measure(ran)
+            self._complete_all()
+            exchange.settle_and_claim(0)
+        finally:
+            trials.end(message.element)
 
     def _open(self, message: Message) -> Message | None:
         """Read the next bodies and return the message with its own; without a body it becomes a dead letter."""

@@ -15,6 +15,7 @@ from reliq.observability.histograms import Measurements
 from reliq.runtime.outage_log import OutageLog
 from reliq.worker.exchange import Exchange
 from reliq.worker.runner import Runner
+from reliq.worker.trials import Trials
 
 log = logging.getLogger("reliq.worker")
 
@@ -47,7 +48,7 @@ class Shared:
         self.turn = threading.Lock()  #: with one thread, only one loop runs handlers at a time
         self.working: set[Loop] = set()  #: loops with a thread: the others rest
         self.rest: Callable[[Loop], bool] = lambda _: False  #: leaves the waiting to the watch: see worker.idle
-        self.quarantine = threading.Lock()  #: at most one redelivered message runs in a process: see reclaim
+        self.trials = Trials()
 
 
 def run_loop(loop: Loop) -> bool:

@@ -34,7 +34,7 @@ class PooledLoop:
         self._measurements = shared.measurements if runner.handler.measured else None
         self._submit = submit
         self._task = self._run_next_async if runner.handler.is_async else self._run_next
-        self._in_trial: Message | None = None  #: the redelivered message that runs or is not settled yet
+        self._in_trial: dict[bytes, Message] = {}  #: the redelivered messages that run or are not settled yet
         self._unsubmitted = 0  #: messages that have no task on the pool yet: they wait for the end of a trial
         self._ran: deque[tuple[Run, float]] = deque()  #: runs not measured yet, with the time of their end
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
@@ -49,15 +49,15 @@ class PooledLoop:
             return False
         self._measure()
         room = self._room()
-        waits = self._in_trial is None
-        if (messages := self.exchange.settle_and_claim(max(0, room), waits=waits)) or self._trial_may_begin():
-            self._start(messages)
+        waits = not self._in_trial
+        if self._start(self.exchange.settle_and_claim(max(0, room), waits=waits)):
+            pass
         elif not (self.runner.running or self.exchange.unstarted or self._keeps_clear()):
-            if self._in_trial is None and self._shared.rest(self):
+            if not self._in_trial and self._shared.rest(self):
                 return True
             if not self.stopping:
                 self._start(self.exchange.wait(self._limit()))
-        elif room > 0 and self._in_trial is None and not (self._done.is_set() or self.exchange.steps.limits.full):
+        elif room > 0 and not self._in_trial and not (self._done.is_set() or self.exchange.steps.limits.full):
             self._start(self.exchange.wait(room, _SHORT_BLOCK))
         else:
             self._done.wait(_SHORT_BLOCK if room > 0 or self._keeps_clear() else values.BLOCK)
@@ -75,7 +75,7 @@ class PooledLoop:
         self.exchange.release_quarantined(0.0)
         self._measure()
         self.exchange.relieve()
-        self._end_trial()
+        self._end_trials()
         self._done.wait(pause)
         self._done.clear()
 
@@ -95,8 +95,8 @@ class PooledLoop:
         one_per_slot = self.exchange.steps.arrivals.cyclic or self.exchange.stuck()
         return self._prefetch.slots if one_per_slot else self._prefetch.limit()
 
-    def _start(self, messages: Sequence[Message]) -> None:
-        """Start messages on the pool; of the redelivered ones, one at a time in this process."""
+    def _start(self, messages: Sequence[Message]) -> bool:
+        """Start messages on the pool, and those that have waited for their trial; return whether there are any."""
         exchange = self.exchange
         if messages:
             exchange.progress_at = time.monotonic()
@@ -106,40 +106,52 @@ class PooledLoop:
             else:
                 exchange.unstarted.append(message)
                 self._unsubmitted += 1
-        if self._trial_may_begin() and self._shared.quarantine.acquire(blocking=False):
-            self._in_trial = exchange.quarantined.popleft()
+        any_trial = False
+        while (tried := self._next_trial()) is not None:
+            self._in_trial[tried.element], any_trial = tried, True
             # At the front, so that it gets the next free place in the pool.
-            exchange.unstarted.appendleft(self._in_trial)
+            exchange.unstarted.appendleft(tried)
             self._submit(self._task)
         self._submit_others()
+        return any_trial or bool(messages)
 
     def _submit_others(self) -> None:
         """Have the pool run the other messages, unless a suspect runs alone."""
-        if self._in_trial is None or not _is_suspect(self._in_trial):
+        if not any(map(_is_suspect, self._in_trial.values())):
             for _ in range(self._unsubmitted):
                 self._submit(self._task)
             self._unsubmitted = 0
 
     def _keeps_clear(self) -> bool:
         """Whether nothing new is to start, because a suspect runs alone or is about to."""
-        if self._in_trial is not None:
-            return _is_suspect(self._in_trial)
-        waiting = self.exchange.quarantined
-        return bool(waiting) and _is_suspect(waiting[0]) and not self._shared.quarantine.locked()
-
-    def _trial_may_begin(self) -> bool:
-        """Whether a redelivered message waits that may start now."""
-        self._end_trial()
-        waiting = self.exchange.quarantined
-        if not waiting or self._in_trial is not None or self._shared.quarantine.locked():
+        if self._in_trial:
+            return any(map(_is_suspect, self._in_trial.values()))
+        try:
+            return _is_suspect(self.exchange.quarantined[0]) and not self._shared.trials.running
+        except IndexError:
             return False
-        return not (_is_suspect(waiting[0]) and (self._at_work or self.exchange.unstarted))
 
-    def _end_trial(self) -> None:
-        """Let the next redelivered message of this process start if the one in trial is settled."""
-        if self._in_trial is not None and self._in_trial.element not in self.exchange.steps.held:
-            self._in_trial = None
-            self._shared.quarantine.release()
+    def _next_trial(self) -> Message | None:
+        """Take the next redelivered message, if it may start now."""
+        self._end_trials()
+        exchange = self.exchange
+        try:
+            message = exchange.quarantined.popleft()
+        except IndexError:  # none, or the watchdog was faster
+            return None
+        waits = _is_suspect(message) and (self._at_work or exchange.unstarted)
+        if not waits and (count := self._shared.trials.begin(message)):
+            exchange.company[message.element] = count
+            return message
+        exchange.quarantined.appendleft(message)
+        return None
+
+    def _end_trials(self) -> None:
+        """Let the next redelivered messages of this process start: some of those in trial may be settled."""
+        for element in [one for one in self._in_trial if one not in self.exchange.steps.held]:
+            del self._in_trial[element]
+            self.exchange.company.pop(element, None)
+            self._shared.trials.end(element)
             self._submit_others()
 
     # --- tasks on the pool: each runs one message ---

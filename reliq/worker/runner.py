@@ -22,6 +22,7 @@ from reliq.worker.news import News
 from reliq.worker.once import began
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.threads import in_thread
+from reliq.worker.trials import ALONE
 
 log = logging.getLogger("reliq.worker")
 
@@ -184,13 +185,15 @@ class Runner:
     def _begin_again(self, message: Message) -> bool:
         """Read the checkpoint of a message that was started before, and return whether it is to start.
 
-        A redelivered message is marked, so that the monitor charges it if this process dies of it. It does not start if
-        it was cancelled while the consumer that died had it.
+        A redelivered message is marked, so that the monitor knows which one is to be charged if this process dies. It
+        does not start if it was cancelled while the consumer that died had it.
         """
         keys, consumer = self._steps.keys, self._steps.consumer
+        count = self._exchange.company.pop(message.element, ALONE)
+        alone = ops.mark_tried(keys, consumer, message.tag)
         try:
             if message.redelivered:
-                self._store.call(ops.mark_tried(keys, consumer, message.tag), timeout=0)
+                self._store.call(alone if count == ALONE else ops.mark_several(keys, consumer, count), timeout=0)
         except ReliqError as error:
             log.warning("queue=%s id=%s starts without its mark in Redis: %s", keys.queue, message.id, error)
         try:

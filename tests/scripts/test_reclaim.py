@@ -284,6 +284,19 @@ def test_of_a_worker_that_marks_what_it_tries_only_that_message_is_charged(world
     assert not world.redis.exists(KEYS.trying)
 
 
+@pytest.mark.parametrize(("count", "together"), [(2, 1), (8, 4)])
+def test_of_several_that_ran_at_a_time_none_is_charged_and_fewer_run_from_then_on(world, count, together):
+    from reliq.model.message import Message
+
+    marked(world, "a")
+    world.run(ops.mark_several(KEYS, "w", count))
+    world.redis.rpush(KEYS.processing("w"), element("fresh"), *reversed(redelivered("a", "b")))
+    world.store.run(take_back(KEYS, "w", known_dead=True))
+    assert charges(world) == {"a": 0, "b": 0, "fresh": 0}
+    found = [Message.decode("q", raw) for raw in world.redis.lrange(KEYS.messages, 0, -1)]
+    assert {one.id: one.together for one in found} == {"a": together, "b": together, "fresh": 0}
+
+
 def test_a_full_redis_takes_the_mark(world):
     marked(world, "")
     world.fill()

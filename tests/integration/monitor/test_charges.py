@@ -38,3 +38,37 @@ def test_innocents_of_another_queue_are_never_charged(app, tmp_path):
     letters = app.queue("poison").dead.list().letters
     died = [(letter.body, letter.reason, letter.deliveries) for letter in letters]
     assert died == [(b"poison", "max_deliveries", 2)] * 4
+
+
+SLOW_APP = """
+import asyncio, os, signal
+import reliq
+from reliq.worker import trials
+
+trials._CAUTION = 0.0  # seconds: what several trials at a time take, from the first one on
+app = reliq.Reliq()
+
+@app.handler("q")
+async def handle(message):
+    if message.body == b"poison":
+        with open("deaths", "ab", buffering=0) as file:
+            file.write(b".")
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(0.3)
+"""
+
+
+def test_poison_among_many_slow_messages_is_found_and_takes_none_with_it(app, tmp_path):
+    """They run several at a time after a death; each further one halves their number until the poison runs alone."""
+    (tmp_path / "shop.py").write_text(SLOW_APP)
+    queue = app.queue("q")
+    queue.configure(max_deliveries=2)
+    queue.send_many(["well"] * 20 + ["poison"] + ["well"] * 11)
+    arguments = ("worker", "shop:app", "--concurrency", "32", "--processes", "2", "--url", app.url)
+    with process(*arguments, folder=tmp_path):
+        eventually(lambda: queue.stats().counters.get("acked") == 31, timeout=100)
+        eventually(lambda: queue.stats().dead == 1, timeout=60)
+    (letter,) = queue.dead.list().letters
+    assert (letter.body, letter.reason, letter.deliveries) == (b"poison", "max_deliveries", 2)
+    deaths = len((tmp_path / "deaths").read_bytes())
+    assert deaths <= 1 + 5 + 2, "the first one, one for each halving of 32, and those that are charged"

@@ -11,16 +11,20 @@ from reliq import ops
 from reliq.errors import OutcomeUnknown, RedisUnavailable
 from reliq.model.keys import new_owner
 from reliq.model.life import Report
+from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Destination, Move
 from reliq.protocol.outcomes import buried, failure_now, retried
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
+from reliq.worker.inline import InlineLoop
 from reliq.worker.loop import Shared
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.prefetch import MOST
 from reliq.worker.runner import Runner
+from reliq.worker.trials import ALONE
 from tests.support.losing_proxy import LosingProxy, scripts_of
+from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
 
@@ -431,3 +435,30 @@ def test_a_pool_that_has_begun_nothing_yet_is_given_no_more_than_the_limit(app, 
     for _ in range(5):
         loop.step()
     assert len(tasks) == queue.stats().processing <= MOST
+
+
+def pooled(exchange, runner, shared):
+    return PooledLoop(exchange, runner, shared, 2, submit=lambda task: task())
+
+
+@pytest.mark.parametrize("make", [InlineLoop, pooled])
+def test_no_redelivered_message_starts_beside_one_that_runs_alone(app, exchange, store, queue, client, make):
+    """Not in another loop of the process either: the monitor charges the one that is marked."""
+    ran: list[bytes] = []
+    app.handler("q")(lambda message: ran.append(message.body))
+    queue.send("x")
+    (element,) = client.lrange(exchange.steps.keys.messages, 0, -1)
+    again = Message.decode("q", element).again(redelivered=True)
+    client.lset(exchange.steps.keys.messages, 0, again)
+    (handler,) = app.handlers
+    shared, other = Shared(), Message.decode("other", again)
+    loop = make(exchange, Runner(store, handler, exchange, new_owner()), shared)
+    assert shared.trials.begin(other) == ALONE
+    for _ in range(3):
+        loop.step()
+    assert ran == []
+    shared.trials.end(other.element)
+    for one in client.zrange(exchange.steps.keys.delayed, 0, -1):
+        client.zadd(exchange.steps.keys.delayed, {one: 1})  # it was put back for a moment
+    Monitor(store).promote()
+    eventually(lambda: loop.step() or not (ran == [] or shared.trials.running))

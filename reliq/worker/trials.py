@@ -1,0 +1,55 @@
+"""Trials: how many redelivered messages run at the same time in a process.
+
+Any of them may be what killed the process before. One that runs alone is charged with a death; of several nobody could
+tell which one it was. So they run one at a time. After some seconds without harm ever more run at once: the messages
+of a process with a thousand slow handlers would take a thousand runs otherwise. If the process dies then, none is
+charged, and the monitor halves the number of those that may run beside each of them (`Message.together`): poison is
+alone soon.
+"""
+
+import threading
+import time
+
+from reliq.model.message import Message
+
+ALONE = 1
+_ANY = 2**30
+_CAUTION = 5.0  #: seconds without harm after which more than one may run
+_FORGOTTEN = 5.0  #: seconds without any after which the next one runs alone again
+
+
+class Trials:
+    """The redelivered messages that run in this process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[bytes, int] = {}  #: by element: how many may run at the same time
+        self._window = ALONE
+        self._began_at = self._ended_at = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether any runs."""
+        return bool(self._running)
+
+    def begin(self, message: Message) -> int:
+        """Return how many may run together, a power of two, or ALONE, if this one may start now; else 0."""
+        most = ALONE if message.deliveries else message.together or _ANY
+        with self._lock:
+            now = time.monotonic()
+            if not self._running and now - self._ended_at > _FORGOTTEN:
+                self._window, self._began_at = ALONE, now
+            self._window = min(self._window, most)  # so that it has its turn
+            count = len(self._running) + 1
+            if count > min((self._window, *self._running.values())):
+                return 0
+            self._running[message.element] = most
+            return ALONE if self._window == ALONE else max(2, 2 ** (count - 1).bit_length())
+
+    def end(self, element: bytes) -> None:
+        """Note that one has ended and is settled."""
+        with self._lock:
+            del self._running[element]
+            self._ended_at = time.monotonic()
+            if self._ended_at - self._began_at > _CAUTION:
+                self._window += 1
