@@ -1,11 +1,9 @@
 """The attributes of a queue: each one's values, default, and which queues have it."""
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from reliq_sqs import policies
 from reliq_sqs.errors import SqsError
 from reliq_sqs.model import words
 
@@ -39,11 +37,10 @@ class Word:
 class Text:
     """An attribute that is a text."""
 
-    policy: bool = False  #: one with statements, as IAM has them
     default: None = None
 
     def accepts(self, value: str) -> bool:
-        return not self.policy or not value or _has_statements(read_json(value))
+        return True
 
 
 _FLAG = ("true", "false")
@@ -54,8 +51,8 @@ ATTRIBUTES: Mapping[str, Number | Word | Text] = {
     "MaximumMessageSize": Number(1024, MOST_BYTES, str(MOST_BYTES)),
     "MessageRetentionPeriod": Number(60, 1_209_600, "345600"),
     "ReceiveMessageWaitTimeSeconds": Number(0, 20, "0"),
-    "Policy": Text(policy=True),
-    "RedrivePolicy": Text(),  # checked in redrive.py, which has errors of its own
+    "Policy": Text(),  # these three are checked in policies.py and redrive.py, which have errors of their own
+    "RedrivePolicy": Text(),
     "RedriveAllowPolicy": Text(),
     "KmsMasterKeyId": Text(),
     "KmsDataKeyReusePeriodSeconds": Number(60, 86_400, None),
@@ -77,35 +74,6 @@ COUNTS = (
 _BOTH_KINDS_OF_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
 )
-_POLICY_VERSION = "2008-10-17"  #: of a policy that does not say it
-_TEXT_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
-
-
-def compact(text: str) -> str:
-    """Return JSON without the blanks that are outside of its texts, as AWS stores it."""
-    return _TEXT_OR_BLANKS.sub(r"\1", text)
-
-
-def _has_statements(policy: Any) -> bool:
-    """Whether a value is a policy with one statement, or a list of some."""
-    found = policy.get("Statement") if isinstance(policy, dict) else None
-    statements = found if isinstance(found, list) else [found]
-    return bool(statements) and all(isinstance(one, dict) and one for one in statements)
-
-
-def stored_policy(text: str) -> str:
-    """Return a policy as AWS stores it: with a version."""
-    if "Version" in read_json(text):
-        return compact(text)
-    return f'{{"Version":"{_POLICY_VERSION}",{compact(text)[1:]}'
-
-
-def read_json(text: str) -> Any:
-    """Return what JSON says; None for any other text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def unknown(name: str) -> SqsError:
@@ -133,7 +101,12 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
             raise unknown(name)
         if not kind.accepts(value) and not (value == "" and name in REMOVABLE):
             raise invalid(name)
-        found[name] = stored_policy(value) if name == "Policy" and value else value
+        found[name] = value
+    if found.get("Policy"):
+        policy = policies.stored(found["Policy"])
+        if policy is None:
+            raise invalid("Policy")
+        found["Policy"] = policy
     if found.get("KmsMasterKeyId"):
         if found.get("SqsManagedSseEnabled") == "true":
             raise SqsError("InvalidAttributeName", _BOTH_KINDS_OF_ENCRYPTION)

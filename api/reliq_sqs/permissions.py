@@ -5,14 +5,13 @@ import re
 import time
 from typing import Any
 
-from reliq_sqs.attributes import read_json
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.model import actions
 from reliq_sqs.names import part_of_aws
+from reliq_sqs.policies import MOST_ACTIONS, MOST_STATEMENTS, read_json
 
-_MOST_ACTIONS = 7
 _GRANTED = frozenset(
     (
         "*", "SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
@@ -36,6 +35,7 @@ async def add_permission(call: Call) -> Result:
             raise invalid_value(label, "Label", "Already exists.")
         principals = [f"arn:{part_of_aws(now.place.region)}:iam::{account}:root" for account in accounts]
         actions = [f"SQS:{action}" for action in granted]
+        _check_number("Statements", len(policy["Statement"]) + 1, MOST_STATEMENTS)
         policy["Statement"].append(
             {
                 "Sid": label,
@@ -82,8 +82,7 @@ def _check(label: str, accounts: list[str], granted: list[str]) -> None:
             "Label",
             "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length.",
         )
-    if len(granted) > _MOST_ACTIONS:
-        raise SqsError("OverLimit", f"{len(granted)} Actions were found, maximum allowed is {_MOST_ACTIONS}.")
+    _check_number("Actions", len(granted), MOST_ACTIONS)
     for action in granted:
         if action not in _GRANTED:
             reason = (
@@ -92,6 +91,11 @@ def _check(label: str, accounts: list[str], granted: list[str]) -> None:
                 else "Please refer to the appropriate WSDL for a list of valid actions."
             )
             raise invalid_value(f"SQS:{action}", "ActionName", reason)
+
+
+def _check_number(of: str, found: int, most: int) -> None:
+    if found > most:
+        raise SqsError("OverLimit", f"{found} {of} were found, maximum allowed is {most}.")
 
 
 def _policy(queue: Known) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from reliq_sqs import attributes, known, names, redrive, tags
+from reliq_sqs import attributes, known, names, policies, redrive, tags
 from reliq_sqs.attributes import COUNTS
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing, no_queue
@@ -51,7 +51,7 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
     """Return attributes with the redrive policy as it is stored; raises SqsError for a policy that is not possible."""
     if wanted.get("RedriveAllowPolicy"):
         redrive.check_allow(wanted["RedriveAllowPolicy"], place.region)
-        wanted = {**wanted, "RedriveAllowPolicy": attributes.compact(wanted["RedriveAllowPolicy"])}
+        wanted = {**wanted, "RedriveAllowPolicy": policies.compact(wanted["RedriveAllowPolicy"])}
     text = wanted.get("RedrivePolicy")
     if not text:
         return wanted

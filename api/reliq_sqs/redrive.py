@@ -4,9 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from reliq_sqs.attributes import invalid, read_json
+from reliq_sqs.attributes import invalid
 from reliq_sqs.errors import SqsError, invalid_value
 from reliq_sqs.names import Names, Place
+from reliq_sqs.policies import read_json
 
 _MOST_RECEIVES = 1000
 _MOST_SOURCES = 10
@@ -30,7 +31,7 @@ def read(text: str, source: Place, names: Names) -> Redrive:
         return invalid_value(text, "RedrivePolicy", reason)
 
     if not isinstance(policy, dict):
-        raise refused("Redrive policy is not a valid JSON map.")
+        raise invalid("RedrivePolicy", "Redrive policy is not a valid JSON map.")
     for name in ("maxReceiveCount", "deadLetterTargetArn"):
         if name not in policy:
             raise refused(f"Redrive policy does not contain mandatory attribute: {name}.")

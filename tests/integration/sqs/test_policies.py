@@ -56,6 +56,71 @@ def test_a_policy_has_statements(sqs, queue, statement):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Version": "2015-01-01"},
+        {"Version": 20121017},
+        {"Statements": []},
+        {"Statement": [{**_STATEMENT, "Effect": "Perhaps"}]},
+        {"Statement": [{**_STATEMENT, "Resources": "*"}]},
+        {"Statement": {"Principal": "*", "Action": "*"}},
+    ],
+    ids=str,
+)
+def test_a_policy_has_the_grammar_of_iam(sqs, queue, change):
+    policy = {"Version": "2012-10-17", "Statement": [_STATEMENT], **change}
+    assert code_of(sqs.set_queue_attributes, QueueUrl=queue(), Attributes={"Policy": json.dumps(policy)}) == (
+        "InvalidAttributeValue", 400, "Invalid value for the parameter Policy.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fits", "beyond", "text"),
+    [
+        (
+            [_STATEMENT] * 20,
+            [_STATEMENT] * 22,
+            "22 statements were found in the submitted policy, max allowed is 20",
+        ),
+        (
+            {**_STATEMENT, "Action": ["sqs:SendMessage"] * 7},
+            {**_STATEMENT, "Action": ["sqs:SendMessage"] * 10},
+            "10 actions were found in a statement from the submitted policy, max allowed is 7",
+        ),
+        (
+            {**_STATEMENT, "Sid": "s" * 8000},
+            {**_STATEMENT, "Sid": "s" * 8100},
+            "Submitted policy is over max allowed size.",
+        ),
+    ],
+    ids=["statements", "actions", "bytes"],
+)
+def test_a_policy_has_the_limits_of_aws(sqs, queue, name, fits, beyond, text):
+    url = queue(Policy=json.dumps({"Version": "2012-10-17", "Statement": fits}, indent=4))
+    wrong = {"Policy": json.dumps({"Version": "2012-10-17", "Statement": beyond})}
+    assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=wrong) == ("OverLimit", 403, text)
+    assert code_of(sqs.create_queue, QueueName=f"{name}-other", Attributes=wrong) == ("OverLimit", 403, text)
+
+
+def test_a_permission_that_is_one_too_many_is_refused(sqs, queue):
+    url = queue(Policy=json.dumps({"Version": "2012-10-17", "Statement": [_STATEMENT] * 20}))
+    before = attributes_of(sqs, url, "Policy")
+    given = {"Label": "a", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}
+    assert code_of(sqs.add_permission, QueueUrl=url, **given) == (
+        "OverLimit", 403, "21 Statements were found, maximum allowed is 20.",
+    )  # fmt: skip
+    assert attributes_of(sqs, url, "Policy") == before
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[1]", " ", "4"])
+def test_a_redrive_policy_that_is_no_map_is_a_wrong_value(sqs, name, text):
+    assert code_of(sqs.create_queue, QueueName=name, Attributes={"RedrivePolicy": text}) == (
+        "InvalidAttributeValue", 400,
+        "Invalid value for the parameter RedrivePolicy. Reason: Redrive policy is not a valid JSON map.",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("tags", [{"a": "2"}, {"b": "1"}, {"a": "1", "b": "1"}])
 def test_a_queue_is_not_created_again_with_other_tags(sqs, name, tags):
     url = sqs.create_queue(QueueName=name, tags={"a": "1"})["QueueUrl"]

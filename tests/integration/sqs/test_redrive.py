@@ -98,8 +98,6 @@ def test_without_its_policy_a_message_is_received_for_ever(sqs, pair):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("no JSON", "Redrive policy is not a valid JSON map."),
-        ("[1]", "Redrive policy is not a valid JSON map."),
         ("{}", "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
         ({"deadLetterTargetArn": None}, "Redrive policy does not contain mandatory attribute: deadLetterTargetArn."),
         ({"maxReceiveCount": None}, "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
