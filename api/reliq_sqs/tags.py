@@ -1,5 +1,6 @@
 """Tags of a queue."""
 
+import re
 from collections.abc import Mapping
 
 from reliq_sqs.calls import Call, Result
@@ -7,6 +8,8 @@ from reliq_sqs.errors import invalid_parameter, invalid_value, missing
 from reliq_sqs.known import TAG, Known
 
 _MOST, _LONGEST_KEY, _LONGEST_VALUE = 50, 128, 256
+_CHARACTERS = re.compile(r"[\w\s.:/=+@-]*")
+_ALLOWED = "unicode letters, digits, whitespace, or one of these symbols: _ . : / = + - @"
 
 
 def check(given: Mapping[str, str], queue: str, has: Mapping[str, str] | None = None) -> None:
@@ -18,6 +21,9 @@ def check(given: Mapping[str, str], queue: str, has: Mapping[str, str] | None = 
             raise invalid_parameter("Tag keys must be between 1 and 128 characters in length.")
         if len(value) > _LONGEST_VALUE:
             raise invalid_parameter("Tag values must be between 0 and 256 characters in length.")
+        for what, text in (("keys", key), ("values", value)):
+            if _CHARACTERS.fullmatch(text) is None:
+                raise invalid_parameter(f"Tag {what} may only contain {_ALLOWED}")
         if key.lower().startswith("aws:"):
             raise invalid_value(key, "TagKey", "Tag keys must not begin with aws:.")
 

@@ -269,6 +269,18 @@ def test_tags_are_set_replaced_and_removed(sqs, name):
     assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"a": "2", "A": "3"}
 
 
+@pytest.mark.parametrize(("tags", "which"), [({"a*": "x"}, "keys"), ({"a,b": "x"}, "keys"), ({"a": "x{}"}, "values")])
+def test_tags_have_the_characters_of_aws(sqs, queue, name, tags, which):
+    url = queue()
+    sqs.tag_queue(QueueUrl=url, Tags={"é 1_.:/=+-@": "é 1_.:/=+-@"})
+    text = f"Tag {which} may only contain unicode letters, digits, whitespace, or one of these symbols: _ . : / = + - @"
+    for call, given in (
+        (sqs.tag_queue, {"QueueUrl": url, "Tags": tags}),
+        (sqs.create_queue, {"QueueName": f"{name}-other", "tags": tags}),
+    ):
+        assert code_of(call, **given) == ("InvalidParameterValue", 400, text)
+
+
 def test_permissions_are_statements_of_the_policy(sqs, queue, name):
     url, arn = queue(), f"arn:aws:sqs:us-east-1:000000000000:{name}"
     sqs.add_permission(QueueUrl=url, Label="one", AWSAccountIds=["111111111111"], Actions=["*"])
