@@ -4,19 +4,24 @@ import base64
 import binascii
 from typing import Any
 
-from reliq_sqs.errors import SqsError, invalid_parameter, missing
+from reliq_sqs.errors import SqsError, missing
 from reliq_sqs.model import Shape
 
-_JSON_NAMES = {
-    str: "STRING_VALUE",
-    bool: "BOOLEAN_VALUE",
-    int: "NUMBER_VALUE",
-    float: "NUMBER_VALUE",
-}
-_WANTED = {"string": "a String", "integer": "an Integer", "long": "a Long", "boolean": "a Boolean", "blob": "a Blob"}
+_JSON_NAMES = {str: "STRING_VALUE", int: "NUMBER_VALUE", float: "NUMBER_VALUE"}
+_WANTED = {
+    "string": "a String", "integer": "an Integer", "long": "a Long", "boolean": "a Boolean", "blob": "a Blob",
+}  # fmt: skip
 BITS = {"integer": 31, "long": 63}  #: of a number, beside its sign
-_EMPTY_IF_MISSING = ("MessageAttributeValue", "MessageSystemAttributeValue")  #: AWS says of both the same
-_SAID_AS = {("DeleteMessageRequest", "ReceiptHandle"): "MessageHandle"}  #: what AWS calls one that is missing
+#: Required members that are empty if they are missing: the action says of both the same, of an entry that it fails.
+_EMPTY_IF_MISSING = {
+    "MessageAttributeValue": "DataType",
+    "MessageSystemAttributeValue": "DataType",
+    "SendMessageBatchRequestEntry": "MessageBody",
+    "DeleteMessageRequest": "ReceiptHandle",
+    "DeleteMessageBatchRequestEntry": "ReceiptHandle",
+    "ChangeMessageVisibilityRequest": "ReceiptHandle",
+    "ChangeMessageVisibilityBatchRequestEntry": "ReceiptHandle",
+}
 
 
 def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
@@ -25,7 +30,7 @@ def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
     Raises SqsError. A list or a map that is required and missing is empty: the action says what that means.
     """
     if not isinstance(value, dict):
-        raise _unlike(value, "a structure")
+        raise _unlike(value, None)
     found: dict[str, Any] = {}
     for name, member in shape.members.items():
         given = value.get(name)
@@ -36,10 +41,10 @@ def checked(shape: Shape, value: Any, path: str = "") -> dict[str, Any]:
         elif name in shape.required:
             if member.kind in ("list", "map"):
                 found[name] = [] if member.kind == "list" else {}
-            elif shape.name in _EMPTY_IF_MISSING:
+            elif _EMPTY_IF_MISSING.get(shape.name) == name:
                 found[name] = ""
             else:
-                raise missing(path + _SAID_AS.get((shape.name, name), name))
+                raise missing(path + name)
     return found
 
 
@@ -59,21 +64,16 @@ def _value(shape: Shape, value: Any, path: str) -> Any:
         case "list":
             if type(value) is list:
                 of, called = shape.of, shape.element
-                return [_element(of, one, f"{called}.{place}") for place, one in enumerate(value, 1)]
-            raise _unlike(value, "a list")
+                return [_value(of, one, f"{called}.{at}") for at, one in enumerate(value, 1) if one is not None]
+            if not isinstance(value, dict):
+                raise SqsError("SerializationException", "Expected list or null")
         case "map":
             if type(value) is dict:
-                return {name: _element(shape.of, one, f"{path}.{name}") for name, one in value.items()}
-            raise _unlike(value, "a map")
+                return {name: _value(shape.of, one, f"{path}.{name}") for name, one in value.items() if one is not None}
+            raise _unlike(value, None)
         case _:
             return checked(shape, value, f"{path}.")
-    raise _unlike(value, _WANTED[shape.kind])
-
-
-def _element(shape: Shape, value: Any, path: str) -> Any:
-    if value is None:
-        raise invalid_parameter(f"Value null at {path} is invalid. Reason: Must not be null.")
-    return _value(shape, value, path)
+    raise _unlike(value, _WANTED.get(shape.kind))
 
 
 def _blob(value: Any) -> bytes:
@@ -87,9 +87,15 @@ def _blob(value: Any) -> bytes:
         raise SqsError("SerializationException", "A blob is not valid Base64") from None
 
 
-def _unlike(value: Any, wanted: str) -> SqsError:
-    if isinstance(value, (list, dict)):
-        what = "list" if isinstance(value, list) else "structure or map"
-        return SqsError("SerializationException", f"Start of {what} found where not expected.")
-    has = _JSON_NAMES.get(type(value), "NULL_VALUE")
-    return SqsError("SerializationException", f"{has} can not be converted to {wanted}")
+def _unlike(value: Any, wanted: str | None) -> SqsError:
+    """Return what AWS says of a value of another kind; `wanted` is None for a structure or a map."""
+    if isinstance(value, list):
+        text = "Start of list found where not expected"
+    elif isinstance(value, dict):
+        text = "Start of structure or map found where not expected."
+    elif wanted is None:
+        text = "Expected null"
+    else:
+        has = f"{value}_VALUE".upper() if isinstance(value, bool) else _JSON_NAMES.get(type(value), "NULL_VALUE")
+        text = f"{has} can not be converted to {wanted}"
+    return SqsError("SerializationException", text)

@@ -1,15 +1,12 @@
 """DeleteMessage, ChangeMessageVisibility and their batches: what is done with a receipt handle."""
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 from reliq_sqs import batches, receipts
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import Known
-
-Check = Callable[[Parameters, receipts.Handle], None]  #: raises SqsError
 
 _LONGEST = 43_200
 _GONE = "Message does not exist or is not available for visibility timeout change."
@@ -21,6 +18,8 @@ async def delete_message(call: Call) -> Result:
     """Delete a message. With a handle that expired it is deleted while no other receive holds it; not on FIFO."""
     queue = await call.queue()
     expired = invalid_value(call.given["ReceiptHandle"], "ReceiptHandle", f"{_EXPIRED}.")
+    if _is_blank(call.given):
+        raise missing("MessageHandle")  # as AWS calls it here, and only here
     _raise_first(await _deleted(call, queue, [call.given], expired))
     return {}
 
@@ -35,7 +34,7 @@ async def delete_message_batch(call: Call) -> Result:
 async def change_message_visibility(call: Call) -> Result:
     """Let a message be invisible for so many seconds from now on; 0 makes it visible."""
     queue = await call.queue()
-    _raise_first(await _changed(call, queue, [call.given]))
+    _raise_first(await _changed(call, queue, [call.given], ""))
     return {}
 
 
@@ -43,7 +42,7 @@ async def change_message_visibility_batch(call: Call) -> Result:
     """Change the visibility of up to ten messages."""
     queue = await call.queue()
     entries = batches.checked(call.action, call.given["Entries"])
-    return _outcome(entries, await _changed(call, queue, entries))
+    return _outcome(entries, await _changed(call, queue, entries, "ChangeMessageVisibilityBatchRequestEntry.{}."))
 
 
 def _raise_first(errors: list[SqsError | None]) -> None:
@@ -61,14 +60,22 @@ def _outcome(entries: list[Parameters], errors: list[SqsError | None]) -> Result
     return outcome.result()
 
 
-def _handles(queue: Known, entries: list[Parameters], check: Check | None = None) -> list[receipts.Handle | SqsError]:
-    """Return the handles of entries, each one checked, or why it is refused."""
+def _is_blank(entry: Parameters) -> bool:
+    return not entry["ReceiptHandle"].strip()
+
+
+def _handles(queue: Known, entries: list[Parameters], path: str | None = None) -> list[receipts.Handle | SqsError]:
+    """Return the handles of entries, or why one is refused; with a path also for the wrong time of an entry."""
     found: list[receipts.Handle | SqsError] = []
-    for one in entries:
+    for place, one in enumerate(entries, 1):
         try:
+            if _is_blank(one):
+                raise missing("ReceiptHandle")
+            if path is not None:
+                _check_time(one, path.format(place))
             handle = receipts.read(one["ReceiptHandle"], queue.queue)
-            if check is not None:
-                check(one, handle)
+            if path is not None:
+                _check_total(one["VisibilityTimeout"], handle)
             found.append(handle)
         except SqsError as error:
             found.append(error)
@@ -95,13 +102,13 @@ async def _deleted(call: Call, queue: Known, entries: list[Parameters], expired:
     return errors
 
 
-async def _changed(call: Call, queue: Known, entries: list[Parameters]) -> list[SqsError | None]:
-    """Change visibilities; return for each message why it was not changed.
+async def _changed(call: Call, queue: Known, entries: list[Parameters], path: str) -> list[SqsError | None]:
+    """Change visibilities; return for each message why it was not changed. `path`: of what an entry lacks.
 
     With a handle that expired nothing is changed, which is an error only on a FIFO queue.
     """
     done = ("changed",) if queue.fifo else ("changed", "expired")
-    handles = _handles(queue, entries, _check_time)
+    handles = _handles(queue, entries, path)
     known = [
         (one.receipt, entry["VisibilityTimeout"])
         for one, entry in zip(handles, entries, strict=True)
@@ -119,13 +126,16 @@ async def _changed(call: Call, queue: Known, entries: list[Parameters]) -> list[
     return errors
 
 
-def _check_time(entry: Parameters, handle: receipts.Handle) -> None:
+def _check_time(entry: Parameters, path: str) -> None:
     if "VisibilityTimeout" not in entry:
-        raise missing("VisibilityTimeout")
+        raise missing(f"{path}VisibilityTimeout")
     seconds = entry["VisibilityTimeout"]
     if not 0 <= seconds <= _LONGEST:
         reason = f"VisibilityTimeout must be an integer between 0 and {_LONGEST}."
         raise invalid_value(seconds, "VisibilityTimeout", reason)
+
+
+def _check_total(seconds: int, handle: receipts.Handle) -> None:
     so_far = max(0.0, time.time() - handle.received_at / 1000)
     if so_far + seconds >= _LONGEST:
         raise invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)

@@ -79,6 +79,10 @@ def _check_name(name: str) -> None:
 
 
 def _check_value(name: str, attribute: Attribute) -> None:
+    if attribute.get("StringListValues") or attribute.get("BinaryListValues"):
+        raise SqsError(
+            "UnsupportedOperation", "Message attribute list values in SendMessage operation are not supported."
+        )
     kind = attribute["DataType"]
     if not kind:
         part = "type" if "StringValue" in attribute or "BinaryValue" in attribute else "value"
@@ -91,8 +95,6 @@ def _check_value(name: str, attribute: Attribute) -> None:
         )
     if len(kind) > _LONGEST:
         raise invalid_parameter("Message (user) attribute types must be shorter than 256 Bytes")
-    if attribute.get("StringListValues") or attribute.get("BinaryListValues"):
-        raise SqsError("UnsupportedOperation", "Message attribute lists are not supported.")
     field = "BinaryValue" if family == "Binary" else "StringValue"
     other = "StringValue" if family == "Binary" else "BinaryValue"
     value = attribute.get(field)

@@ -129,6 +129,29 @@ def test_an_entry_without_a_time_and_one_with_too_much_fail_alone(sqs, http, que
     assert answer.count("<BatchResultErrorEntry>") == 2
     assert "<Code>MissingParameter</Code>" in answer
     assert "<Code>InvalidParameterValue</Code>" in answer
+    missing = "The request must contain the parameter ChangeMessageVisibilityBatchRequestEntry.1.VisibilityTimeout."
+    assert f"<Message>{missing}</Message>" in answer
+
+
+@pytest.mark.parametrize(
+    ("action", "entry", "lacking"),
+    [
+        ("SendMessageBatch", {}, "SendMessageBatchRequestEntry.1.MessageBody"),
+        ("DeleteMessageBatch", {}, "ReceiptHandle"),
+        ("DeleteMessageBatch", {"ReceiptHandle": ""}, "ReceiptHandle"),
+        ("ChangeMessageVisibilityBatch", {"VisibilityTimeout": 1}, "ReceiptHandle"),
+    ],
+)
+def test_an_entry_that_lacks_something_fails_alone(http, queue, action, entry, lacking):
+    body = {"QueueUrl": queue(), "Entries": [{"Id": "a", **entry}]}
+    answer = http.post("/", json=body, headers={"x-amz-target": f"AmazonSQS.{action}"})
+    (failed,) = answer.json()["Failed"]
+    assert failed == {
+        "Id": "a",
+        "SenderFault": True,
+        "Code": "MissingParameter",
+        "Message": f"The request must contain the parameter {lacking}.",
+    }
 
 
 @pytest.mark.parametrize(

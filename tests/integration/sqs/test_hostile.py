@@ -197,15 +197,23 @@ def test_json_that_programs_read_differently_is_refused(hostile, body):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("given", "text"),
     [
-        ({}, "Start of structure or map found where not expected."),
-        ([], "Start of list found where not expected."),
-        ("1", "STRING_VALUE can not be converted to an Integer"),
+        ({"DelaySeconds": {}}, "Start of structure or map found where not expected."),
+        ({"DelaySeconds": []}, "Start of list found where not expected"),
+        ({"DelaySeconds": "1"}, "STRING_VALUE can not be converted to an Integer"),
+        ({"DelaySeconds": True}, "TRUE_VALUE can not be converted to an Integer"),
+        ({"MessageBody": False}, "FALSE_VALUE can not be converted to a String"),
+        ({"MessageBody": 1.5}, "NUMBER_VALUE can not be converted to a String"),
+        ({"MessageAttributes": "x"}, "Expected null"),
+        ({"MessageAttributes": []}, "Start of list found where not expected"),
+        ({"MessageAttributes": {"a": 1}}, "Expected null"),
+        ({"MessageAttributes": {"a": {"DataType": "String", "StringListValues": 1}}}, "Expected list or null"),
     ],
+    ids=str,
 )
-def test_a_value_of_another_kind_is_refused_with_the_words_of_aws(hostile, value, text):
-    body = {"QueueUrl": "hostile", "MessageBody": "m", "DelaySeconds": value}
+def test_a_value_of_another_kind_is_refused_with_the_words_of_aws(hostile, given, text):
+    body = {"QueueUrl": "hostile", "MessageBody": "m", **given}
     answer = hostile.post("/", json=body, headers={"x-amz-target": "AmazonSQS.SendMessage"})
     assert answer.status_code == 400
     assert answer.json()["message"] == text

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -169,6 +170,14 @@ def test_attributes_that_aws_refuses_are_refused_with_its_words(sqs, queue, call
     assert text in said
 
 
+@pytest.mark.parametrize("lists", [{"StringListValues": ["x"]}, {"BinaryListValues": [b"x"]}])
+def test_attributes_have_no_lists(sqs, queue, lists):
+    attributes = {"a": {"DataType": "String", "StringValue": "x", **lists}}
+    code, status, text = code_of(sqs.send_message, QueueUrl=queue(), MessageBody="m", MessageAttributes=attributes)
+    assert (code.removeprefix("AWS.SimpleQueueService."), status) == ("UnsupportedOperation", 400)
+    assert text == "Message attribute list values in SendMessage operation are not supported."
+
+
 def test_a_message_has_at_most_ten_attributes(sqs, queue):
     url = queue()
     many = {f"a{at}": {"DataType": "String", "StringValue": "x"} for at in range(11)}
@@ -229,6 +238,21 @@ def test_a_handle_that_is_none_and_one_of_another_queue_are_refused(sqs, queue):
             "ReceiptHandleIsInvalid", 404, 'The input receipt handle "fake" is not a valid receipt handle.',
         )  # fmt: skip
         assert code_of(call, QueueUrl=url, ReceiptHandle=handle, **more)[:2] == ("ReceiptHandleIsInvalid", 404)
+
+
+@pytest.mark.parametrize("handle", ["", " "])
+def test_an_empty_handle_is_a_missing_one(sqs, queue, handle):
+    given = {"QueueUrl": queue(), "ReceiptHandle": handle}
+    for call, name in (
+        (sqs.delete_message, "MessageHandle"),  # as AWS calls it, here only
+        (partial(sqs.change_message_visibility, VisibilityTimeout=1), "ReceiptHandle"),
+    ):
+        assert code_of(call, **given) == ("MissingParameter", 400, f"The request must contain the parameter {name}.")
+
+
+def test_a_time_that_is_wrong_is_told_before_a_handle_that_is_wrong(sqs, queue):
+    told = {"QueueUrl": queue(), "ReceiptHandle": "fake", "VisibilityTimeout": 43_201}
+    assert code_of(sqs.change_message_visibility, **told)[2].endswith("between 0 and 43200.")
 
 
 def test_deleting_twice_succeeds_and_changing_what_is_deleted_does_not(sqs, queue):

@@ -189,8 +189,7 @@ def test_who_may_send_dead_letters(policy, allowed):
 @pytest.mark.parametrize(
     ("action", "given", "name"),
     [
-        ("DeleteMessage", {"QueueUrl": "q"}, "MessageHandle"),  # as AWS calls it, here only
-        ("ChangeMessageVisibility", {"QueueUrl": "q", "VisibilityTimeout": 1}, "ReceiptHandle"),
+        ("ChangeMessageVisibility", {"QueueUrl": "q", "ReceiptHandle": "h"}, "VisibilityTimeout"),
         (
             "DeleteMessageBatch",
             {"QueueUrl": "q", "Entries": [{"ReceiptHandle": "h"}]},
@@ -202,6 +201,17 @@ def test_what_is_missing_is_told_by_the_name_that_aws_has_for_it(action, given, 
     with pytest.raises(SqsError) as raised:
         checking.checked(model.actions()[action].takes, given)
     assert raised.value.message == f"The request must contain the parameter {name}."
+
+
+@pytest.mark.parametrize("nothing", [{"Attributes": {"DelaySeconds": None}}, {"tags": {"a": None}}])
+def test_null_is_the_same_as_nothing_also_in_a_map(nothing):
+    (name,) = nothing
+    assert checking.checked(model.actions()["CreateQueue"].takes, {"QueueName": "q", **nothing})[name] == {}
+
+
+def test_null_in_a_list_is_left_out():
+    given = {"QueueUrl": "q", "AttributeNames": ["All", None]}
+    assert checking.checked(model.actions()["GetQueueAttributes"].takes, given)["AttributeNames"] == ["All"]
 
 
 @pytest.mark.parametrize(
