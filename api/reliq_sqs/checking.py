@@ -4,7 +4,7 @@ import base64
 import binascii
 from typing import Any
 
-from reliq_sqs.errors import SqsError, missing
+from reliq_sqs.errors import SqsError, invalid_parameter, missing
 from reliq_sqs.model import Shape
 
 _JSON_NAMES = {str: "STRING_VALUE", int: "NUMBER_VALUE", float: "NUMBER_VALUE"}
@@ -69,11 +69,17 @@ def _value(shape: Shape, value: Any, path: str) -> Any:
                 raise SqsError("SerializationException", "Expected list or null")
         case "map":
             if type(value) is dict:
-                return {name: _value(shape.of, one, f"{path}.{name}") for name, one in value.items() if one is not None}
+                return {name: _of_map(shape.of, one, f"{path}.{name}") for name, one in value.items()}
             raise _unlike(value, None)
         case _:
             return checked(shape, value, f"{path}.")
     raise _unlike(value, _WANTED.get(shape.kind))
+
+
+def _of_map(shape: Shape, value: Any, path: str) -> Any:
+    if value is None:
+        raise invalid_parameter(f"Value null at {path} is invalid. Reason: Must not be null.")
+    return _value(shape, value, path)
 
 
 def _blob(value: Any) -> bytes:

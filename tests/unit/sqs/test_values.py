@@ -203,10 +203,10 @@ def test_what_is_missing_is_told_by_the_name_that_aws_has_for_it(action, given, 
     assert raised.value.message == f"The request must contain the parameter {name}."
 
 
-@pytest.mark.parametrize("nothing", [{"Attributes": {"DelaySeconds": None}}, {"tags": {"a": None}}])
-def test_null_is_the_same_as_nothing_also_in_a_map(nothing):
-    (name,) = nothing
-    assert checking.checked(model.actions()["CreateQueue"].takes, {"QueueName": "q", **nothing})[name] == {}
+def test_null_in_a_map_is_refused():
+    with pytest.raises(SqsError, match="Must not be null") as raised:
+        checking.checked(model.actions()["TagQueue"].takes, {"QueueUrl": "q", "Tags": {"a": None}})
+    assert raised.value.code == "InvalidParameterValue"
 
 
 def test_null_in_a_list_is_left_out():
