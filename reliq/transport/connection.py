@@ -197,8 +197,8 @@ class Connection:
         raw = self._connected()
         packed = pack(commands)
         owed = PendingReply(len(commands))
-        self._owed.append(owed)
         try:
+            self._owed.append(owed)  # in here: an interrupt just behind it has sent nothing
             for portion in portions(packed):
                 raw.send_packed_command(portion)
         except connection_ended() as error:
@@ -331,9 +331,9 @@ class Connection:
 
     def close(self) -> None:
         self._forget()
-        if self._raw is not None:
-            self._raw.disconnect()
-            self._raw = None
+        raw, self._raw = self._raw, None  # first: redis-py connects again, without an introduction, what it has closed
+        if raw is not None:
+            raw.disconnect()
 
 
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
