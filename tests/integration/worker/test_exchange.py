@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +14,7 @@ from reliq.model.keys import new_owner
 from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Destination, Move
+from reliq.ops import Destination, Move, command
 from reliq.protocol.outcomes import buried, failure_now, retried
 from reliq.transport.store import Store
 from reliq.worker.exchange import Exchange
@@ -462,3 +463,51 @@ def test_no_redelivered_message_starts_beside_one_that_runs_alone(app, exchange,
         client.zadd(exchange.steps.keys.delayed, {one: 1})  # it was put back for a moment
     Monitor(store).promote()
     eventually(lambda: loop.step() or not (ran == [] or shared.trials.running))
+
+
+class WatchdogComes(deque):
+    """Redelivered messages that wait: at the nth look of the loop at them the watchdog hands all back."""
+
+    def __init__(self, exchange, looks):
+        super().__init__(exchange.quarantined)
+        self._exchange, self._looks = exchange, looks
+
+    def _look(self):
+        self._looks -= 1
+        if self._looks == 0:
+            self._exchange.release_quarantined(0.0)
+
+    def __getitem__(self, place):
+        self._look()
+        return super().__getitem__(place)
+
+    def __bool__(self):
+        self._look()
+        return len(self) > 0
+
+    def popleft(self):
+        self._look()
+        return super().popleft()
+
+
+@pytest.mark.parametrize("deliveries", [0, 1], ids=["redelivered", "suspect"])
+@pytest.mark.parametrize("looks", range(1, 9))
+def test_a_redelivered_message_that_the_watchdog_hands_back_just_then_ends_no_loop(
+    app, exchange, store, queue, looks, deliveries
+):
+    app.handler("q")(lambda message: None)
+    element = Message.decode("q", NewMessage("x").element(1)).again(deliveries=deliveries, redelivered=True)
+    store.call(command("LPUSH", queue._steps.keys.messages, element))
+    (handler,) = app.handlers
+    shared, tasks = Shared(), list[object]()
+    loop = PooledLoop(exchange, Runner(store, handler, exchange, new_owner()), shared, 2, tasks.append)
+    (message,) = exchange.settle_and_claim(1)
+    exchange.quarantined.append(message)
+    exchange.quarantined = WatchdogComes(exchange, looks)
+    loop.step()
+    while not tasks:
+        loop.step()
+    tasks.pop()()
+    loop.step()
+    assert not shared.trials.running
+    assert queue.stats().counters["acked"] == 1
