@@ -1,5 +1,6 @@
 """The loop of a worker with many threads or an event loop, which run its handler."""
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -39,9 +40,12 @@ class PooledLoop:
         self._ran: deque[tuple[Run, float]] = deque()  #: runs not measured yet, with the time of their end
         self._at_work: set[object] = set()  #: pool tasks between taking a message and noting its outcome
         self._done = threading.Event()  #: a run has ended
+        self._broken: BaseException | None = None  #: why a task could not note the outcome of its message
 
     def step(self) -> bool:
         """Settle ended runs and start what is claimed with that; if nothing comes, rest or wait for either."""
+        if self._broken is not None:  # its message would stay here, unsettled, for as long as this process lives
+            raise RuntimeError("the outcome of a message could not be noted") from self._broken
         if self.stopping or self.runner.paused:
             if not self.stopping:
                 self.exchange.be_registered()
@@ -161,6 +165,8 @@ class PooledLoop:
         try:
             if (message := self._next_unstarted()) and (run := self.runner.perform(message)):
                 self._note(run)
+        except BaseException as error:
+            self._broken = error
         finally:
             self._end_task(task)
 
@@ -169,6 +175,10 @@ class PooledLoop:
         try:
             if (message := self._next_unstarted()) and (run := await self.runner.perform_async(message)):
                 self._note(run)
+        except asyncio.CancelledError:  # before the handler began: the end of the pool
+            raise
+        except BaseException as error:
+            self._broken = error
         finally:
             self._end_task(task)
 

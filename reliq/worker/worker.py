@@ -224,6 +224,7 @@ class Worker:
         log.critical("crashed queue=%s: its loop raised an error; the worker stops", _queue(loop), exc_info=error)
         self._crashed = True
         self._note_end(loop)
+        loop.exchange.close()
         self.stop()
 
     def _note_end(self, loop: Loop) -> None:

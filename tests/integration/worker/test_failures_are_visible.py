@@ -138,3 +138,19 @@ def test_a_message_that_kills_its_workers_is_logged_when_it_dies(app, client, ca
     (record,) = lines(caplog, "dead ")
     assert (record.levelno, record.name) == (logging.ERROR, "reliq.monitor")
     assert f"queue=q id={identity} reason=max_deliveries failures=0 deliveries=1" in record.getMessage()
+
+
+def test_a_failure_that_cannot_be_noted_ends_the_worker(app, kind, caplog, monkeypatch):
+    """As by a filter of logging that raises: the message would stay with the worker for as long as that lives."""
+
+    def broken(*_):
+        raise ZeroDivisionError("in a filter")
+
+    monkeypatch.setattr("reliq.worker.runner.after_error", broken)
+    bind(app, kind, lambda message: message.json()["oder"])
+    app.queue("q").send({"order": 1})
+    with working_as(kind, app) as worker:
+        eventually(lambda: worker._stops)
+        (record,) = eventually(lambda: lines(caplog, "crashed queue=q"))
+    assert "in a filter" in caplog.text
+    assert record.levelno == logging.CRITICAL
