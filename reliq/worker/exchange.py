@@ -111,6 +111,8 @@ class Exchange:
         is_idle = self.steps.idle if waits else self.steps.limits.idle
         limit = 0 if is_idle and not (acks or moves) else limit
         reported = self.reports.on(acks, moves)
+        if any(hold.group is None for hold in reported.holds):
+            limit = 0  # the queue is held from now on, and this call claims before it holds
         with self._asking, self._kept(acks, moves, reported):
             steps = self.steps.settle(self.steps.in_order(acks), moves, limit, reported.ops)
             call = self._store.start(steps, self._connection, timeout=0)

@@ -511,3 +511,13 @@ def test_a_redelivered_message_that_the_watchdog_hands_back_just_then_ends_no_lo
     loop.step()
     assert not shared.trials.running
     assert queue.stats().counters["acked"] == 1
+
+
+@pytest.mark.parametrize(("group", "comes"), [(None, False), ("a key", True)], ids=["queue", "key"])
+def test_the_call_that_holds_a_queue_claims_nothing_for_it(exchange, queue, group, comes):
+    queue.send_many(["fails", "waits"])
+    (message,) = exchange.settle_and_claim(1)
+    exchange.hold(60.0, group)
+    exchange.move(retried(message, failure_now("w", "Retry", "too many requests"), 60.0))
+    assert bool(exchange.settle_and_claim(100)) is comes
+    assert bool(exchange.settle_and_claim(100)) is False
