@@ -102,6 +102,7 @@ from reliq.ops.flow_control import (
     hold,
     hold_key,
     lead,
+    prober,
     some_consumers,
     switch_breaker,
     tally,

@@ -145,6 +145,11 @@ def breaker_until(keys: QueueKeys) -> Op[int]:
     return Op(("HGET", keys.flow, Flow.BREAKER_UNTIL), lambda reply: int(reply or 0))
 
 
+def prober(keys: QueueKeys) -> Op[bytes | None]:
+    """Read which consumer has the probe of the breaker, or had the latest one; None: there is none."""
+    return Op(("HGET", keys.flow, Flow.PROBER))
+
+
 def hold_key(keys: QueueKeys, group: str, seconds: float) -> Op[int]:
     """Give out no message of one key for so many seconds; the reply is the ms at which that ends."""
     call = signatures.hold_key(keys, group=group, held_ms=milliseconds(seconds))

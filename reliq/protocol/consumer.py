@@ -357,10 +357,11 @@ class ConsumerSteps(HeldSteps):
         settled = self._settled_elsewhere = set()
         try:
             sent_at = Moment.now()
-            alive, elements, now = yield [
+            alive, elements, now, *prober = yield [
                 ops.heartbeat(self.keys, self.consumer, self.lease),
                 ops.read_back(self.keys, self.consumer),
                 ops.server_time(),
+                *([ops.prober(self.keys)] if self.limits.reports else []),
             ]
             self._state, self._verified_at = State.REGISTERED, time.monotonic()
             if not alive or self._gone:
@@ -370,6 +371,8 @@ class ConsumerSteps(HeldSteps):
             dying = {move.element for move in self.arrivals.dying}
             # In this order: a watchdog that settles a message meanwhile adds it to `settled` before it leaves `held`.
             unknown = [one for one in reversed(elements) if not (one in self.held or one in settled or one in dying)]
+            if unknown and prober == [self.consumer.encode()]:
+                self.limits.probe = unknown[-1]  # an open breaker gives out nothing else
             self.arrivals.sort(unknown, now, doubtful=True)
         finally:
             self._settled_elsewhere = None

@@ -425,6 +425,30 @@ def test_how_a_probe_ended_is_told_again_where_settling_failed(through, queue, c
     assert queue.stats().breaker == state
 
 
+@pytest.mark.parametrize(("failed", "state"), [(False, "closed"), (True, "open")])
+def test_a_probe_whose_claim_got_no_answer_is_known_as_one(through, queue, client, losing, failed, state):
+    """A failed one goes back uncharged, and the breaker is open for as long again."""
+    exchange, _ = through
+    queue.open_breaker("1m")
+    assert exchange.settle_and_claim(1) == []  # with this the server knows the script
+    queue.send("x")
+    client.hset(exchange.steps.keys.flow, "breaker_until", 0)
+    exchange.steps.limits.try_another()
+    losing.armed = True
+    with pytest.raises(OutcomeUnknown):
+        exchange.settle_and_claim(1)
+    losing.armed = False
+    (message,) = exchange.settle_and_claim(1)
+    assert queue.stats().breaker == "half_open"
+    if failed:
+        exchange.move(retried(message, failure_now("w", "ValueError", "no"), 0.0))
+    else:
+        exchange.ack(message.element)
+    exchange.settle_and_claim(0)
+    assert queue.stats().breaker == state
+    assert "retried" not in queue.stats().counters
+
+
 def test_a_pool_that_has_begun_nothing_yet_is_given_no_more_than_the_limit(app, exchange, store, queue):
     """As on a busy core: its tasks begin later than the next looks of the loop."""
     app.handler("q")(lambda message: None)
