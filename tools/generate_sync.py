@@ -29,6 +29,7 @@ REPLACEMENTS = tuple(
         (r"\bAwaitable\[None\]", "None"),
         (r"\bAwaitable, ", ""),
         (r"\bAsyncIterator\b", "Iterator"),
+        (r"\basynccontextmanager\b", "contextmanager"),
         (r"\bAioStore\b", "Store"),
         (r"\bAioConnection\b", "Connection"),
         (r"\breliq\.transport\.aio_connection\b", "reliq.transport.connection"),

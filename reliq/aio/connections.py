@@ -1,8 +1,12 @@
 """The connections of a consumer by hand: its homes on one node share two."""
 
-from reliq.aio.unbroken import Lock
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from reliq.aio.unbroken import Lock, interrupts
 from reliq.model.keys import connection_name
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
 
 
@@ -13,14 +17,37 @@ class Connections:
     """
 
     def __init__(self, store: AioStore, owner: str) -> None:
-        self.main = store.connection(connection_name(owner))
+        self._store = store
+        self._owner = owner
+        self.main = self._new()
         self.main.on_connect = self._connected
-        self.beside = store.connection(connection_name(owner))
+        self._beside = self._new()
         self.lock = Lock()
-        self.beside_lock = Lock()
+        self._beside_lock = Lock()
         self.claiming = False  #: a claim has the main connection, for up to a second
         self._named = True
         self._users: list[ConsumerSteps] = []
+
+    def _new(self) -> AioConnection:
+        return self._store.connection(connection_name(self._owner))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a claim has the main connection, or a call that this one has interrupted: its reply comes there."""
+        return self.claiming or interrupts(self.lock)
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[AioConnection]:
+        """The connection for what goes on while a claim waits; another one where that was interrupted."""
+        if not interrupts(self._beside_lock):
+            async with self._beside_lock:
+                yield self._beside
+            return
+        connection = self._new()
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
     def use(self, steps: ConsumerSteps) -> None:
         """Tell a consumer in Redis of each new main connection."""
@@ -32,7 +59,7 @@ class Connections:
         self._users.remove(steps)
         if not self._users:
             await self.main.close()
-            await self.beside.close()
+            await self._beside.close()
 
     def _connected(self, named: bool) -> None:
         self._named = named

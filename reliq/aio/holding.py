@@ -109,7 +109,7 @@ class Holding:
             return
         acks, moves = settleable(self.steps, messages, move)
         settled = settled_before(self.steps, messages)
-        if self._connections.claiming:
+        if self._connections.busy:
             codes = await self._settle_beside(acks, moves)
         else:
             async with self._connections.lock:
@@ -121,28 +121,26 @@ class Holding:
 
     async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""
-        async with self._connections.beside_lock:
-            moves = await self._store.run(self.steps.moves_now(moves), self._connections.beside)
+        async with self._connections.beside() as connection:
+            moves = await self._store.run(self.steps.moves_now(moves), connection)
             codes = ""
             for some, others in settlements(acks, moves):
-                answer: ops.Claimed = await self._store.call(
-                    self.steps.settle_op(some, others), self._connections.beside
-                )
+                answer: ops.Claimed = await self._store.call(self.steps.settle_op(some, others), connection)
                 codes += self.steps.note_answer(some, others, answer.codes)
         await self._report(self.steps.after_settling(acks, moves, codes))
         return codes
 
     async def _report(self, steps: ops.Steps[Any]) -> Any:
-        async with self._connections.beside_lock:
-            return await self._store.run(steps, self._connections.beside)
+        async with self._connections.beside() as connection:
+            return await self._store.run(steps, connection)
 
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""
         for lease in self.leases():
-            async with self._connections.beside_lock:
+            async with self._connections.beside() as connection:
                 sent_at = Moment.now()
                 beat: list[ops.Op[Any]] = [ops.heartbeat(self.keys, self.id, lease.length), ops.told(self.keys)]
-                alive, told = await self._store.call(beat, self._connections.beside)
+                alive, told = await self._store.call(beat, connection)
             if alive:
                 lease.renewed(sent_at)
                 lease.told(told)

@@ -14,6 +14,11 @@ Lock = asyncio.Lock
 _tasks: set[asyncio.Future[Any]] = set()  # the event loop itself holds its tasks only weakly
 
 
+def interrupts(lock: asyncio.Lock) -> bool:
+    """Whether the caller has interrupted the very call that holds the lock: no task does that."""
+    return False
+
+
 async def acquired(lock: Lock, seconds: float) -> bool:
     """Acquire the lock unless that takes longer."""
     try:

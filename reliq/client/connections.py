@@ -1,9 +1,13 @@
 # Generated from reliq/aio/connections.py by tools/generate_sync.py: do not edit
 """The connections of a consumer by hand: its homes on one node share two."""
 
-from reliq.client.unbroken import Lock
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reliq.client.unbroken import Lock, interrupts
 from reliq.model.keys import connection_name
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.transport.connection import Connection
 from reliq.transport.store import Store
 
 
@@ -14,14 +18,37 @@ class Connections:
     """
 
     def __init__(self, store: Store, owner: str) -> None:
-        self.main = store.connection(connection_name(owner))
+        self._store = store
+        self._owner = owner
+        self.main = self._new()
         self.main.on_connect = self._connected
-        self.beside = store.connection(connection_name(owner))
+        self._beside = self._new()
         self.lock = Lock()
-        self.beside_lock = Lock()
+        self._beside_lock = Lock()
         self.claiming = False  #: a claim has the main connection, for up to a second
         self._named = True
         self._users: list[ConsumerSteps] = []
+
+    def _new(self) -> Connection:
+        return self._store.connection(connection_name(self._owner))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a claim has the main connection, or a call that this one has interrupted: its reply comes there."""
+        return self.claiming or interrupts(self.lock)
+
+    @contextmanager
+    def beside(self) -> Iterator[Connection]:
+        """The connection for what goes on while a claim waits; another one where that was interrupted."""
+        if not interrupts(self._beside_lock):
+            with self._beside_lock:
+                yield self._beside
+            return
+        connection = self._new()
+        try:
+            yield connection
+        finally:
+            connection.close()
 
     def use(self, steps: ConsumerSteps) -> None:
         """Tell a consumer in Redis of each new main connection."""
@@ -33,7 +60,7 @@ class Connections:
         self._users.remove(steps)
         if not self._users:
             self.main.close()
-            self.beside.close()
+            self._beside.close()
 
     def _connected(self, named: bool) -> None:
         self._named = named

@@ -8,6 +8,11 @@ T = TypeVar("T")
 Lock = threading.RLock  # the handler of a signal may settle, in the middle of another call
 
 
+def interrupts(lock: "threading.RLock") -> bool:
+    """Whether the caller has interrupted the very call that holds the lock, as the handler of a signal does."""
+    return lock._is_owned()  # type: ignore[attr-defined, no-any-return]  # noqa: SLF001
+
+
 def acquired(lock: "threading.RLock", seconds: float) -> bool:
     """Acquire the lock unless that takes longer."""
     return lock.acquire(timeout=seconds)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 
 import pytest
 import redis
@@ -130,6 +131,38 @@ def test_a_claim_that_a_signal_interrupts_forgets_nothing(url, redis_server, sto
             sender.join()
             received = received or consumer.claim(wait=5)
             assert [message.body for message in received] == [b"interrupt me"]
+
+
+@pytest.mark.parametrize(("call", "reply"), [("ack", b"ok"), ("heartbeat", b":1\r\n*0\r\n")])
+def test_the_handler_of_a_signal_calls_while_its_consumer_waits_for_a_reply(redis_server, store, call, reply):
+    """Each reads its own reply, though one of them began in the middle of the other."""
+    handled = []
+
+    def signal_first(data):
+        if reply not in data:
+            return data
+        proxy.reply = lambda data: data
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.1)
+        return data
+
+    with Proxy(redis_server.port) as proxy:
+        queue = reliq.Reliq(proxy.url).queue("q")
+        queue.send_many(["a", "b", "c"])
+        with queue.consumer(lease=30) as consumer:
+            messages = consumer.claim(limit=3)
+
+            def act(*_):
+                handled.append(consumer.ack(messages.pop()) if call == "ack" else consumer.heartbeat())
+
+            act()  # with this the server knows the script
+            before = signal.signal(signal.SIGUSR1, act)
+            proxy.reply, began = signal_first, time.monotonic()
+            act()
+            assert time.monotonic() - began < 2
+            signal.signal(signal.SIGUSR1, before)
+            assert handled == [None if call == "ack" else True] * 3
+            assert queue.stats().processing == (0 if call == "ack" else 3)
 
 
 def test_a_claim_that_is_cancelled_twice_gives_back_what_it_moved(url, redis_server, store):
