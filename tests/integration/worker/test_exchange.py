@@ -3,7 +3,9 @@
 import contextlib
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -523,7 +525,7 @@ def test_a_redelivered_message_that_the_watchdog_hands_back_just_then_ends_no_lo
     element = Message.decode("q", NewMessage("x").element(1)).again(deliveries=deliveries, redelivered=True)
     store.call(command("LPUSH", queue._steps.keys.messages, element))
     (handler,) = app.handlers
-    shared, tasks = Shared(), list[object]()
+    shared, tasks = Shared(), list[Callable[[], Any]]()
     loop = PooledLoop(exchange, Runner(store, handler, exchange, new_owner()), shared, 2, tasks.append)
     (message,) = exchange.settle_and_claim(1)
     exchange.quarantined.append(message)
