@@ -1,12 +1,12 @@
 -- settle: remove messages from processing or move them on, and claim the next messages in the same step.
 --
--- KEYS  places, processing, lease, delayed, dead, index, slots, marks..., rates?, outcomes?
+-- KEYS  places, processing, lease, delayed, dead, index, told, slots, marks..., rates?, outcomes?
 --       marks: in the order of the messages done
 --       rates: if some messages were not started
 --       outcomes: with results
 -- ARGV  lease_ms, limit: number, room: number, row: number, first_name, last_name, row_uncounted: number, ack_count: number,
 --       uncounted, not_started, results_ms: number, row_batches, acks... [name, size, place],
---       moves... [name, size, place, destination, counter, id, again, delay, mark_ms], results... [result_id, result]
+--       moves... [name, size, place, destination, counter, id, again, delay, mark_ms, sent], results... [result_id, result]
 --       limit: n to claim, -1 = `claim_limited` does it at once; lease_ms, room: as for claim
 --       row: n acks in a row, from the oldest message of the list on
 --       first_name, last_name: of the first and the last of them
@@ -19,7 +19,8 @@
 --       not know them, and the script reads them from the messages
 --       acks: the other ones
 --       moves: the messages that are not acked; again: the new element, of one that is done: its result;
---       mark_ms: ms that its mark lasts
+--       mark_ms: ms that its mark lasts; sent: ms at which a message was sent that goes back to the queue, '' = of the others.
+--       One that was cancelled since the caller looked is deleted
 --       results: for each ack, those in a row first
 --       name: its first bytes up to the nonce, so that a body is never sent again; size: of
 --       the whole element; place: where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
@@ -35,12 +36,13 @@
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
 -- uses: now, element, bodies, index, letters, rounds, renew, lanes, partition, homes, follow, place, take, holders, results, flow
 -- names of the keys and arguments (tools/generate_scripts.py)
-local processing, lease, delayed, dead, index = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local processing, lease, delayed, dead, index, told = KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local lease_ms, limit, room, row = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local first_name, last_name, row_uncounted, ack_count = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local uncounted, not_started, results_ms, row_batches = ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12]
-local PLACES, SLOTS, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP = 1, 19, 21, 13, 3, 0, 1, 2, 9
-local DESTINATION, COUNTER, ID, AGAIN, DELAY, MARK_MS, RESULTS_STEP, RESULT_ID, RESULT = 3, 4, 5, 6, 7, 8, 2, 0, 1
+local PLACES, SLOTS, MARKS, ACKS, ACKS_STEP, NAME, SIZE, PLACE, MOVES_STEP = 1, 20, 22, 13, 3, 0, 1, 2, 10
+local DESTINATION, COUNTER, ID, AGAIN, DELAY, MARK_MS, SENT, RESULTS_STEP, RESULT_ID = 3, 4, 5, 6, 7, 8, 9, 2, 0
+local RESULT = 1
 -- end of the names
 local q, slots = named_places(PLACES), named_slots(SLOTS)
 local MOVES = ACKS + ACKS_STEP * ack_count
@@ -60,6 +62,7 @@ if MOVES < RESULTS then
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', dead)
   redis.call('HLEN', index)
+  redis.call('HLEN', told)
   if rates then
     redis.call('HLEN', rates.flow)
     redis.call('ZCARD', rates.buckets)
@@ -172,15 +175,17 @@ for position in string.gmatch(not_started, '%d+') do gets_back[MOVES + MOVES_STE
 local mark = MARKS - 1
 for at = MOVES, RESULTS - 1, MOVES_STEP do
   local destination, counter, id = ARGV[at + DESTINATION], ARGV[at + COUNTER], ARGV[at + ID]
-  local again, delay, mark_ms = ARGV[at + AGAIN], ARGV[at + DELAY], ARGV[at + MARK_MS]
-  local element = removed(at)
+  local again, element = ARGV[at + AGAIN], removed(at)
   if destination == 'done' then
     mark = mark + 1
     if element or redis.call('EXISTS', KEYS[mark]) == 0 then add_result(id, again) end -- else another run's is there
-    redis.call('SET', KEYS[mark], '1', 'PX', mark_ms)
+    redis.call('SET', KEYS[mark], '1', 'PX', ARGV[at + MARK_MS])
   end
   if element then
     if gets_back[at] then refund(group_of(element), cost_of(element)) end
+    if ARGV[at + SENT] ~= '' and tonumber(ARGV[at + SENT]) <= tonumber(redis.call('HGET', told, id) or -1) then
+      destination, counter = 'gone', 'cancelled'
+    end
     if destination == 'round' or destination == 'rest' then
       if is_member(q, element) then
         destination = destination == 'round' and 'head' or 'delayed'
@@ -198,8 +203,8 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
     elseif destination == 'delayed' then
       if q.keyed and is_member(q, element) then leave_round(q, group_of(element)) end
       if q.keyed and is_laned(element) then release_slot(q, element) end
-      index_add(delayed, index, now + delay, id, again)
-      note(q, counter, element, delay)
+      index_add(delayed, index, now + ARGV[at + DELAY], id, again)
+      note(q, counter, element, ARGV[at + DELAY])
     elseif destination == 'dead' then
       index_add(dead, index, now, letter_field(id), again)
       redis.call('HINCRBY', q.counters, 'dead_lettered', 1)

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from reliq.contract import outcomes, values
-from reliq.model.element import name_of
+from reliq.model.element import decode_envelope, name_of
 from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
 from reliq.ops.request import Op, Record, milliseconds, optional_int, scripted
@@ -34,6 +34,9 @@ class Claimed(msgspec.Struct, frozen=True):
     now: int
     elements: list[bytes]
     codes: str = ""
+
+
+_ENDS = frozenset(one for one in Destination if one.leaves or one is Destination.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Move:
     def name(self) -> bytes:
         """The bytes by which the script finds the element."""
         return name_of(self.element) if self.readable else self.element
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether the message is handled later: not if it is cancelled."""
+        return bool(self.id) and self.destination not in _ENDS
 
 
 def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False, about: bytes | None = None) -> Op[int]:
@@ -212,6 +220,7 @@ def _move(move: Move, places: Mapping[bytes, int]) -> Record:
         again=move.again,
         delay=milliseconds(move.delay),
         mark_ms=milliseconds(move.mark.seconds) if move.mark else 0,
+        sent=decode_envelope(move.element).enqueued_at if move.goes_back else "",
     )
 
 

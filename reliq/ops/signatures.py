@@ -288,7 +288,8 @@ def settle(
 ) -> Call:
     return (
         "settle",
-        (*keys.places, processing, lease, keys.delayed, keys.dead, keys.index, *keys.slots, *marks, *rates, *outcomes),
+        (*keys.places, processing, lease, keys.delayed, keys.dead, keys.index, keys.told, *keys.slots, *marks, *rates,
+        *outcomes),
         (lease_ms, limit, room, row, first_name, last_name, row_uncounted, ack_count, uncounted, not_started,
         results_ms, row_batches, *flat(acks), *flat(moves), *flat(results)),
     )
@@ -300,9 +301,9 @@ def settle_ack(*, name: Argument, size: Argument, place: Argument) -> Record:
 
 def settle_move(
     *, name: Argument, size: Argument, place: Argument, destination: Argument, counter: Argument, id: Argument,
-    again: Argument, delay: Argument, mark_ms: Argument,
+    again: Argument, delay: Argument, mark_ms: Argument, sent: Argument,
 ) -> Record:
-    return (name, size, place, destination, counter, id, again, delay, mark_ms)
+    return (name, size, place, destination, counter, id, again, delay, mark_ms, sent)
 
 
 def settle_result(*, result_id: Argument, result: Argument) -> Record:

@@ -11,7 +11,7 @@ from reliq.model.element import Envelope, decode_envelope
 from reliq.model.keys import QueueKeys
 from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
-from reliq.ops import Destination, Move, Settled, Steps
+from reliq.ops import Move, Settled, Steps
 from reliq.ops.held import Hold
 from reliq.protocol.outcomes import cancelled
 
@@ -58,8 +58,11 @@ class Lives:
         return new
 
     def without_cancelled(self, moves: Sequence[Move]) -> Steps[Sequence[Move]]:
-        """Return the moves; a message that was cancelled since the latest heartbeat is deleted, not put back."""
-        back = [one for one in moves if one.id and not (one.destination.leaves or one.destination is Destination.DEAD)]
+        """Return the moves; a message that was cancelled since the latest heartbeat is deleted, not put back.
+
+        With its notes; the script that settles deletes one that is cancelled meanwhile.
+        """
+        back = [one for one in moves if one.goes_back]
         told = (yield ops.told(self._keys)) if back else ()
         if not told:
             return moves
