@@ -59,8 +59,9 @@ class HeldMessages:
         self._large: dict[bytes, int] = {}  #: the sizes of large messages, some of which may be settled
 
     def note_large(self, message: Message) -> None:
-        """Note the size of a message that has more than LARGE bytes."""
-        self._large[message.element] = message.size
+        """Note the size of a message that has more than LARGE bytes, if that counts."""
+        if self.most_bytes is not None:  # else nobody asks for `room`, which forgets those that are settled
+            self._large[message.element] = message.size
 
     def remove(self, element: bytes) -> Message | None:
         """Remove a message that was settled; return it, or None if it was removed before. Thread-safe."""

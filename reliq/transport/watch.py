@@ -150,7 +150,10 @@ class Watch(threading.Thread):
             for key, at in list(self._asked.items()):
                 if now >= self._again_at(key, at):
                     del self._asked[key]
-                    self._unasked.add(key)
+                    if self._waiting.get(key):
+                        self._unasked.add(key)
+                    else:  # whoever still wants to know asks again: it may be a key of a queue that is gone
+                        self._waiting.pop(key, None)
             due, self._unasked = list(self._unasked), set()
         for some in pieces(due, _TOGETHER):
             self._ask(some)

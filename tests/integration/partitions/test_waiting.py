@@ -17,6 +17,7 @@ from reliq.client import news
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
+from reliq.transport import watch
 from reliq.transport.notices import Notices
 from tests.integration.api.serving import serving
 from tests.support.workers import eventually
@@ -311,3 +312,15 @@ def test_polls_that_have_ended_wait_no_more(url, orders):
         for _ in range(5):
             assert client.post("/v1/queues/orders/leases", json={"wait": 0.1}).json()["messages"] == []
         eventually(lambda: waiters(client.app.state.reliq.store) == 0)
+
+
+def test_keys_that_nobody_waits_for_any_more_are_forgotten(app, orders, monkeypatch):
+    """Queues come and go: else a process asked about those of the past for ever, and more rarely about each."""
+    monkeypatch.setattr(values, "SLOW_LOOK", 0.1)
+    monkeypatch.setattr(watch, "_SLOWEST_LOOK", 0.1)
+    with orders.consumer() as consumer:
+        eventually(lambda: consumer.claim(wait=0.05) or app.store.watches.by_node)
+        (one,) = app.store.watches.by_node.values()
+        eventually(lambda: consumer.claim(wait=0.05) or len(one._waiting) == len(one._asked) == len(NAMES))
+    del consumer
+    eventually(lambda: gc.collect() >= 0 and not (one._waiting or one._asked))
