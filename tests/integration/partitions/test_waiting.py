@@ -318,9 +318,13 @@ def test_keys_that_nobody_waits_for_any_more_are_forgotten(app, orders, monkeypa
     """Queues come and go: else a process asked about those of the past for ever, and more rarely about each."""
     monkeypatch.setattr(values, "SLOW_LOOK", 0.1)
     monkeypatch.setattr(watch, "_SLOWEST_LOOK", 0.1)
-    with orders.consumer() as consumer:
-        eventually(lambda: consumer.claim(wait=0.05) or app.store.watches.by_node)
-        (one,) = app.store.watches.by_node.values()
-        eventually(lambda: consumer.claim(wait=0.05) or len(one._waiting) == len(one._asked) == len(NAMES))
-    del consumer
+
+    def after_a_consumer() -> watch.Watch:
+        with orders.consumer() as consumer:
+            eventually(lambda: consumer.claim(wait=0.05) or app.store.watches.by_node)
+            (one,) = app.store.watches.by_node.values()
+            eventually(lambda: consumer.claim(wait=0.05) or len(one._waiting) == len(one._asked) == len(NAMES))
+        return one
+
+    one = after_a_consumer()
     eventually(lambda: gc.collect() >= 0 and not (one._waiting or one._asked))
