@@ -77,6 +77,8 @@ class Lookout:
         if names != self.names:
             self.names = names
             self.share_out()
+            if self.survey.measurements is not None:
+                self.survey.measurements.keep(frozenset(self.survey.every_name))
 
     def _read_names(self) -> Steps[list[str]]:
         known: list[str] | None = self.survey.known.get(QUEUES)

@@ -1,6 +1,7 @@
 """Partitions: bring changes of their number to their end, and take messages to the home of their key."""
 
 import logging
+from collections.abc import Container
 
 from reliq import ops
 from reliq.model.keys import QueueKeys, is_partition, logical_name
@@ -29,6 +30,10 @@ class Spreading(Duty[int]):
     def __init__(self) -> None:
         self._pool = ProducerPool()
         self._effective: dict[str, int] = {}  #: by queue: the version of the layout that all its partitions know
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget the layouts of all other queues: one of the same name begins anew."""
+        self._effective = {queue: version for queue, version in self._effective.items() if queue in queues}
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Do what is to be done for these queues now; return how many messages were taken to their home."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model import worker
-from reliq.model.keys import QueueKeys, owner_of, process_of
+from reliq.model.keys import QueueKeys, instance_of, owner_of, process_of
 from reliq.ops import Steps
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Gone, Survey, pages
@@ -140,9 +140,9 @@ class Returns(Duty[Scan]):
         keys, vanished = gone.keys, gone.vanished
         steps = take_back(keys, vanished.consumer, vanished.known_dead, until)
         result = yield from survey.attempts.of_queue(self.name, keys, steps, Reclaimed(), vanished.consumer)
-        if survey.measurements is not None:
+        if survey.measurements is not None and instance_of(keys.queue) is None:  # those are too many for a label
             gone_for = (gone.seen_at - vanished.since) / 1000 + time.monotonic() - gone.looked_at
-            survey.measurements.recovered(keys.queue, gone_for, result.returned + result.died)
+            survey.measurements.recovered(keys.logical, gone_for, result.returned + result.died)
         return result
 
 

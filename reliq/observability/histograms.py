@@ -7,7 +7,7 @@ nothing. This module does not know Prometheus; `reliq.observability.prometheus` 
 import mmap
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import sub
 from pathlib import Path
@@ -55,6 +55,7 @@ _LONG_BATCH = 2 * _STRIDE
 _QUICK = 0.001  #: seconds
 
 _OF_A_WORKER = (WAIT, PROCESS)
+_OF_A_MONITOR = (RECOVERY, LATENESS)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -187,6 +188,13 @@ class Measurements:
     def late(self, queue: str, seconds: list[float]) -> None:
         """Note how late the ticks of a queue's schedules were sent."""
         self.add(LATENESS, (queue,), seconds)
+
+    def keep(self, queues: Container[str]) -> None:
+        """Forget what a monitor has measured of all other queues: they are gone."""
+        with self._lock:
+            for family, labels in [*self._series]:
+                if family in _OF_A_MONITOR and labels[0] not in queues:
+                    del self._series[family, labels]
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered HTTP request; `route` is the template of its path, never the path itself."""

@@ -159,7 +159,9 @@ class Polls:
             return True
         ask = [ops.is_queue(queue), ops.has_messages(QueueKeys(queue))]
         there = any(await self._store.run(_answers(ask)))
-        if there and len(self._known) < _KNOWN_MOST:
+        if there:
+            if len(self._known) >= _KNOWN_MOST:
+                self._known.clear()  # most of them may be gone
             self._known.add(queue)
         return there
 

@@ -291,7 +291,7 @@ def _by_queue(pairs: Iterable[tuple[QueueKeys, T]]) -> dict[QueueKeys, list[T]]:
 def _measure(survey: Survey, keys: QueueKeys, now: int, outcomes: Iterable[tuple[Prepared, Firing]]) -> None:
     if survey.measurements is not None:
         sent = [one.fire.run for one, code in outcomes if code is Firing.SENT and one.fire.messages]
-        survey.measurements.late(keys.queue, [(now - run.due) / 1000 for run in sent])
+        survey.measurements.late(keys.logical, [(now - run.due) / 1000 for run in sent])
 
 
 def _calls(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
