@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
 
 from reliq import forks
 from reliq.errors import ReliqError
@@ -35,7 +37,7 @@ class Guard:
             bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         self._known: set[str] = set()
-        forks.in_every_child(self._let_go)
+        _guards.add(self)
         self._tell({"url": url, "allow_eviction": allow_eviction})
 
     def watch(self, owner: str) -> None:
@@ -43,6 +45,11 @@ class Guard:
         if owner not in self._known:
             self._known.add(owner)
             self._tell(owner)
+
+    def leave(self, owner: str) -> None:
+        """Watch a holder no more: it has ended, and holds nothing."""
+        self._known.discard(owner)
+        self._tell([owner])
 
     def end(self) -> None:
         """End the guard: this process holds nothing any more."""
@@ -65,13 +72,32 @@ class Guard:
                 self._process.stdin.close()
 
 
+_guards: WeakSet[Guard] = WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for guard in list(_guards):
+        guard._let_go()  # noqa: SLF001
+
+
+forks.in_every_child(_let_go_of_all)
+
+
 def main(lines: Iterable[bytes]) -> None:
     """Read the address and the owners until the worker has ended; then return what these still hold."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # sent to all processes of a service; the guard ends after the worker
-    told = [json.loads(line) for line in lines if line.endswith(b"\n")]
-    if len(told) > 1:
-        place, *owners = told
+    place: dict[str, Any] = {}
+    owners: dict[str, None] = {}  # in their order
+    for line in lines:
+        match json.loads(line) if line.endswith(b"\n") else None:
+            case dict() as place:
+                pass
+            case [owner]:
+                owners.pop(owner, None)
+            case str() as owner:
+                owners[owner] = None
+    if owners:
         store = Store(place["url"], allow_eviction=place["allow_eviction"])
         for owner in owners:
             _take_back(store, owner)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from reliq import NewMessage, forks, ops
@@ -41,6 +41,7 @@ class Broker:
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
         self._names: Bounded[tuple[str, float]] = Bounded()  #: kombu's name -> reliq's, and until when it is known
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
+        self._receivers: Counter[str] = Counter()  #: of passing queues, in this process
         self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name
         self._lock = threading.Lock()
         self._users = 0
@@ -133,8 +134,30 @@ class Broker:
             self.store.call(topics.bind("unbind", bindings))
         for one in reversed(self.homes(queue)):
             self.store.call(ops.drop_queue(QueueKeys(one)))
+        self.forget(name, queue)
+
+    def forget(self, name: str, queue: str) -> None:
+        """Forget what was declared of a queue, which goes or has gone."""
         self._names.pop(name, None)
         self._passing.pop(queue, None)
+        self._prioritised.discard(("", name))
+
+    def receives(self, queue: str) -> None:
+        """Note a receiver of a queue."""
+        if queue in self._passing:
+            with self._lock:
+                self._receivers[queue] += 1
+
+    def received_last(self, queue: str) -> bool:
+        """Note the end of a receiver; return whether a passing queue goes with it, as far as this process knows."""
+        with self._lock:
+            if queue not in self._receivers:
+                return False
+            self._receivers[queue] -= 1
+            if self._receivers[queue]:
+                return False
+            del self._receivers[queue]
+            return True
 
     # --- bindings and messages ---
 
@@ -190,10 +213,12 @@ class Broker:
                 )
                 self._monitor.start()
 
-    def consumed(self) -> None:
-        """Note the end of a consumer."""
+    def consumed(self, owner: str | None = None) -> None:
+        """Note the end of a consumer; `owner`: it was the last one of this owner, which holds nothing any more."""
         with self._lock:
             self._consumers -= 1
+            if owner is not None and self._guard is not None:
+                self._guard.leave(owner)
             if self._consumers:
                 return
             monitor, guard, self._monitor, self._guard = self._monitor, self._guard, None, None

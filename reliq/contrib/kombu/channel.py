@@ -205,6 +205,7 @@ class Channel(virtual.Channel):
             )
         exchange = self.connection.hold(name, self)
         subscription = Subscription(name, exchange, no_ack, functools.partial(self._deliver, callback))
+        self._broker.receives(name)
         renew = functools.partial(self._broker.keep, name)
         reader = Reader(subscription, self.connection.inbox, self._credit, self.connection.settler, renew)
         self._consumers.add(consumer_tag)
@@ -230,7 +231,7 @@ class Channel(virtual.Channel):
         if consumer_tag not in self._subscriptions:
             return
         self._consumers.discard(consumer_tag)
-        self._tag_to_queue.pop(consumer_tag, None)
+        queue = self._tag_to_queue.pop(consumer_tag, "")
         subscription, reader = self._subscriptions.pop(consumer_tag)
         unreceived = self.connection.inbox.end(subscription)
         self._credit.give_back(len(unreceived))
@@ -240,6 +241,9 @@ class Channel(virtual.Channel):
             self.connection.settler.wake()
         else:
             self.connection.end_holding(self, subscription.queue)
+        if self._broker.received_last(subscription.queue):
+            self.state.queue_bindings_delete(queue)
+            self._broker.forget(queue, subscription.queue)
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Return the next message, or None."""

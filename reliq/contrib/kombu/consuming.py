@@ -311,18 +311,22 @@ class Holder:
             self._heartbeat.start()
         return exchange
 
-    def drop(self, queue: str) -> None:
-        """Unregister a consumer; what it holds goes back. If Redis is away, a guard or a monitor does so later."""
-        exchange = self.exchanges.pop(queue)
+    def drop(self, queue: str) -> bool:
+        """Unregister a consumer; what it holds goes back. If Redis is away, a guard or a monitor does so later.
+
+        Return whether Redis was there.
+        """
+        exchange, left = self.exchanges.pop(queue), False
         with contextlib.suppress(ReliqError):
             self._store.call(ops.ping(), timeout=0)  # there may be many queues, each of which would wait for Redis
             exchange.relieve()
-            exchange.leave(lambda: False)
+            left = exchange.leave(lambda: False)
         exchange.close()
         if not self.exchanges and self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
             self.owner = new_owner()
+        return left
 
     def _leases(self) -> list[Lease]:
         living = [one.steps for one in list(self.exchanges.values()) if one.steps.alive]

@@ -108,8 +108,9 @@ class Transport(virtual.Transport):
         theirs = (channel, queue, False)
         for key in [one for one in self._held if one == theirs or (queue is None and one[0] is channel)]:
             holder, exchange = self._held.pop(key)
-            holder.drop(exchange.steps.keys.queue)
-            self.broker.consumed()
+            owner = holder.owner
+            left = holder.drop(exchange.steps.keys.queue)
+            self.broker.consumed(owner if left and not holder.exchanges else None)
 
     # --- events ---
 
