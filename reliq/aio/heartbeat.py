@@ -70,8 +70,10 @@ class Heartbeat:
     def _node_of(self, lease: Lease) -> Node | None:
         return self._store.node_of(lease.keys.messages)
 
-    def _divide(self) -> None:
+    async def _divide(self) -> None:
         """Have each node's leases renewed by a task of their own."""
+        for node in self._store.former(self._parts):
+            await self._parts.pop(node).stop()
         for node in {self._node_of(lease) for lease in self._leases()}:
             if node is None or node in self._parts:
                 continue
@@ -85,7 +87,7 @@ class Heartbeat:
     async def _run(self, divided: bool) -> None:
         while True:
             if divided:
-                self._divide()
+                await self._divide()
             try:
                 await self._beat()
             except ReliqError:

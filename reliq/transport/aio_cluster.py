@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from reliq.ops import Request, Sleep, Watch
-from reliq.ops.topology import Node, merged, split
+from reliq.ops.topology import Node, Slots, merged, split
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.cluster_steps import NodeSteps, answers_to, current_slots
 from reliq.transport.errors import ConnectionLost, TryAgain
@@ -19,6 +19,7 @@ class AioClusterConnection(AioConnection):
         super().__init__(store, name)
         self._store = store
         self._connections: dict[Node, AioConnection] = {}
+        self._slots: Slots | None = None  #: since this map there are no connections to former nodes
 
     async def perform(self, request: Request) -> Any:
         """Send each node its part of the request and merge the answers."""
@@ -27,7 +28,10 @@ class AioClusterConnection(AioConnection):
         if isinstance(request, Watch):
             await self.release()
         try:
-            parts = split(request, await self._run(current_slots(self._store, self._open)))
+            slots = await self._run(current_slots(self._store, self._open))
+            if slots is not self._slots:
+                await self._leave_former(slots)
+            parts = split(request, slots)
             return merged(request, parts, await self._run(answers_to(parts, self._store, self._open)))
         except (ConnectionLost, TryAgain):
             self._store.learn(None)  # another node may serve them now
@@ -35,6 +39,14 @@ class AioClusterConnection(AioConnection):
         finally:
             self.watching = any(connection.watching for connection in self._connections.values())
             self.connects = sum(connection.connects for connection in self._connections.values())
+
+    async def _leave_former(self, slots: Slots) -> None:
+        """Close the connections to nodes that have gone, but for one with a transaction."""
+        former = self._store.former(self._connections)
+        for node in [one for one in former if not self._connections[one].watching]:
+            await self._connections.pop(node).close()
+            former.remove(node)
+        self._slots = None if former else slots
 
     async def _run(self, steps: NodeSteps[T]) -> T:
         """Run steps to their end: each request on the node that they name."""

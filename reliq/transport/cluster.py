@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from reliq.ops import Request, Watch
-from reliq.ops.topology import ANY, Node, Part, merged, split
+from reliq.ops.topology import ANY, Node, Part, Slots, merged, split
 from reliq.runtime.looking import missing_now
 from reliq.transport.cluster_steps import NodeSteps, answers_to, current_slots
 from reliq.transport.connection import Connection
@@ -22,6 +22,7 @@ class ClusterConnection(Connection):
         super().__init__(store, name)
         self._store = store
         self._connections: dict[Node, Connection] = {}
+        self._slots: Slots | None = None  #: since this map there are no connections to former nodes
         self.noticed: Node | None = None  #: the node that sends the notices
 
     @property
@@ -37,7 +38,10 @@ class ClusterConnection(Connection):
         if isinstance(request, Watch):
             self.release()
         with self._learning():
-            parts = split(request, self._run(current_slots(self._store, self._open)))
+            slots = self._run(current_slots(self._store, self._open))
+            if slots is not self._slots:
+                self._leave_former(slots)
+            parts = split(request, slots)
             if len(parts) > 1 or parts[0].node is ANY:
                 return parts, None
             node = addressed(parts[0].node, self._connections)
@@ -47,6 +51,14 @@ class ClusterConnection(Connection):
             except Exception as error:
                 self._store.note_failure(node, error)
                 raise
+
+    def _leave_former(self, slots: Slots) -> None:
+        """Close the connections to nodes that have gone, where nothing is under way."""
+        former = self._store.former(self._connections)
+        for node in [one for one in former if self._connections[one].idle]:
+            self._connections.pop(node).close()
+            former.remove(node)
+        self._slots = None if former else slots
 
     def finish(self, request: Request, ticket: Any) -> Any:
         """Send each node its part unless `begin` did, and read the answers."""

@@ -82,6 +82,11 @@ class Connection:
         return self._raw is not None
 
     @property
+    def idle(self) -> bool:
+        """Whether no answer is pending, and no transaction."""
+        return not (self._owed or self.watching)
+
+    @property
     def socket(self) -> Any:
         """The socket, to wait until `readable`; None while there is no connection."""
         return getattr(self._raw, "_sock", None)

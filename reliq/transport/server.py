@@ -3,7 +3,7 @@
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq.ops import Steps
 from reliq.ops.topology import ANY, WATCHED, Node, Slots
@@ -15,6 +15,8 @@ from reliq.transport.target import Target
 
 if TYPE_CHECKING:
     from reliq.transport.watch import Threads, Watches
+
+T = TypeVar("T")
 
 IDLE_MOST = 60.0  #: seconds for which a connection is kept without a call
 #: Seconds for which operators' calls do not ask a node again that refused a connection, or did not answer in time.
@@ -104,6 +106,11 @@ class Server:
         """Return the masters by the latest slot map; none before it was read."""
         return self._latest.nodes if self._latest else []
 
+    def former(self, nodes: Mapping[T, Any]) -> list[T]:
+        """Return those of these nodes that are no master any more: their addresses may never come again."""
+        masters = self.masters()
+        return [node for node in list(nodes) if node not in masters] if masters else []
+
     def is_away(self, node: Node) -> bool:
         """Whether a node has not answered a short while ago, nor since."""
         return node in self._away and time.monotonic() < self._away[node][0]
@@ -141,6 +148,8 @@ class Server:
         """Set the slot map of the cluster; None invalidates it. Without a change the former one stays, as an object."""
         if slots is not None and slots != self._latest:
             self._latest = slots
+            for node in self.former(self._away):
+                self._away.pop(node, None)
         self.slots = None if slots is None else self._latest
 
     def depart(self, epoch: int) -> None:

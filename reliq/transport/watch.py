@@ -15,8 +15,8 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from reliq import forks, ops
@@ -29,6 +29,8 @@ from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.notices import Notices
 
 log = logging.getLogger("reliq.watch")
+
+T = TypeVar("T")
 
 _LOOKS_A_SECOND = 5  #: the most of these looks, unless that makes them slower than `_SLOWEST_LOOK`
 _SLOWEST_LOOK = 60.0  #: seconds at most between two looks at a key; also those for a key that no caller waits for
@@ -58,6 +60,9 @@ class SlotMap(Protocol):
 
     def node_of(self, key: str) -> Node | None:
         """Return the node of a key; None without a cluster, or before its slot map was read."""
+
+    def former(self, nodes: Mapping[T, Any]) -> list[T]:
+        """Return those of these nodes that are no master any more."""
 
 
 class Waiter(Protocol):
@@ -233,7 +238,9 @@ class Watches:
             if node not in self.by_node:
                 self.by_node[node] = Watch(self._store, node)
                 self.by_node[node].start()
-            return self.by_node[node]
+            for one in self._server.former(self.by_node):
+                self.by_node.pop(one).stop()  # who waits there goes on, and waits elsewhere
+            return self.by_node.get(node)
 
     def tell(self, keys: Iterable[str], waiter: Waiter) -> list[str]:
         """Tell of each of the keys, once, as soon as it may exist; return those that are not watched."""

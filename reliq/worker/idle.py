@@ -80,6 +80,9 @@ class Idle:
         for loop in list(self._resting):
             if loop.stopping or loop.runner.paused or not loop.exchange.steps.rests:
                 self.wake(loop)
+        for node in self._store.former(self._spare):
+            for connection, _ in self._spare.pop(node):
+                connection.close()
         for spare in list(self._spare.values()):
             with contextlib.suppress(IndexError):  # loops take some meanwhile
                 while len(spare) > _SPARE_MOST or (len(spare) > 1 and time.monotonic() - spare[0][1] > _SPARE_FOR):

@@ -1,7 +1,6 @@
 """A process that uses kombu for months keeps nothing of the queues, consumers and guards that are over."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import kombu
@@ -66,14 +65,14 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Told]]:
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
     made: list[Told] = []
 
     def popen(*_: Any, **__: Any) -> Told:
         made.append(Told())
         return made[-1]
 
-    monkeypatch.setattr(guard.subprocess, "Popen", popen)
+    monkeypatch.setattr("reliq.contrib.guard.subprocess.Popen", popen)
     return made
 
 
