@@ -72,8 +72,8 @@ class Heartbeat:
 
     async def _divide(self) -> None:
         """Have each node's leases renewed by a task of their own."""
-        for node in self._store.former(self._parts):
-            await self._parts.pop(node).stop()
+        for former in self._store.former(self._parts):
+            await self._parts.pop(former).stop()
         for node in {self._node_of(lease) for lease in self._leases()}:
             if node is None or node in self._parts:
                 continue

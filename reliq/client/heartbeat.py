@@ -54,7 +54,7 @@ class Heartbeat(threading.Thread):
         self._stopping = part_of or threading.Event()
         self._outage = OutageLog(log, "heartbeat")
         self._is_part = part_of is not None
-        self._over = False  #: its node has gone
+        self.over = False  #: its node has gone
         self._parts: dict[Node, Heartbeat] = {}
         self._untold: dict[tuple[QueueKeys, str], bytes] = {}  # news of consumers that Redis does not have yet
 
@@ -90,8 +90,8 @@ class Heartbeat(threading.Thread):
 
     def _divide(self) -> None:
         """Have each node's leases renewed by a thread of their own."""
-        for node in self._store.former(self._parts):
-            self._parts.pop(node)._over = True
+        for former in self._store.former(self._parts):
+            self._parts.pop(former).over = True
         for node in {self._node_of(lease) for lease in self._leases()}:
             if node is None or node in self._parts:
                 continue
@@ -104,7 +104,7 @@ class Heartbeat(threading.Thread):
         return [lease for lease in self._leases() if self._node_of(lease) == node]
 
     def run(self) -> None:
-        while not (self._stopping.is_set() or self._over):
+        while not (self._stopping.is_set() or self.over):
             if self._store.sharded and not self._is_part:
                 self._divide()
             try:
@@ -124,7 +124,7 @@ class Heartbeat(threading.Thread):
     def _rest(self) -> None:
         """Wait until the next beat, the end of the connection, or `stop`."""
         until = time.monotonic() + self._interval
-        while not (self._stopping.is_set() or self._over) and (left := until - time.monotonic()) > 0:
+        while not (self._stopping.is_set() or self.over) and (left := until - time.monotonic()) > 0:
             if self._connection.wait_closed(min(left, _LOOK_EVERY)):
                 return
 
