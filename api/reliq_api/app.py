@@ -30,7 +30,7 @@ from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
 from reliq_api.settings import Settings
-from reliq_api.store import BoundedStore
+from reliq_api.store import ServiceStore
 from reliq_api.ui.router import router as dashboard
 
 _DESCRIPTION = (
@@ -95,5 +95,5 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _application(settings: Settings) -> Service:
     url, allow_eviction = url_from_environment(settings.url), eviction_allowed(settings.allow_eviction)
-    store = BoundedStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
+    store = ServiceStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
     return Service(url, allow_eviction=allow_eviction, max_body=settings.max_body, store=store)

@@ -17,7 +17,7 @@ class Served:
     max_buffered: int = 256 * 1024 * 1024  #: bytes of request bodies in memory; each may take twice its size
     memory_watermark: float = 0.9  #: share of Redis' maxmemory above which nothing more is enqueued
     send_timeout: float = values.SEND_TIMEOUT  #: seconds for which a call is repeated after a lost reply
-    connections: int = 64  #: to Redis, for calls that run at once; waiting polls need none
+    connections: int = values.CALLS_AT_ONCE  #: to Redis, for calls that run at once; waiting polls need none
     no_auth: bool = False  #: serve this machine without a key, for development
     access_log: bool = False
     grace: float = 25.0  #: seconds running calls have after SIGTERM

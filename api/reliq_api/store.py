@@ -1,11 +1,9 @@
-"""The store of the service, with a bounded number of connections to Redis for any number of requests."""
+"""The store of the service, whose runs end with errors that have an answer."""
 
-import asyncio
 import logging
-from typing import TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.ops import Request, Steps, Together
+from reliq.ops import Request, Together
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
@@ -13,25 +11,13 @@ from reliq.transport.calls import only_reads
 
 log = logging.getLogger("reliq.api")
 
-T = TypeVar("T")
 
-
-class BoundedStore(AioStore):
-    """A store with at most `connections` runs at once; runs with their own connection are not counted."""
+class ServiceStore(AioStore):
+    """A store for requests of clients: whatever a connection raises, each of them gets an answer."""
 
     def __init__(self, url: str, connections: int, *, allow_eviction: bool, timeout: float) -> None:
-        super().__init__(url, allow_eviction=allow_eviction, timeout=timeout)
-        self._free = asyncio.Semaphore(connections)
+        super().__init__(url, allow_eviction=allow_eviction, timeout=timeout, calls=connections)
         self._unforeseen = OutageLog(log, "an exception that no call to Redis should raise")
-
-    async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
-        if connection is not None:
-            return await super().run(steps, connection, timeout)
-        await self._free.acquire()
-        try:
-            return await super().run(steps, None, timeout)
-        finally:
-            self._free.release()
 
     async def _told(
         self, error: BaseException, request: Request | Together, connection: AioConnection

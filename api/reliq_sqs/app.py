@@ -19,7 +19,7 @@ from reliq_api.http.no_store import NoStore
 from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
 from reliq_api.readiness import Readiness
-from reliq_api.store import BoundedStore
+from reliq_api.store import ServiceStore
 from reliq_sqs import health
 from reliq_sqs.calls import Endpoint
 from reliq_sqs.guard import Guard
@@ -85,5 +85,5 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _application(settings: Settings) -> aio.Reliq:
     url, allow_eviction = url_from_environment(settings.url), eviction_allowed(settings.allow_eviction)
-    store = BoundedStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
+    store = ServiceStore(url, settings.connections, allow_eviction=allow_eviction, timeout=settings.send_timeout)
     return aio.Reliq(url, allow_eviction=allow_eviction, max_body=MAX_BODY_BYTES, store=store)

@@ -20,6 +20,7 @@ BLOCK = 1.0  #: seconds an idle consumer waits in Redis; bounds shutdown and hal
 RECONNECT_PAUSE = 0.1  #: seconds; well below the time after which a consumer without a connection is considered dead
 SOCKET_MARGIN = 3.0  #: seconds that a reply may take beyond the blocking time of its command
 SEND_TIMEOUT = 5.0  #: seconds for which a producer repeats a call after a lost reply
+CALLS_AT_ONCE = 64  #: of an event loop, each on a connection to Redis; those that wait for something are not counted
 DURABLE_WITHIN = 3.0  #: seconds that a send waits for disks or replicas; appendfsync everysec takes up to two
 JOB_TIME_LIMIT = 24 * 3600.0  #: seconds without a write after which an open staged job is aborted
 SCAN_INTERVAL = 0.5  #: seconds between two scans of the monitor

@@ -50,6 +50,7 @@ class AioConnection:
         self._loaded = Loaded()
         self.idle_since = 0.0  #: by time.monotonic()
         self.named = False  #: the server knows its name
+        self.placed = False  #: its run has a place of the store
         #: Called for each new connection with whether it is named.
         self.on_connect: Callable[[bool], None] | None = None
         self._identity: Identity | None = None  #: of the latest connection, even if it is lost

@@ -7,46 +7,91 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from reliq.contract import values
-from reliq.errors import ReliqError
+from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Request, Steps, Together
 from reliq.transport.aio_cluster import AioClusterConnection
 from reliq.transport.aio_connection import AioConnection
+from reliq.transport.calls import lasts
 from reliq.transport.errors import ConnectionLost, TryAgain
+from reliq.transport.places import Places
 from reliq.transport.retry import CallRetry
 from reliq.transport.server import IDLE_MOST, Server
 from reliq.transport.store import Store
 
 T = TypeVar("T")
 
+_SHORTEST_WAIT = 0.1  #: seconds that a call waits for its turn, even if it is to be tried only once
+
 AioCall = Callable[[Any, "AioConnection", float | None], Awaitable[Any]]
 
 
 class AioStore(Server):
-    """A Redis server, for the tasks of one event loop; the contract of Store."""
+    """A Redis server, for the tasks of one event loop; the contract of Store.
+
+    Of runs without a connection of their own at most `calls` go on at once, and so many connections are open. One that
+    waits for something, on the server or here, leaves its place to another.
+    """
 
     def __init__(
-        self, url: str, *, allow_eviction: bool = False, timeout: float = values.SEND_TIMEOUT, connect: Any = None
+        self,
+        url: str,
+        *,
+        allow_eviction: bool = False,
+        timeout: float = values.SEND_TIMEOUT,
+        connect: Any = None,
+        calls: int = values.CALLS_AT_ONCE,
     ) -> None:
         super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
         self._idle: deque[AioConnection] = deque()
+        self._places = Places(calls)
+        self._silent = False  #: whether the latest run ended without an answer
 
     async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
-        used = connection or (self._idle.pop() if self._idle else self.connection())
+        if connection is not None:
+            return await self._released(steps, connection, timeout)
+        if not self._places.take():
+            await self._turn(timeout)
+        used = self._idle.pop() if self._idle else self.connection()
+        used.placed = True
         try:
-            try:
-                return await self._step(steps, used, timeout)
-            finally:
-                if used.watching:
-                    await used.release()
+            result = await self._released(steps, used, timeout)
+        except ReliqError as error:
+            self._silent = isinstance(error, (RedisUnavailable, OutcomeUnknown))
+            raise
+        else:
+            self._silent = False
+            return result
         finally:
-            if connection is None and (idle := self._given_back(used)):
+            self._make_room(used)
+            if idle := self._given_back(used):
                 await idle.close()
+
+    async def _released(self, steps: Steps[T], connection: AioConnection, timeout: float | None) -> T:
+        """Run steps, and end what they have watched."""
+        try:
+            return await self._step(steps, connection, timeout)
+        finally:
+            if connection.watching:
+                await connection.release()
+
+    async def _turn(self, timeout: float | None) -> None:
+        """Wait for a place: as long as Redis answers the runs before this one, else as long as a call is repeated."""
+        while not await self._places.taken(max(self.patience(timeout), _SHORTEST_WAIT)):
+            if self._silent:
+                raise RedisUnavailable(f"Redis at {self.where} cannot be reached (nor for the calls before this one)")
+
+    def _make_room(self, connection: AioConnection) -> None:
+        if connection.placed:
+            connection.placed = False
+            self._places.leave()
 
     def call(
         self, request: Request | Together, connection: AioConnection, timeout: float | None = None
     ) -> Awaitable[Any]:
         """Run one request."""
+        if connection.placed and lasts(request):
+            self._make_room(connection)
         if self._checked and not isinstance(request, Together):
             return self._send(request, connection, timeout)
         return self._call(request, connection, timeout)

@@ -9,7 +9,7 @@ from reliq.errors import (
     OutcomeUnknown,
     QueueFull,
 )
-from reliq.ops import Op, Request, Sleep, Transaction, Watch
+from reliq.ops import Op, Request, Sleep, Together, Transaction, Watch
 from reliq.ops.topology import Node
 from reliq.transport.errors import ConnectionLost, TryAgain, needless, translated
 from reliq.transport.resp import Command
@@ -202,6 +202,15 @@ def not_sent() -> Iterator[None]:
 def waits(request: Request) -> bool:
     """Whether a request waits for durability."""
     return isinstance(request, Sequence) and any(op.command[0] in ("WAIT", "WAITAOF") for op in request)
+
+
+def lasts(request: Request | Together) -> bool:
+    """Whether a request takes longer than its way to the server: it blocks there, sleeps, or runs other steps."""
+    if isinstance(request, Op):
+        return request.blocks > 0
+    if isinstance(request, Sequence):
+        return any(op.blocks > 0 for op in request)
+    return isinstance(request, (Sleep, Together))
 
 
 def asked_elsewhere(request: Request, replies: list[Any]) -> list[tuple[int, Node]]:
