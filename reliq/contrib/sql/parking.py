@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Table, delete, func, select
+from sqlalchemy import Engine, Row, Table, delete, func, select
 
 from reliq.contrib.sql.tables import SHARED, insert_new, now_ms, outbox, parked
+from reliq.contrib.sql.transaction import Transaction, connection_of
 
 
 def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
@@ -35,26 +36,27 @@ class OutboxCounts:
     parked: int = 0
 
 
-def outbox_counts(connection: Connection) -> dict[str, OutboxCounts]:
+def outbox_counts(connection: Transaction) -> dict[str, OutboxCounts]:
     """Count the waiting and the parked rows by queue, for a metric and an alert on `parked`."""
+    opened = connection_of(connection)
 
     def count(table: Table) -> dict[str, int]:
-        rows = connection.execute(select(table.c.queue, func.count()).group_by(table.c.queue))
+        rows = opened.execute(select(table.c.queue, func.count()).group_by(table.c.queue))
         return {row[0]: row[1] for row in rows}
 
     waiting, aside = count(outbox), count(parked)
     return {queue: OutboxCounts(waiting.get(queue, 0), aside.get(queue, 0)) for queue in sorted({*waiting, *aside})}
 
 
-def list_parked(connection: Connection, queue: str | None = None, limit: int = 100) -> list[Parked]:
+def list_parked(connection: Transaction, queue: str | None = None, limit: int = 100) -> list[Parked]:
     """Read the parked rows of all queues or of one, oldest first."""
     wanted = select(parked.c.id, parked.c.queue, parked.c.reason, parked.c.at).order_by(parked.c.number).limit(limit)
     if queue is not None:
         wanted = wanted.where(parked.c.queue == queue)
-    return [Parked(*row) for row in connection.execute(wanted)]
+    return [Parked(*row) for row in connection_of(connection).execute(wanted)]
 
 
-def retry_parked(connection: Connection, queue: str | None = None, ids: Sequence[str] | None = None) -> int:
+def retry_parked(connection: Transaction, queue: str | None = None, ids: Sequence[str] | None = None) -> int:
     """Put parked rows back at the end of the outbox after their cause is fixed; return how many.
 
     Of all queues or of one; all rows or those with these ids. A row stays parked if its id waits in the outbox.
@@ -64,9 +66,9 @@ def retry_parked(connection: Connection, queue: str | None = None, ids: Sequence
         wanted = wanted.where(parked.c.queue == queue)
     if ids is not None:
         wanted = wanted.where(parked.c.id.in_(ids))
-    back = 0
-    for row in connection.execute(wanted).all():
-        if insert_new(connection, outbox, {name: getattr(row, name) for name in SHARED}):
-            connection.execute(delete(parked).where(parked.c.number == row.number))
+    back, opened = 0, connection_of(connection)
+    for row in opened.execute(wanted).all():
+        if insert_new(opened, outbox, {name: getattr(row, name) for name in SHARED}):
+            opened.execute(delete(parked).where(parked.c.number == row.number))
             back += 1
     return back

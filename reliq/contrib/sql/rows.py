@@ -4,13 +4,14 @@ import json
 from datetime import datetime
 from typing import Any, Unpack
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from reliq import NewMessage
 from reliq.contract.keywords import PublishOptions
 from reliq.contract.options import OUTBOX
 from reliq.contract.values import Size
 from reliq.contrib.sql.tables import now_ms, outbox
+from reliq.contrib.sql.transaction import Transaction, connection_of
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body, check_option_names
 from reliq.protocol.application import body_limit
@@ -23,7 +24,7 @@ _DUE = "due"  #: in the column `options`: the ms since the epoch before which a 
 
 
 def enqueue(
-    connection: Connection,
+    connection: Transaction,
     queue: str,
     body: Body,
     *,
@@ -34,11 +35,12 @@ def enqueue(
 
     The other options are those of PublishOptions: `delay` and `ttl` count from the sending, and a row needs no
     deduplication key, for it is sent once by its id. `max_body`: that of the Reliq with which the relay sends; default
-    as there. Refuses what `send` would refuse: raises InvalidMessage, InvalidName, TypeError.
+    as there. Refuses what `send` would refuse: raises InvalidMessage, InvalidName, InvalidSetting,
+    TypeError.
     """
     check_option_names(options, PublishOptions)
     row = row_of(check_name(queue), checked(NewMessage(body, **options), body_limit(max_body)))
-    connection.execute(outbox.insert().values(row))
+    connection_of(connection).execute(outbox.insert().values(row))
     return str(row["id"])
 
 

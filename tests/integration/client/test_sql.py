@@ -6,12 +6,13 @@ import sys
 
 import pytest
 import sqlalchemy
-from sqlalchemy import func, select
+from sqlalchemy import func, orm, select
+from sqlalchemy.ext import asyncio
 
 import reliq
 from reliq.contrib import sql
 from reliq.contrib.sql import relaying
-from reliq.errors import InvalidMessage, InvalidName, OutcomeUnknown, QueueFull
+from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.model.element import new_id
 from reliq.model.message import Message
 from tests.support.workers import ROOT, eventually, working
@@ -46,6 +47,39 @@ def test_once_is_true_once_and_a_rollback_undoes_it(engine):
         assert not sql.once(connection, message("b"))
         assert sql.forget(connection, "1h") == 0
         assert sql.forget(connection, 0) in (0, 2)
+
+
+@pytest.mark.parametrize("kind", [orm.Session, lambda engine: orm.scoped_session(orm.sessionmaker(engine))])
+def test_a_session_is_a_transaction(engine, kind):
+    session = kind(engine)
+    assert sql.once(session, message("a"))
+    sql.enqueue(session, "orders", "x")
+    session.rollback()
+    assert [sql.once(session, message(name)) for name in ("a", "a")] == [True, False]
+    sql.enqueue(session, "orders", "y")
+    assert sql.outbox_counts(session) == {"orders": sql.OutboxCounts(waiting=1)}
+    assert (sql.list_parked(session), sql.retry_parked(session)) == ([], 0)
+    session.commit()
+    session.close()
+    assert count(engine, sql.outbox) == 1
+    assert sql.forget(session, "1h") == 0
+    session.close()
+
+
+@pytest.mark.parametrize("kind", [asyncio.AsyncConnection, asyncio.AsyncSession, sqlalchemy.Engine])
+def test_what_is_no_transaction_is_refused(kind):
+    """An AsyncSession would return a coroutine, and the row would never be written."""
+    none = object.__new__(kind)
+    for call in (
+        lambda: sql.enqueue(none, "orders", "x"),
+        lambda: sql.once(none, message("a")),
+        lambda: sql.forget(none, "1h"),
+        lambda: sql.outbox_counts(none),
+        lambda: sql.list_parked(none),
+        lambda: sql.retry_parked(none),
+    ):
+        with pytest.raises(InvalidSetting, match=f"^{kind.__name__} is no transaction: give a Connection or Session"):
+            call()
 
 
 def test_a_handler_with_once_does_its_work_once_though_the_message_comes_again(engine, app):
