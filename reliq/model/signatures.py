@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from reliq.errors import InvalidHandler, InvalidName
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.message import Message
+from reliq.model.policy import Again, Dead, Retry
 from reliq.model.result import Results
 
 HandlerFunction = Callable[..., Any]
@@ -206,7 +207,10 @@ def name_of(function: object) -> str:
 
 
 def refuse_unrun(result: object) -> None:
-    """Raise TypeError if a handler's result is work that has not run: a coroutine, an awaitable or a generator."""
+    """Raise TypeError if a handler's result is most likely meant otherwise; an ack would lose the message.
+
+    It is work that has not run (a coroutine, an awaitable or a generator), Retry or Dead, or the class Again.
+    """
     kind = type(result)
     if isinstance(result, CoroutineType):
         result.close()
@@ -218,3 +222,7 @@ def refuse_unrun(result: object) -> None:
         )
     if isinstance(result, (GeneratorType, AsyncGeneratorType)):
         raise TypeError("the handler returned a generator, of which nothing has run: loop over it in the handler")
+    if isinstance(result, (Retry, Dead)) or result is Retry or result is Dead:
+        raise TypeError(f"the handler returned reliq.{getattr(result, '__name__', kind.__name__)}: raise it")
+    if result is Again:
+        raise TypeError("the handler returned the class reliq.Again: return reliq.Again()")

@@ -240,12 +240,15 @@ RETURNED = [
         lambda message: (part for part in message.body),
         "the handler returned a generator, of which nothing has run: loop over it in the handler",
     ),
+    (lambda message: reliq.Retry(delay=5), "the handler returned reliq.Retry: raise it"),
+    (lambda message: reliq.Dead, "the handler returned reliq.Dead: raise it"),
+    (lambda message: reliq.Again, "the handler returned the class reliq.Again: return reliq.Again()"),
 ]
 
 
 @pytest.mark.parametrize("kept", [None, "1h"], ids=["without a result", "with a result"])
 @pytest.mark.parametrize(("handler", "says"), RETURNED, ids=[says for _, says in RETURNED])
-def test_a_handler_that_returns_what_has_not_run_fails(app, handler, says, kept):
+def test_a_handler_that_returns_what_is_meant_otherwise_fails(app, handler, says, kept):
     app.handler("orders", retry=0, result=kept)(handler)
     identity = app.queue("orders").send("x")
     work_off(app)
