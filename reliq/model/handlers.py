@@ -43,6 +43,7 @@ class Handler:
     result: float | None = None  #: seconds for which what the function returns is kept; None: it is not
     measured: bool = True  #: False for broadcasts: each instance has its own queue, too many for a metric label
     typed: TypedCall | None = None  #: how the function takes a typed body; None: it takes the message
+    by: str = ""  #: the decorator, of another name than `handler`, that has made it one
 
 
 class Handlers:
@@ -72,10 +73,21 @@ class Handlers:
         breaker: Breaker | None = None,
         result: Duration | None = None,
         max_retries: int | None = None,
+        by: str = "",
     ) -> Handler:
-        """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function."""
+        """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function.
+
+        `by`: the decorator that makes a handler of a function that is none. It comes after `handler`, that is above it:
+        below it would make another handler, without the options of this one.
+        """
         check_name(queue)
         typed = checked_function(function, f"the handler of queue {queue!r}")
+        for other in self._by_queue.values():
+            if other.function is function and other.by and not by:
+                raise InvalidHandler(
+                    f"{other.by} is below @app.handler({queue!r}), and makes {name_of(function)} the handler of queue "
+                    f"{other.queue!r}: put it above @app.handler"
+                )
         if queue in self._by_queue:
             first = self._by_queue[queue].function
             raise InvalidHandler(
@@ -99,6 +111,7 @@ class Handlers:
             breaker,
             None if result is None else seconds(result, "result", shortest=1.0),
             typed=typed,
+            by=by,
         )
         self._by_queue[queue] = handler
         return handler

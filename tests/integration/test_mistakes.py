@@ -205,6 +205,14 @@ APPLICATION = [
         ),
     ),
     (
+        lambda app: app.handler("reports", time_limit="10m")(app.every("1h")(never_awaited)),
+        reliq.InvalidHandler,
+        (
+            "@app.every is below @app.handler('reports'), and makes never_awaited the handler of queue "
+            "'never_awaited': put it above @app.handler"
+        ),
+    ),
+    (
         lambda app: reliq.Reliq("http://localhost"),
         reliq.InvalidSetting,
         (

@@ -64,5 +64,7 @@ def _add(handlers: Handlers, definition: Definition, function: HandlerFunction) 
     if any(one.name == definition.name for one in handlers.declared(Definition)):
         raise InvalidHandler(f"two schedules have the name {definition.name!r}: give one of them another name=")
     if all(handler.function is not function for handler in handlers):
-        handlers.add(definition.queue, function, retry=None, retry_on=BaseException, dead_on=(), time_limit=None)
+        handlers.add(
+            definition.queue, function, retry=None, retry_on=BaseException, dead_on=(), time_limit=None, by="@app.every"
+        )
     handlers.declare(definition)
