@@ -68,7 +68,7 @@ def add_to(commands: Any) -> None:
         nargs="*",
         default=[],
         metavar="NAME=VALUE",
-        help="e.g. max_bytes=500MiB dead_max_age=30d; no VALUE: its default",
+        help=f"e.g. max_bytes=500MiB dead_max_age=30d; no VALUE: its default; names: {', '.join(BY_SETTING)}",
     )
 
     command(commands, "queue pause", pause, "pause a queue: no message starts", queue=True, json_too=True)

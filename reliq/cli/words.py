@@ -18,6 +18,9 @@ NOUNS = {
     "key": "API keys",
 }
 
+#: What the help of a noun says after its verbs.
+MORE = {"worker": "`reliq worker MODULE:APP` is short for `reliq worker run MODULE:APP`."}
+
 #: Former words, by the present ones.
 FORMER = {
     "queue stats": "stats",
@@ -57,7 +60,8 @@ class Words:
     def _verbs_of(self, noun: str) -> Any:
         if noun not in self._verbs:
             what = NOUNS[noun]
-            parser = self._commands.add_parser(noun, help=what, description=what[0].upper() + what[1:] + ".")
+            description = what[0].upper() + what[1:] + "."
+            parser = self._commands.add_parser(noun, help=what, description=description, epilog=MORE.get(noun))
             self._verbs[noun] = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
             self._keep_former(noun, parser)
         return self._verbs[noun]

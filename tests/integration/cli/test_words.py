@@ -12,6 +12,7 @@ import pytest
 from reliq.cli import main, messages
 from reliq.cli.columns import columns
 from reliq.cli.words import FORMER, NOUNS
+from reliq.contract.settings import BY_NAME
 from tests.support.commands import run
 from tools.site.reference import command_line
 
@@ -48,6 +49,12 @@ def test_a_worker_needs_no_verb(more):
     short, full = (PARSER.parse_args([*words, *more, "shop:app"]) for words in (["worker"], ["worker", "run"]))
     assert short == full
     assert short.app == "shop:app"
+    assert "`reliq worker MODULE:APP` is short for" in below("worker").format_help()
+
+
+def test_the_help_of_a_policy_names_every_setting():
+    text = " ".join(below("queue config").format_help().split())
+    assert f"names: {', '.join(BY_NAME)} options:" in text
 
 
 @pytest.mark.parametrize(
