@@ -20,8 +20,6 @@ from reliq.transport.store import Store
 
 T = TypeVar("T")
 
-_SHORTEST_WAIT = 0.1  #: seconds that a call waits for its turn, even if it is to be tried only once
-
 AioCall = Callable[[Any, "AioConnection", float | None], Awaitable[Any]]
 
 
@@ -29,7 +27,8 @@ class AioStore(Server):
     """A Redis server, for the tasks of one event loop; the contract of Store.
 
     Of runs without a connection of their own at most `calls` go on at once, and so many connections are open. One that
-    waits for something, on the server or here, leaves its place to another.
+    waits for something, on the server or here, leaves its place to another. Others wait for their turn, while Redis
+    answers those before them for as long as it takes, else for as long as a call is repeated.
     """
 
     def __init__(
@@ -44,24 +43,24 @@ class AioStore(Server):
         super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
         self._idle: deque[AioConnection] = deque()
         self._places = Places(calls)
-        self._silent = False  #: whether the latest run ended without an answer
+        self._answered = 0.0  #: when a run ended well, by time.monotonic()
 
     async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
         """Run steps to their end. Raises the errors of the steps, RedisUnavailable or OutcomeUnknown."""
         if connection is not None:
             return await self._released(steps, connection, timeout)
-        if not self._places.take():
-            await self._turn(timeout)
+        if not self._places.take() and not await self._places.turn():
+            raise RedisUnavailable(f"Redis at {self.where} cannot be reached (nor for the calls before this one)")
         used = self._idle.pop() if self._idle else self.connection()
         used.placed = True
         try:
             result = await self._released(steps, used, timeout)
-        except ReliqError as error:
-            self._silent = isinstance(error, (RedisUnavailable, OutcomeUnknown))
-            raise
-        else:
-            self._silent = False
+            self._answered = time.monotonic()
             return result
+        except (RedisUnavailable, OutcomeUnknown):
+            if time.monotonic() - self._answered > self.timeout:
+                self._places.give_up(self.timeout)
+            raise
         finally:
             self._make_room(used)
             if idle := self._given_back(used):
@@ -74,12 +73,6 @@ class AioStore(Server):
         finally:
             if connection.watching:
                 await connection.release()
-
-    async def _turn(self, timeout: float | None) -> None:
-        """Wait for a place: as long as Redis answers the runs before this one, else as long as a call is repeated."""
-        while not await self._places.taken(max(self.patience(timeout), _SHORTEST_WAIT)):
-            if self._silent:
-                raise RedisUnavailable(f"Redis at {self.where} cannot be reached (nor for the calls before this one)")
 
     def _make_room(self, connection: AioConnection) -> None:
         if connection.placed:

@@ -1,6 +1,7 @@
-"""Places for the calls of an event loop that run at once, each on a connection of its own."""
+"""Places for the calls of an event loop that go on at once, each on a connection of its own."""
 
 import asyncio
+import time
 from collections import deque
 
 
@@ -9,7 +10,7 @@ class Places:
 
     def __init__(self, most: int) -> None:
         self._free = most
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[float, asyncio.Future[bool]]] = deque()  #: since when, by time.monotonic()
 
     def take(self) -> bool:
         """Take a place if one is free."""
@@ -18,24 +19,30 @@ class Places:
         self._free -= 1
         return True
 
-    async def taken(self, within: float) -> bool:
-        """Wait for a place; return whether one came in time."""
-        given = asyncio.get_running_loop().create_future()
-        self._waiting.append(given)
+    async def turn(self) -> bool:
+        """Wait for a place; return whether there was one: False if the wait was given up."""
+        given: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((time.monotonic(), given))
         try:
-            await asyncio.wait((given,), timeout=within)
+            return await given
         except asyncio.CancelledError:
-            if given.done():
+            if not given.cancelled() and given.result():
                 self.leave()
             raise
-        finally:
-            if not given.done():
-                self._waiting.remove(given)
-        return given.done()
 
     def leave(self) -> None:
         """Give a place to the call that has waited for longest."""
-        if self._waiting:
-            self._waiting.popleft().set_result(None)
-        else:
-            self._free += 1
+        while self._waiting:
+            _, given = self._waiting.popleft()
+            if not given.done():  # it was cancelled
+                given.set_result(True)
+                return
+        self._free += 1
+
+    def give_up(self, seconds: float) -> None:
+        """Give up those that have waited for so long."""
+        began = time.monotonic() - seconds
+        while self._waiting and self._waiting[0][0] <= began:
+            _, given = self._waiting.popleft()
+            if not given.done():
+                given.set_result(False)
