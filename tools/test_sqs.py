@@ -30,7 +30,6 @@ from tools import sqs_programs
 from tools.sqs_programs import Missing
 
 ROOT = Path(__file__).resolve().parent.parent
-CLIENTS = ROOT / "tools" / "sqs_clients"
 _TIMEOUT = 1200
 _MOTOS_ACCOUNT = "123456789012"
 

@@ -25,10 +25,6 @@ class PartitionCollector(Collector):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def describe(self) -> list[Metric]:
-        """Return no description: Redis may be unreachable when a process starts."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Read the partitions. One that cannot be read has no metrics."""
         messages = gauge("reliq_partition_messages")

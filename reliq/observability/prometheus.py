@@ -128,10 +128,6 @@ class Exporter(Collector):
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
-    def describe(self) -> list[Metric]:
-        """Return no description: Redis may be unreachable when a process starts."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Collect all metrics. While Redis is away: reliq_redis_up is 0, with the metrics of this process only.
 

@@ -21,10 +21,6 @@ class WorkerCollector(Collector):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def describe(self) -> list[Metric]:
-        """Return no description: Redis may be unreachable when a process starts."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Read the workers; without Redis there are no metrics."""
         info, rate = gauge("reliq_worker_info"), gauge("reliq_worker_messages_per_second")

@@ -63,7 +63,6 @@ class Mutant:
         return outcome
 
 
-CALM = {"rate": 0, "work": 0.0}
 MUTANTS = [
     Mutant(
         "a repeated send is not recognized",

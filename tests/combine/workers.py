@@ -8,7 +8,6 @@ from typing import Any
 import redis
 
 import reliq
-from reliq.contract.settings import SETTINGS
 from reliq.model.backoff import fixed
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
@@ -20,7 +19,6 @@ from tests.reference import model
 from tests.support.workers import ROOT, end, eventually, started
 
 LATER = 60.0
-LIMITS = tuple(one for one in SETTINGS if one.limits_claims)
 RETRIES = 1
 _COMES_BACK = ("again", "retry", "max_failures")  #: at once, into the line of its key
 

@@ -11,11 +11,8 @@ import pytest
 import reliq
 from reliq.cli import main
 from reliq.embedded import EmbeddedRedis
-from reliq.model.keys import QueueKeys
 from tests.support.commands import give_up_soon, run
 from tests.support.workers import ROOT, eventually, process
-
-KEYS = QueueKeys("q")
 
 APP = """
 import os, time

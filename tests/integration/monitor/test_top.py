@@ -15,8 +15,6 @@ from reliq.cli.top import Look, _show, frame, short, wrapped
 from reliq.model.stats import Stats
 from reliq.model.worker import Consuming, Process, WorkerProcess
 
-BUSY = {"enqueued": 250_000, "acked": 40_000, "dead_lettered": 7}
-
 
 def reading(queue="orders", ready=0, counters=None, **others):
     values = {
