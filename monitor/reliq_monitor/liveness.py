@@ -23,9 +23,8 @@ from reliq_monitor.known import Known
 
 _LEASES = 1000  #: leases that are read by one command
 
-SETTLED = (
-    1.5  #: seconds after the monitor's own (re)connection: after a restart of Redis all others must come back, too
-)
+#: Seconds after the monitor's own (re)connection: after a restart of Redis all others must come back, too.
+SETTLED = 1.5
 OUTAGE_GRACE = 5.0  #: seconds after an outage in which no lease is judged; heartbeats are back within one or two
 
 Leases = Sequence[tuple[str, int | None]]  #: consumers with their deadline, ms of the server's clock; None = no lease
@@ -131,7 +130,7 @@ class Liveness:
                 gone.append(Vanished(consumer, known_dead=True, since=absence.last_seen))
             elif deadline is None:
                 gone.append(Vanished(consumer, known_dead=False, since=now))
-            elif not quiet and (ends := self._end_of(queue, consumer, deadline)) <= now:
+            elif not quiet and (ends := deadline + self._shift_of(queue, consumer, deadline)) <= now:
                 gone.append(Vanished(consumer, known_dead=ends != deadline, since=ends))
         return gone
 
@@ -144,7 +143,10 @@ class Liveness:
     def _shift_of(self, queue: str, consumer: str, deadline: int) -> int:
         """Return by how many ms a deadline is to be shifted; none once it was renewed since the jump."""
         known, shift = self._shifted.get((queue, consumer), (deadline, 0))
-        return shift if known == deadline else 0
+        if known == deadline:
+            return shift
+        del self._shifted[queue, consumer]
+        return 0
 
     def _note_absent(self, queue: str, leases: Leases, now: int) -> None:
         if self._names is None:
@@ -164,15 +166,6 @@ class Liveness:
         if absence is None or absence.looks < 2 or time.monotonic() - absence.since < self._grace:
             return None
         return absence
-
-    def _end_of(self, queue: str, consumer: str, deadline: int) -> int:
-        if not self._shifted:
-            return deadline
-        old, shift = self._shifted.get((queue, consumer), (deadline, 0))
-        if old != deadline:
-            del self._shifted[queue, consumer]  # renewed since the jump
-            return deadline
-        return deadline + shift
 
 
 class ClockWatch:

@@ -19,8 +19,8 @@ from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_c
 log = logging.getLogger("reliq.monitor")
 
 _COMPANY = "company"  #: the part that notes what else a dead process held
-_A_TURN = 0.05  #: seconds for taking messages back before the other duties have their turn, or
-_SHARE, _MOST = 3, 1.0  #: so many times as long as these took, which wait for a distant Redis, but not more seconds
+_LEAST, _MOST = 0.05, 1.0  #: seconds for taking messages back before the other duties have their turn
+_SHARE = 3  #: between these bounds, so many times as long as the others took: longer where Redis is distant
 _NAMED = 5  #: processes in a line of the log
 _A_CONSUMER = 0.02  #: seconds for one consumer before the next one has its turn
 
@@ -71,7 +71,7 @@ class Returns(Duty[Scan]):
         if survey.looked_at != self._noted:
             report = self._note(survey)
             yield from self._find_company(survey)
-        until = time.monotonic() + max(_A_TURN, min(_MOST, _SHARE * (began - self._turned_at)))
+        until = time.monotonic() + max(_LEAST, min(_MOST, _SHARE * (began - self._turned_at)))
         while self._gone and time.monotonic() < until:
             one = next(iter(self._gone))
             if one not in self._processes:  # first: it is forgotten with the last of its messages

@@ -78,14 +78,15 @@ def _allowed(op: Op[Any]) -> Steps[Any]:
     """Return the op's answer, or None if the server or the user lacks the command."""
     try:
         return (yield op)
-    except (RedisUnsuitable, QueueFull):
-        return None
-    except RedisUnavailable:
-        raise
     except ReliqError as error:
-        if type(error) is ReliqError:  # an unknown error: the command is disabled or renamed
-            return None
-        raise
+        if not _is_refusal(error):
+            raise
+        return None
+
+
+def _is_refusal(error: ReliqError) -> bool:
+    """Whether a command is not allowed, or unknown: disabled, renamed, or of a newer version."""
+    return isinstance(error, (RedisUnsuitable, QueueFull)) or type(error) is ReliqError
 
 
 def _each_allowed(some: Sequence[Op[Any]]) -> Steps[list[Any]]:
@@ -93,7 +94,7 @@ def _each_allowed(some: Sequence[Op[Any]]) -> Steps[list[Any]]:
     try:
         return list((yield list(some)))
     except ReliqError as error:
-        if isinstance(error, RedisUnavailable) and not isinstance(error, RedisUnsuitable):
+        if not _is_refusal(error):
             raise
         answers: list[Any] = []
         for op in some:
