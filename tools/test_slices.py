@@ -84,9 +84,9 @@ class Named(Exception):
     """The core names the slice in a way that is no entry."""
 
 
-def slices(root: Path = ROOT) -> list[str]:
+def slices() -> list[str]:
     """Return the names of the slices that exist."""
-    return sorted(path.parent.name for path in (root / FEATURES).glob("*/__init__.py"))
+    return sorted(path.parent.name for path in (ROOT / FEATURES).glob("*/__init__.py"))
 
 
 # --- delete a slice ---

@@ -33,9 +33,9 @@ class Progress:
         )
 
 
-def bar(fraction: float, width: int = 20) -> str:
+def bar(fraction: float) -> str:
     """Return a bar of text for a number from 0 to 1, with its percentage."""
-    return f"{_bar(fraction, width)} {fraction:4.0%}"
+    return f"{_bar(fraction, 20)} {fraction:4.0%}"
 
 
 def _bar(fraction: float, width: int) -> str:

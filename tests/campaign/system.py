@@ -261,16 +261,8 @@ class System:
 
     # --- faults ---
 
-    def note_fault(
-        self, kind: str, process: str, start: float, end: float | None = None, rewound: float | None = None
-    ) -> None:
+    def note_fault(self, kind: str, process: str, start: float, rewound: float | None = None) -> None:
         """Note a fault in the operator's history. `rewound`: since then Redis may have lost what it had answered."""
         fields = {} if rewound is None else {"rewound": rewound}
-        self.operator.note(
-            "fault",
-            "ok",
-            kind=kind,
-            process=process,
-            **{"from": start, "to": time.monotonic() if end is None else end},
-            **fields,
-        )
+        fields |= {"from": start, "to": time.monotonic()}
+        self.operator.note("fault", "ok", kind=kind, process=process, **fields)

@@ -135,8 +135,8 @@ def batch_worker(name):
     return steps
 
 
-def again(steps, tries=3):
-    for _ in range(tries - 1):
+def again(steps):
+    for _ in range(2):
         try:
             return (yield from steps())
         except OutcomeUnknown:

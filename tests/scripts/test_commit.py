@@ -18,9 +18,9 @@ def commit(world, run="r1", stream="", epoch=0):
     return world.run(stage_ops.commit(KEYS, "j", run, b"manifest", 3, 60, stream, epoch))
 
 
-def roll(world, part="p", dedup=()):
+def roll(world, dedup=()):
     """Roll a chunk; return how many messages moved, and how many chunks are left."""
-    moved, left, _ = world.run(stage_ops.commit_roll("j", Staged(KEYS, part), dedup))
+    moved, left, _ = world.run(stage_ops.commit_roll("j", Staged(KEYS, "p"), dedup))
     return moved, left
 
 

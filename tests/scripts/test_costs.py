@@ -31,8 +31,8 @@ def send(world, *elements):
     world.run(ops.enqueue(KEYS, [], entries))
 
 
-def claim(world, n=10, consumer="w"):
-    answer = world.run(ops.claim_limited(KEYS, consumer, 15.0, n, ROOM, reports=False))
+def claim(world, n=10):
+    answer = world.run(ops.claim_limited(KEYS, "w", 15.0, n, ROOM, reports=False))
     return [Message.decode("q", one).id for one in answer.elements], answer
 
 

@@ -47,9 +47,9 @@ def queue(held_by_w="", members=NONE, holders=None, rounds=NONE, **lists):
     return lists | {name: value for name, value in hashes.items() if value}
 
 
-def visited(world, limit=1, consumer="w"):
+def visited(world, consumer="w"):
     world.given(leases={consumer: HOUR})
-    world.run(ops.claim(KEYS, consumer, 15.0, limit))
+    world.run(ops.claim(KEYS, consumer, 15.0, 1))
 
 
 def again(world, name, who, delay=0.0, consumer="w"):

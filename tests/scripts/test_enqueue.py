@@ -8,8 +8,8 @@ from reliq.ops import Entry
 from tests.support.state import KEYS, element, elements
 
 
-def entry(name, delay=0.0, dedup_key=None, window=60.0, digest=""):
-    return Entry(name.rstrip("0123456789"), element(name), delay, dedup_key, window, digest)
+def entry(name, delay=0.0, dedup_key=None, digest=""):
+    return Entry(name.rstrip("0123456789"), element(name), delay, dedup_key, 60.0, digest)
 
 
 def test_messages_are_pushed_at_the_head_in_the_order_of_the_call(world):

@@ -62,10 +62,10 @@ def work_off(world: World) -> list[str]:
     return done
 
 
-def tell_all(world: World, keys: QueueKeys = KEYS) -> list[Happened]:
+def tell_all(world: World) -> list[Happened]:
     """Tell what has happened, as a monitor does; return it."""
-    happened = world.run(own.flow_news(keys, 100)).happened
-    while world.store.run(tell(keys)):
+    happened = world.run(own.flow_news(KEYS, 100)).happened
+    while world.store.run(tell(KEYS)):
         pass
     return [*happened]
 

@@ -24,8 +24,8 @@ def counts(world):
     return found and tuple(int(one) for one in found.split())
 
 
-def events(world, identity="a"):
-    _, found = world.run(track_ops.biography(KEYS, identity, b"-"))
+def events(world):
+    _, found = world.run(track_ops.biography(KEYS, "a", b"-"))
     return [(event.name, event.detail) for event in found]
 
 

@@ -244,8 +244,8 @@ def test_a_paused_queue_and_a_lost_lease_come_before_limits(world):
     assert world.state()["messages"] == "a"
 
 
-def run(world, passed, failed, probe="", rule=RULE):
-    return world.run(ops.breaker(KEYS, rule, passed, failed, probe))
+def run(world, passed, failed, probe=""):
+    return world.run(ops.breaker(KEYS, RULE, passed, failed, probe))
 
 
 def test_a_breaker_opens_at_its_threshold_and_not_before_its_minimum(world):

@@ -9,30 +9,17 @@ from reliq.errors import QueueFull
 from reliq.features.output import ops as own
 from reliq.features.output.steps import ALONG
 from reliq.model.keys import QueueKeys
-from reliq.model.message import Message
 from reliq.ops import Destination, Move, Revival
 from reliq.ops.coming import Coming
-from reliq.ops.held import Hold
-from tests.support.state import KEYS, World, element
+from tests.support.state import KEYS, World, element, hold
 from tests.support.workers import eventually
 
 OTHER = QueueKeys("other")
 DAY = 86_400_000
 
 
-def hold(name: str, place: int = 0) -> Hold:
-    return Hold(KEYS, "w", Message.decode("q", element(name)), place)
-
-
-@pytest.fixture
-def held(world: World) -> World:
-    """A consumer has claimed two messages."""
-    world.given(processing={"w": "b a"}, leases={"w": 30_000})
-    return world
-
-
-def emit(world: World, name: str, token: str, chunk: bytes = b"j1", keys: QueueKeys = KEYS) -> str:
-    said: str = world.run(own.emit(hold(name)._replace(keys=keys), token, chunk))
+def emit(world: World, name: str, token: str, chunk: bytes = b"j1") -> str:
+    said: str = world.run(own.emit(hold(name), token, chunk))
     return said
 
 

@@ -40,8 +40,8 @@ def stage(world, before=0, chunks=(b"x",), part="p", run="r1", job="j"):
     return answer
 
 
-def clear(world, *parts, run="r1"):
-    return world.run(stage_ops.stage_clear(KEYS, "j", run, 60, [Staged(KEYS, part) for part in parts]))
+def clear(world, *parts):
+    return world.run(stage_ops.stage_clear(KEYS, "j", "r1", 60, [Staged(KEYS, part) for part in parts]))
 
 
 def test_a_first_chunk_begins_the_job(world):

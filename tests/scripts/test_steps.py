@@ -9,21 +9,10 @@ from reliq.features.steps.ops import Parting
 from reliq.model.message import Message
 from reliq.ops import Destination, Move
 from reliq.ops.held import Hold
-from tests.support.state import KEYS, World, element
+from tests.support.state import KEYS, World, element, hold
 from tests.support.timeouts import end_timeouts, read_timeouts
 
 ENTRY = Entry("s", 1, "charge", b"j5").encoded()
-
-
-def hold(name: str, place: int = 0) -> Hold:
-    return Hold(KEYS, "w", Message.decode("q", element(name)), place)
-
-
-@pytest.fixture
-def held(world: World) -> World:
-    """A consumer has claimed two messages."""
-    world.given(processing={"w": "b a"}, leases={"w": 30_000})
-    return world
 
 
 def fields(world: World) -> dict[bytes, bytes]:

@@ -25,9 +25,7 @@ def has_durable(seed: int) -> bool:
     return seed % _EACH == _EACH - 1
 
 
-def with_durable(
-    seed: int, choices: Sequence[Choice], active: float, message: Any, settings: Sequence[str] = ()
-) -> list[Choice]:
+def with_durable(seed: int, choices: Sequence[Choice], active: float, message: Any) -> list[Choice]:
     """Return the choices of a plan, with durable messages; `message`: makes the options of one."""
     chance = random.Random(f"the durable handlers of {seed}")
     queues = sorted({one.queue for one in choices if isinstance(one, Action)})

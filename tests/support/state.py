@@ -13,7 +13,9 @@ import redis
 from reliq.model.dead_letter import letter_field
 from reliq.model.element import Envelope, Extra, group_of
 from reliq.model.keys import QueueKeys
+from reliq.model.message import Message
 from reliq.ops import Op, Transaction
+from reliq.ops.held import Hold
 from reliq.transport.store import Store
 
 KEYS = QueueKeys("q")
@@ -47,6 +49,11 @@ def keyed(name: str, key: str, deliveries: int = 0, **extra: Any) -> bytes:
 
 def elements(*names: str) -> list[bytes]:
     return [element(name) for name in names]
+
+
+def hold(name: str) -> Hold:
+    """The hold of consumer w on the message that a name stands for."""
+    return Hold(KEYS, "w", Message.decode("q", element(name)), 0)
 
 
 def name_of(raw: bytes) -> str:

@@ -54,7 +54,7 @@ def empty(request, monkeypatch):
     monkeypatch.setattr(values, "EMPTY_FOR", {"empty lately": 1000.0, "empty for long": -1.0}[request.param])
 
 
-def drain(store, fault, handled, on_idle=lambda: None):
+def drain(store, fault, handled):
     """A small worker: claims or waits, handles, settles with the next claim; after an error it goes on."""
     consumer = ConsumerSteps(KEYS, "c1", 60.0)
     acks: list[bytes] = []
@@ -71,8 +71,6 @@ def drain(store, fault, handled, on_idle=lambda: None):
             handled.append(message.body)
             acks.append(message.element)
         idle = 0 if messages else idle + 1
-        if not messages:
-            on_idle()
     while True:
         try:
             fault.run(consumer.leave())

@@ -30,13 +30,13 @@ def failures(clock, caplog):
     return FailureLog(clock)
 
 
-def message(queue="orders", identity="7"):
-    return Message.decode(queue, NewMessage("secret body", id=identity).element(now=1))
+def message(queue="orders"):
+    return Message.decode(queue, NewMessage("secret body", id="7").element(now=1))
 
 
-def fail(failures, error, of=None, delay=5.0):
+def fail(failures, error, of=None):
     failure = failure_now("worker", type(error).__qualname__, f"Traceback: line 3\n{error}")
-    failures.failed(of or message(), failure, error, delay)
+    failures.failed(of or message(), failure, error, 5.0)
 
 
 def fields(record):

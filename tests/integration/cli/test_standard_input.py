@@ -40,11 +40,11 @@ def start(url):
                 pipe.close()
 
 
-def pour(child, data, most=1 << 32):
+def pour(child, data):
     """Write without end, until the reader is gone; how many bytes that were."""
     written = 0
     try:
-        while written < most:
+        while written < 1 << 32:
             written += os.write(child.stdin.fileno(), data)
     except BrokenPipeError:
         return written

@@ -21,8 +21,8 @@ def promote(url):
         yield lambda: store.call(ops.promote(KEYS, 1000))[0]
 
 
-def fail(queue, body="x", delay="1h", error="no such order"):
-    identity = queue.send(body)
+def fail(queue, delay="1h", error="no such order"):
+    identity = queue.send("x")
     with queue.consumer() as consumer:
         (message,) = consumer.claim()
         consumer.retry(message, delay, error)

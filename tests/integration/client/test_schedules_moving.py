@@ -53,9 +53,9 @@ def end_moves(app, client):
         monitor.send_ticks()
 
 
-def moving(app, queue="r", when="1h", body="new"):
+def moving(app, queue="r"):
     steps = app.schedules._steps
-    return steps.put([steps.define("s", when, queue, body, {})])
+    return steps.put([steps.define("s", "1h", queue, "new", {})])
 
 
 def run(app, steps, after, hook):

@@ -36,8 +36,8 @@ def tracer(spans):
     return active.runs._tracer
 
 
-def headers(app, queue="orders"):
-    with app.queue(queue).consumer() as consumer:
+def headers(app):
+    with app.queue("orders").consumer() as consumer:
         messages = consumer.claim(limit=10)
         consumer.ack(*messages)
     return [message.headers for message in messages]

@@ -26,8 +26,8 @@ def test_workers_wanted(ready, age, arrivals, service, slots, wanted):
     assert desired_workers(ready, age, arrivals, service, slots) == wanted
 
 
-def reading(ready, claimed, age=0.0):
-    return Stats("orders", ready, 0, 0, 0, 0, age, 0, paused=False, counters={"claimed": claimed})
+def reading(ready, claimed):
+    return Stats("orders", ready, 0, 0, 0, 0, 0.0, 0, paused=False, counters={"claimed": claimed})
 
 
 @pytest.fixture

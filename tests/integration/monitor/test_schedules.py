@@ -34,8 +34,8 @@ def running(url):
     store.close()
 
 
-def ids(app, queue="q"):
-    with app.queue(queue).consumer() as consumer:
+def ids(app):
+    with app.queue("q").consumer() as consumer:
         found = []
         while messages := consumer.claim(limit=1000):
             found += [message.id for message in messages]

@@ -63,10 +63,10 @@ def threads(url):
     threads.stop()
 
 
-def abandon(app, keys, body="held"):
+def abandon(app, keys):
     """A message of a consumer without a lease."""
     consumer = new_owner(connected=False)
-    app.queue(keys.queue).send(body)
+    app.queue(keys.queue).send("held")
     app.store.call(ops.register(keys, consumer, 600.0))
     app.store.call(ops.claim(keys, consumer, 600.0, 1))
     app.store.call(ops.command("DEL", keys.lease(consumer)))

@@ -66,9 +66,9 @@ def durable(kind, app, client):
     return bound
 
 
-def now_due(client, queue="q") -> None:
+def now_due(client) -> None:
     """Let the delayed messages of a queue be due."""
-    keys = QueueKeys(queue)
+    keys = QueueKeys("q")
     for element in client.zrange(keys.delayed, 0, -1):
         client.zadd(keys.delayed, {element: 1})
     for field in client.hkeys(keys.index):

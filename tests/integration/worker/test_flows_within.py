@@ -44,7 +44,7 @@ def outer(app, **options):
     return flow
 
 
-def cutting(app, kind, ran, *, count=3, dies=()):
+def cutting(app, kind, ran, *, dies=()):
     """Handlers: `cut` opens a flow of parts and a join; a part that is among `dies` does so once."""
     lock, died, ids = threading.Lock(), set(dies), []
 
@@ -53,7 +53,7 @@ def cutting(app, kind, ran, *, count=3, dies=()):
             ran.append(message.body.decode())
         if message.body == b"cut":
             with app.flow(parent=message) as flow:
-                parts = [flow.send("parts", f"part {number}") for number in range(count)]
+                parts = [flow.send("parts", f"part {number}") for number in range(3)]
                 flow.send("parts", "join", after=parts)
             ids.append(flow.id)
 

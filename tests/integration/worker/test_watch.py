@@ -48,9 +48,9 @@ def worker(app, kind, handled):
         yield worker
 
 
-def resting(worker, names=QUEUES, full=()):
+def resting(worker, full=()):
     """Whether the loops of these queues leave the waiting to the watch; `full`: those that wait for a slot."""
-    keys = {QueueKeys(name).freed if name in full else QueueKeys(name).messages for name in names}
+    keys = {QueueKeys(name).freed if name in full else QueueKeys(name).messages for name in QUEUES}
     return lambda: any(
         keys <= one._asked.keys() & one._waiting.keys() for one in worker._idle._watches.by_node.values()
     )
