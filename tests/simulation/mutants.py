@@ -65,12 +65,12 @@ def _acks_first(self: Any, message: Any) -> Any:
 @contextlib.contextmanager
 def _impatient() -> Iterator[None]:
     """Monitors judge leases 1.6 of their 2 seconds before they end."""
-    end_of = Liveness._end_of
+    shift_of = Liveness._shift_of
 
     def taken_back(keys: QueueKeys, consumer: str, *_: bool) -> Steps[reclaim.Reclaimed]:
         return reclaim.take_back(keys, consumer, known_dead=True)
 
-    early = mock.patch.object(Liveness, "_end_of", lambda *arguments: end_of(*arguments) - 1600)
+    early = mock.patch.object(Liveness, "_shift_of", lambda *arguments: shift_of(*arguments) - 1600)
     known = mock.patch.object(monitors, "take_back", taken_back)
     with early, known:
         yield
