@@ -9,7 +9,7 @@ from reliq import features
 
 
 def modules_with_router(
-    package: str, path: Sequence[str], first: Sequence[str] = (), *, of_slices: str
+    package: str, path: Sequence[str], first: Sequence[str], *, of_slices: str
 ) -> Iterator[ModuleType]:
     """Yield the modules of a package, and those called `of_slices` in the slices, that have a router.
 

@@ -10,8 +10,8 @@ from reliq.protocol.partial_reads import QUEUES, or_unseen
 _SCAN_STEP = 1000
 
 
-def find_orphans(queues: Sequence[str] = (), repair: bool = False) -> Steps[dict[str, list[str]]]:
-    """Find orphans by queue. `repair`: register them, so that the monitor returns their messages."""
+def find_orphans(queues: Sequence[str], repair: bool) -> Steps[dict[str, list[str]]]:
+    """Find orphans by queue; without `queues`, of all. `repair`: register them, so that their messages are returned."""
     found: dict[str, list[str]] = {}
     every = yield from or_unseen(QUEUES, ops.one(ops.queue_names()), [])
     for queue in sorted({*queues, *(one for one in every if logical_name(one) in queues)}) if queues else every:

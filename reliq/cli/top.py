@@ -79,7 +79,7 @@ def look(store: Store) -> Look:
     return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines(), workers)
 
 
-def watch(store: Store, interval: float, once: bool, stopping: threading.Event, as_json: bool = False) -> int:
+def watch(store: Store, interval: float, once: bool, stopping: threading.Event, as_json: bool) -> int:
     """Show a frame every `interval` seconds, until `stopping`; with `once`, as JSON or into a pipe, a single one."""
     latest = look(store)
     if as_json:

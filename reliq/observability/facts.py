@@ -40,7 +40,7 @@ class Facts:
         return tuple(int(part) for part in self.info.get("redis_version", "").split(".")[:2] if part.isdigit())
 
 
-def read_facts(cluster: bool = False, sentinels: Sequence[View] = (), pings: int = PINGS) -> Steps[Facts]:
+def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Facts]:
     """Read the facts; raises RedisUnavailable if there is no answer.
 
     `cluster`: of all its nodes. `pings`: round trips that are measured.

@@ -202,7 +202,7 @@ def checked(message: NewMessage, max_body: int) -> NewMessage:
 
 
 def checked_many(
-    bodies: Iterable[Body | NewMessage], options: BatchOptions, max_body: int, *, plain: bool = True
+    bodies: Iterable[Body | NewMessage], options: BatchOptions, max_body: int, *, plain: bool
 ) -> Sequence[NewMessage]:
     """Return the messages of a call; raises InvalidMessage, which names the first invalid one.
 

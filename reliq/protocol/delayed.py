@@ -12,7 +12,7 @@ from reliq.ops import Steps
 from reliq.protocol.done_in_part import counted
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import Part, check_headers, merged_page, read_page, walk
-from reliq.protocol.progress import Progress, unwatched
+from reliq.protocol.progress import Progress
 from reliq.runtime.pieces import pieces
 
 _RUN = "the run of delayed messages"
@@ -92,7 +92,7 @@ def run_by_id(homes: QueueHomes, ids: Sequence[str]) -> Steps[int]:
 
 
 def run_selected(
-    homes: QueueHomes, wanted: Selection, everything: bool, dry_run: bool, progress: Progress = unwatched
+    homes: QueueHomes, wanted: Selection, everything: bool, dry_run: bool, progress: Progress
 ) -> Steps[int]:
     """Make the selected messages that are not due yet due now; return how many. Raises InvalidSetting."""
     everything, dry_run = yes_or_no(everything, "all"), yes_or_no(dry_run, "dry_run")

@@ -25,7 +25,7 @@ Position = tuple[str, int]  #: a score, and how many messages with it lie before
 Part = tuple[list[M], str | None]  #: a page of one home, and the cursor of the next one
 
 
-def read_by_id(keys: QueueKeys, zset: str, identity: str, shown: int | None = None) -> Steps[Glimpse | None]:
+def read_by_id(keys: QueueKeys, zset: str, identity: str, shown: int | None) -> Steps[Glimpse | None]:
     """Read the entry of a message through the index; None if there is none. `shown`: bytes of its body; None: all."""
     skip = 0
     while True:
@@ -116,7 +116,7 @@ def read_page(
     limit: int,
     cursor: str | None,
     bodies: bool,
-    wanted: Callable[[M], bool] | None = None,
+    wanted: Callable[[M], bool] | None,
     start: int = 0,
 ) -> Steps[tuple[list[M], str | None]]:
     """Read up to `limit` wanted messages and the cursor of the next page, None at the end.

@@ -28,7 +28,7 @@ _IN_LINES = re.compile(f"[{_HIDDEN}]")
 _IN_ONE_LINE = re.compile(f"[{_HIDDEN}\\t\\n\\r]")
 
 
-def configure(level: int, as_json: bool, tracebacks: bool = False) -> None:
+def configure(level: int, as_json: bool, tracebacks: bool) -> None:
     """Send this process's log to standard error.
 
     The environment carries the choices to child processes: JSON is also written when RELIQ_LOG_JSON is 1, and

@@ -37,10 +37,9 @@ class AioStore(Server):
         *,
         allow_eviction: bool = False,
         timeout: float = values.SEND_TIMEOUT,
-        connect: Any = None,
         calls: int = values.CALLS_AT_ONCE,
     ) -> None:
-        super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=connect)
+        super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=None)
         self._idle: deque[AioConnection] = deque()
         self._places = Places(calls)
         self._answered = 0.0  #: when a run ended well, by time.monotonic()

@@ -42,7 +42,7 @@ def unsuitable(
     return None
 
 
-def check_server(where: str, allow_eviction: bool, cluster: bool = False, known: bool = False) -> Steps[None]:
+def check_server(where: str, allow_eviction: bool, cluster: bool, known: bool = False) -> Steps[None]:
     """Refuse a server that cannot hold a queue; raises RedisUnsuitable. If INFO is forbidden, accept the server."""
     try:
         answers = yield server_info("server", "replication", "memory")

@@ -103,7 +103,7 @@ class Access:
 class Guard:
     """Checks requests against the keys in Redis."""
 
-    def __init__(self, reliq: aio.Reliq, background: Background, no_auth: bool = False) -> None:
+    def __init__(self, reliq: aio.Reliq, background: Background, no_auth: bool) -> None:
         """`no_auth`: serve this machine without a key until the first key exists."""
         timeout = _KEYS_TRIED if reliq.store.sharded else None
         self._keys = Cached(

@@ -94,7 +94,7 @@ class Batch:
         pressure: Pressure,
         settings: Settings,
         head: Head,
-        confirm: Callable[[], Awaitable[None]] | None = None,
+        confirm: Callable[[], Awaitable[None]] | None,
     ) -> None:
         """`confirm` raises Problem if the key of the request is no longer valid."""
         self._confirm = confirm

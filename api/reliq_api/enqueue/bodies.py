@@ -30,7 +30,7 @@ class Leased(msgspec.Struct, omit_defaults=True, gc=False):
     state: Raw | None = None
 
 
-def leased(message: Message, encoding: Encoding, state: bytes | None = None) -> Leased:
+def leased(message: Message, encoding: Encoding, state: bytes | None) -> Leased:
     kind, body = shown(message.body, encoding, message.headers)
     return Leased(
         message.id, body, kind, message.headers, message.deliveries, message.failures, message.redelivered,

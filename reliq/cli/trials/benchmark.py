@@ -30,10 +30,10 @@ _SETTLED = 1.5  #: seconds until the monitor has certainly seen a worker's conne
 class Plan:
     """The size of a benchmark; all values are bounded."""
 
-    messages: int = 100_000
-    samples: int = 500
-    kills: int = 3
-    time_limit: float = 120.0
+    messages: int
+    samples: int
+    kills: int
+    time_limit: float
 
     def __post_init__(self) -> None:
         values.whole(self.messages, "messages", 2, 1_000_000)

@@ -32,12 +32,12 @@ _DELIVERIES = 1000  #: vanished workers that one message may survive
 class Plan:
     """The size of a run; all values are bounded."""
 
-    messages: int = 10_000
-    workers: int = 4
-    kills: int = 10
-    pauses: int = 2
-    lease: float = 2.0
-    time_limit: float = 300.0
+    messages: int
+    workers: int
+    kills: int
+    pauses: int
+    lease: float
+    time_limit: float
 
     def __post_init__(self) -> None:
         values.whole(self.messages, "messages", 1, 1_000_000)
