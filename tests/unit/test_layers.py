@@ -2,8 +2,10 @@
 
 import ast
 import functools
+import importlib
 import io
 import itertools
+import re
 import tokenize
 from pathlib import Path
 
@@ -122,3 +124,15 @@ def test_partitions_stand_behind_one_seam():
         if not any(one in path.parents for one in spark) and names_partitions(path)
     }
     assert found == OF_PARTITIONS
+
+
+@pytest.mark.parametrize("package", ["reliq/ops", "api/reliq_api/schemas"])
+def test_what_gathers_the_names_of_its_modules_has_them(package):
+    """A module's import of the same name would otherwise hide what an earlier one defines."""
+    gathering = importlib.import_module(package.removeprefix("api/").replace("/", "."))
+    modules = re.findall(r"^from (\S+) import \*$", (ROOT / package / "__init__.py").read_text(), re.MULTILINE)
+    assert len(modules) > 5
+    for module in map(importlib.import_module, modules):
+        own = [one for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
+        hidden = [one for one in own if not one.__name__.startswith("_") and one is not vars(gathering)[one.__name__]]
+        assert hidden == []
