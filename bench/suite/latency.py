@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import reliq
 from bench.suite.contestants import BENCH
 from bench.suite.harness import Check, Row, Setting, fresh_redis, percentile
 from reliq.model.keys import QueueKeys
+from tests.support.workers import eventually
 
 _SCRIPT = BENCH / "contestants" / "timed.py"
 
@@ -32,14 +32,6 @@ class Receiver:
         return found
 
 
-def _until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError("the receiver did not start, or did not finish")
-        time.sleep(0.01)
-
-
 def _stamp(kind: str) -> str:
     return f"{kind} {time.monotonic():.7f}"
 
@@ -52,13 +44,13 @@ def idle(setting: Setting) -> Row:
         queue, receivers = app.queue("bench"), {name: Receiver(name, server.url) for name in ("reliq", "blmove")}
         queue.send(_stamp("warm"))
         client.lpush("bare", _stamp("warm"))
-        _until(lambda: client.exists("bare") == 0 and client.hget(keys.counters, "acked") == b"1")
+        eventually(lambda: client.exists("bare") == 0 and client.hget(keys.counters, "acked") == b"1")
         for _ in range(messages):
             queue.send(_stamp("quick"))
             time.sleep(0.003)
             client.lpush("bare", _stamp("quick"))
             time.sleep(0.003)
-        _until(lambda: client.exists("bare") == 0 and client.hget(keys.counters, "acked") == b"%d" % (messages + 1))
+        eventually(lambda: client.exists("bare") == 0 and client.hget(keys.counters, "acked") == b"%d" % (messages + 1))
         waits = {name: receiver.waits()["quick"] for name, receiver in receivers.items()}
         app.close()
     row = Row("latency idle, send -> handler starts")
@@ -80,12 +72,12 @@ def slow_neighbours(setting: Setting) -> Row:
         app, keys = reliq.Reliq(server.url), QueueKeys("bench")
         queue, receiver = app.queue("bench"), Receiver("threads", server.url)
         queue.send(_stamp("warm"))
-        _until(lambda: client.hget(keys.counters, "acked") == b"1")
+        eventually(lambda: client.hget(keys.counters, "acked") == b"1")
         began = time.monotonic()
         for number in range(messages):
             queue.send(_stamp("slow" if number % 100 == 0 else "quick"))
             time.sleep(max(0.0, began + (number + 1) / 400 - time.monotonic()))
-        _until(lambda: client.hget(keys.counters, "acked") == b"%d" % (messages + 1))
+        eventually(lambda: client.hget(keys.counters, "acked") == b"%d" % (messages + 1))
         waits = receiver.waits()["quick"]
         app.close()
     p99 = percentile(waits, 0.99) * 1000

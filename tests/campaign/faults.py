@@ -17,12 +17,14 @@ from tests.campaign.servers import ClusterServer, ProxiedServer, SentinelServer
 from tests.campaign.system import System
 from tests.campaign.tasks import QUEUE
 from tests.support.cluster import Cluster
+from tests.support.fleet import wait
 
 _DOWN = 0.1  #: seconds that a killed Redis stays away, at most
 _EVERYSEC = 2.0  #: seconds of answered writes that a Redis with `appendfsync everysec` may lose (`reliq doctor`)
 _UNREPLICATED = 1.0  #: seconds of answered writes that no replica may have received
 _RESUMED = 60.0
 _STALL = 20.0
+_NOTED = 20.0  #: seconds within which Redis notes what its disk refuses
 _CONNECTED = 1.0  #: seconds until a process is back after its network is
 _NOTICED = 9.0  #: seconds within which a client gives up a connection that answers nothing
 
@@ -298,7 +300,7 @@ def fill_disk(system: System) -> int:
                 file.write(bytes(1 << 16))
         except OSError:
             pass
-    _wait_for(lambda: b"aof_last_write_status:err" in system.server.ask("INFO", "persistence"), "a refused write")
+    wait(lambda: b"aof_last_write_status:err" in system.server.ask("INFO", "persistence"), "a refused write", _NOTED)
     _rest(system, 0.2, 0.6)
     filler.unlink()
     system.note_fault("disk-full", "*", at)
@@ -313,11 +315,11 @@ def fail_saves(system: System) -> int:
         in_the_way.unlink()
     (in_the_way / "something").mkdir(parents=True, exist_ok=True)
     _save(system)
-    _wait_for(lambda: b"rdb_last_bgsave_status:err" in system.server.ask("INFO", "persistence"), "a failed save")
+    wait(lambda: b"rdb_last_bgsave_status:err" in system.server.ask("INFO", "persistence"), "a failed save", _NOTED)
     _rest(system, 0.2, 0.6)
     shutil.rmtree(in_the_way)
     _save(system)
-    _wait_for(lambda: b"rdb_last_bgsave_status:ok" in system.server.ask("INFO", "persistence"), "a save")
+    wait(lambda: b"rdb_last_bgsave_status:ok" in system.server.ask("INFO", "persistence"), "a save", _NOTED)
     system.note_fault("save-failing", "*", at)
     _resume(system)
     return 1
@@ -328,14 +330,6 @@ def _save(system: System) -> None:
         system.server.ask("BGSAVE")
     except ReliqError:  # one is under way
         time.sleep(0.1)
-
-
-def _wait_for(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise ReliqError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.02)
 
 
 # --- failovers ---

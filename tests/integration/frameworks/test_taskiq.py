@@ -53,12 +53,8 @@ def made(url: str, **options: Any) -> ReliqBroker:
     return ReliqBroker(url, **options).with_result_backend(InMemoryBroker().result_backend)
 
 
-async def until(condition: Any, timeout: float = 20) -> Any:
-    async with asyncio.timeout(timeout):
-        while True:
-            if found := await asyncio.to_thread(condition):
-                return found
-            await asyncio.sleep(0.01)
+async def until(condition: Any) -> Any:
+    return await asyncio.to_thread(eventually, condition, 20)
 
 
 def test_tasks_run_and_are_acked_after_their_result_is_saved(app: reliq.Reliq, url: str) -> None:
