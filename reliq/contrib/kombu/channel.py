@@ -14,10 +14,10 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
 from reliq import Message
+from reliq.contrib.kombu import names
 from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.consuming import Credit, Reader, Subscription, hand_back
 from reliq.contrib.kombu.messages import incoming, outgoing, requeued
-from reliq.contrib.kombu.names import pattern, routing_key
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
@@ -123,7 +123,7 @@ class Channel(virtual.Channel):
 
     def _pattern(self, exchange: str, key: str) -> str:
         kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
-        return pattern(exchange, kind, key or "")
+        return names.pattern(exchange, kind, key or "")
 
     def exchange_declare(self, exchange: str | None = None, type: str | None = None, **options: Any) -> None:
         """Make an exchange known to this process; raises InvalidSetting for one that is not direct, topic or fanout."""
@@ -182,11 +182,11 @@ class Channel(virtual.Channel):
             self._broker.send(routing_key, new)
         elif properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE:
             try:
-                self._broker.publish(_routing_key(exchange, routing_key), new, timeout=0)
+                self._broker.publish(names.routing_key(exchange, routing_key), new, timeout=0)
             except (RedisUnavailable, OutcomeUnknown) as error:
                 raise OperationalError(str(error)) from None
         else:
-            self._broker.publish(_routing_key(exchange, routing_key), new)
+            self._broker.publish(names.routing_key(exchange, routing_key), new)
 
     # --- consuming ---
 
@@ -326,6 +326,3 @@ class Channel(virtual.Channel):
         connection.end_holding(self)
         connection.close_channel(self)
         self.exchange_types = None
-
-
-_routing_key = routing_key
