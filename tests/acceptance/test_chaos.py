@@ -11,7 +11,7 @@ import pytest
 
 import reliq
 from reliq import ops
-from reliq.cli.trials.processes import WorkerProcess, stop_all
+from reliq.cli.trials import processes
 from reliq.model.keys import QueueKeys, process_of
 from tests.support.workers import ROOT, eventually
 
@@ -21,29 +21,24 @@ KEYS = QueueKeys("q")
 LEASE = 2.0
 
 
-class Workers:
+class Workers(processes.Workers):
     """Worker processes with chosen ids, so that the messages of a killed one can be counted."""
 
     def __init__(self, app: reliq.Reliq, history: Path) -> None:
+        paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
+        environment = {"CHAOS_HISTORY": str(history), "PYTHONPATH": paths}
+        log = history.with_name("workers.log")
+        super().__init__(app.url, "tests.acceptance.chaos_app", log, "--lease", str(LEASE), **environment)
         self._app = app
-        self._history = history
-        self.running: list[WorkerProcess] = []
         self.held_by_victims = 0
 
-    def start(self) -> None:
-        paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "monitor", "api"))
-        environment = {"CHAOS_HISTORY": str(self._history), "PYTHONPATH": paths}
-        log = self._history.with_name("workers.log")
-        options = ("--lease", str(LEASE))
-        self.running.append(WorkerProcess(self._app.url, "tests.acceptance.chaos_app", log, *options, **environment))
-
     def kill_one(self) -> None:
-        worker = self.running.pop(random.randrange(len(self.running)))
+        worker = self.pop(random.randrange(len(self)))
         worker.kill()
         self._count(worker.owner)
 
-    def pause_one(self) -> WorkerProcess:
-        worker = self.running[0]
+    def pause_one(self) -> processes.WorkerProcess:
+        worker = self[0]
         worker.pause()
         self._count(worker.owner)
         return worker
@@ -54,15 +49,12 @@ class Workers:
         An idle one is forgotten after its lease.
         """
         known = [life.decode() for life in self._app.store.call([ops.command("SMEMBERS", KEYS.consumers)])[0]]
-        there = {process_of(worker.owner) for worker in self.running}
+        there = {process_of(worker.owner) for worker in self}
         return {process_of(life) for life in known} <= there and len(known) <= len(there)
 
     def _count(self, owner: str) -> None:
         lists = [KEYS.processing(life) for life in (owner, *(f"{owner}.{number}" for number in range(1, 5)))]
         self.held_by_victims += sum(self._app.store.call([ops.command("LLEN", key) for key in lists]))
-
-    def stop(self) -> None:
-        stop_all(self.running)
 
 
 @pytest.fixture

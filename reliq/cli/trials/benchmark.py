@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from reliq.cli.progress import Progress
 from reliq.cli.trials.bench_app import HOLD, MARK, NOTES, NOTHING, QUEUE
 from reliq.cli.trials.own_queue import remove_queue
-from reliq.cli.trials.processes import WorkerProcess, check_running, stop_all, terminated_as_interrupted
+from reliq.cli.trials.processes import Workers, terminated_as_interrupted
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.errors import ReliqError
@@ -86,7 +86,7 @@ def run(url: str | None, plan: Plan) -> Report:
         monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
-        everything.callback(bench.stop_workers)
+        everything.callback(bench.workers.stop)
         return bench.run()
 
 
@@ -97,8 +97,10 @@ class _Bench:
         self._plan = plan
         self._notes = folder / "notes"
         self._notes.touch()
-        self._log = folder / "workers.log"
-        self._workers: list[WorkerProcess] = []
+        self.workers = Workers(
+            app.url, "reliq.cli.trials.bench_app:app", folder / "workers.log", "--no-monitor",
+            **{NOTES: str(self._notes), QUEUE: self.queue.name},
+        )  # fmt: skip
         self._until = time.monotonic() + plan.time_limit
 
     def run(self) -> Report:
@@ -116,9 +118,6 @@ class _Bench:
             recovery_seconds=recoveries,
         )
 
-    def stop_workers(self) -> None:
-        stop_all(self._workers)
-
     def _send(self) -> float:
         """Return the messages per second; the first and the last message note when they are handled."""
         total, bar = self._plan.messages, Progress("sent", self._plan.messages)
@@ -131,7 +130,7 @@ class _Bench:
         return total / (time.monotonic() - began)
 
     def _consume(self) -> float:
-        self._start_worker()
+        self.workers.start()
         ((_, ended, _),) = self._wait(lambda: self._noted("last"))
         ((_, began, _),) = self._noted("first")
         return (self._plan.messages - 1) / (ended - began)
@@ -151,15 +150,15 @@ class _Bench:
         """Measure the time from SIGKILL of the worker that holds a message until another worker handles it."""
         found: list[float] = []
         for number in range(self._plan.kills):
-            while len(self._workers) < 2:
-                self._start_worker()
+            while len(self.workers) < 2:
+                self.workers.start()
             self._wait(lambda: self.queue.stats().consumers >= 2)
             time.sleep(_SETTLED)
             name = f"held-{number}"
             self.queue.send(HOLD + name.encode())
             ((_, _, holder),) = self._wait(lambda name=name: self._noted(name))  # type: ignore[misc]
-            victim = next(worker for worker in self._workers if worker.process.pid == holder)
-            self._workers.remove(victim)
+            victim = next(worker for worker in self.workers if worker.process.pid == holder)
+            self.workers.remove(victim)
             killed = time.monotonic()
             victim.kill()
             again = self._wait(lambda name=name: self._noted(name)[1:])  # type: ignore[misc]
@@ -168,12 +167,6 @@ class _Bench:
 
     # --- helpers ---
 
-    def _start_worker(self) -> None:
-        environment = {NOTES: str(self._notes), QUEUE: self.queue.name}
-        self._workers.append(
-            WorkerProcess(self._app.url, "reliq.cli.trials.bench_app:app", self._log, "--no-monitor", **environment)
-        )
-
     def _noted(self, name: str) -> list[tuple[str, float, int]]:
         lines = (line.split() for line in self._notes.read_text().splitlines())
         return [(noted, float(at), int(pid)) for noted, at, pid in lines if noted == name]
@@ -181,7 +174,7 @@ class _Bench:
     def _wait(self, condition: Callable[[], T]) -> T:
         while not (answer := condition()):
             self._in_time()
-            check_running(self._workers, self._log)
+            self.workers.check_running()
             time.sleep(_LOOK)
         return answer
 

@@ -14,7 +14,7 @@ from reliq.cli.progress import Progress
 from reliq.cli.trials.chaos_app import HISTORY, QUEUE, WORK
 from reliq.cli.trials.chaos_report import Fault, Report, lost_and_runs
 from reliq.cli.trials.own_queue import remove_queue
-from reliq.cli.trials.processes import WorkerProcess, check_running, stop_all, terminated_as_interrupted
+from reliq.cli.trials.processes import WorkerProcess, Workers, terminated_as_interrupted
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
@@ -60,7 +60,7 @@ def run(url: str | None, plan: Plan) -> Report:
         monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
-        everything.callback(chaos.stop_workers)
+        everything.callback(chaos.workers.stop)
         return chaos.run()
 
 
@@ -72,8 +72,10 @@ class _Chaos:
         self._keys = QueueKeys(self._queue.name)
         self._history = folder / "history"
         self._history.touch()
-        self._log = folder / "workers.log"
-        self._workers: list[WorkerProcess] = []
+        self.workers = Workers(
+            app.url, "reliq.cli.trials.chaos_app:app", folder / "workers.log", "--lease", str(plan.lease),
+            "--no-monitor", **{HISTORY: str(self._history), QUEUE: self._queue.name, WORK: str(_WORK)},
+        )  # fmt: skip
         self._killed: list[Fault] = []
         self._paused: list[Fault] = []
         self._due = _spread(plan.kills, plan.pauses)
@@ -82,22 +84,12 @@ class _Chaos:
         self._queue.configure(max_deliveries=_DELIVERIES)
         sent = self._queue.send_many(range(self._plan.messages))
         for _ in range(self._plan.workers):
-            self._start_worker()
+            self.workers.start()
         started = time.monotonic()
         self._until_all_are_handled(len(sent), started + self._plan.time_limit)
         seconds = time.monotonic() - started
-        self.stop_workers()
+        self.workers.stop()
         return self._report(sent, seconds)
-
-    def _start_worker(self) -> None:
-        environment = {HISTORY: str(self._history), QUEUE: self._queue.name, WORK: str(_WORK)}
-        options = ("--lease", str(self._plan.lease), "--no-monitor")
-        self._workers.append(
-            WorkerProcess(self._app.url, "reliq.cli.trials.chaos_app:app", self._log, *options, **environment)
-        )
-
-    def stop_workers(self) -> None:
-        stop_all(self._workers)
 
     def _until_all_are_handled(self, total: int, until: float) -> None:
         bar = Progress("handled", total)
@@ -109,7 +101,7 @@ class _Chaos:
             self._look_for_returned()
             if stats.ready == stats.processing == stats.delayed == 0:
                 break
-            check_running(self._workers, self._log)
+            self.workers.check_running()
             if self._due and acked >= total * self._due[0][0]:
                 self._do_harm()
             time.sleep(_TICK)
@@ -126,9 +118,9 @@ class _Chaos:
         _, kind = self._due.pop(0)
         if kind == "kill":
             worker.kill()
-            self._workers.remove(worker)
+            self.workers.remove(worker)
             self._killed.append(self._fault(worker))
-            self._start_worker()
+            self.workers.start()
         else:
             worker.pause()
             self._paused.append(self._fault(worker))
@@ -138,7 +130,7 @@ class _Chaos:
         lengths = self._lengths(consumers)
         holders = {owner_of(one) for one, length in zip(consumers, lengths, strict=True) if length}
         away = {fault.worker.owner for fault in self._paused if not fault.over}
-        return [worker for worker in self._workers if worker.owner in holders - away]
+        return [worker for worker in self.workers if worker.owner in holders - away]
 
     def _fault(self, worker: WorkerProcess) -> Fault:
         every = self._app.store.call(ops.members(self._keys.consumers))

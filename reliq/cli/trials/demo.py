@@ -16,7 +16,7 @@ from reliq import ops
 from reliq.cli.progress import Progress
 from reliq.cli.trials import by_http, by_spark
 from reliq.cli.trials.app import QUEUE, RESULTS, count
-from reliq.cli.trials.processes import WorkerProcess, stop_all, terminated_as_interrupted
+from reliq.cli.trials.processes import WorkerProcess, Workers, terminated_as_interrupted
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
@@ -77,23 +77,26 @@ class _Demo:
         self._queue = app.queue(QUEUE)
         self._paths = paths
         self._results = results
-        self._workers: list[WorkerProcess] = []
+        self._workers = Workers(
+            app.url, "reliq.cli.trials.app:app", results.with_name("workers.log"), "--lease", str(LEASE),
+            "--no-monitor", **{RESULTS: str(results)},
+        )  # fmt: skip
         self._faults = Faults()
 
     def run(self, everything: contextlib.ExitStack) -> int:
         monitor = MonitorThread(self._app.store, reconnect_grace=values.LOOPBACK_GRACE)
         monitor.start()
         everything.callback(monitor.stop)
-        everything.callback(self._stop_workers)
+        everything.callback(self._workers.stop)
         everything.enter_context(terminated_as_interrupted())
         print(f"{len(self._paths)} Python files of {sysconfig.get_path('stdlib')}, on {self._app.store.where}")
         ids = self._send()
         started = time.monotonic()
-        self._start_worker()
-        self._start_worker()
+        self._workers.start()
+        self._workers.start()
         self._watch(len(ids))
         seconds = time.monotonic() - started
-        self._stop_workers()
+        self._workers.stop()
         return self._report(ids, seconds)
 
     def _send(self) -> list[str]:
@@ -110,14 +113,6 @@ class _Demo:
 
     def _send_from_here(self, paths: Sequence[Path]) -> list[str]:
         return self._queue.send_many([{"path": str(path)} for path in paths])
-
-    def _start_worker(self) -> None:
-        log, options = self._results.with_name("workers.log"), ("--lease", str(LEASE), "--no-monitor")
-        environment = {RESULTS: str(self._results)}
-        self._workers.append(WorkerProcess(self._app.url, "reliq.cli.trials.app:app", log, *options, **environment))
-
-    def _stop_workers(self) -> None:
-        stop_all(self._workers)
 
     def _watch(self, total: int) -> None:
         """Draw the bar until all messages are handled, and cause the faults half way."""
@@ -143,7 +138,7 @@ class _Demo:
         killed_at = time.time()
         held = self._held(victim)
         self._say(f"killed one worker (kill -9) while it held {len(held)} messages")
-        self._start_worker()
+        self._workers.start()
         # At once: when the messages of the killed one are back, the other may have handled all the rest.
         self._faults.paused_held, paused_at = self._pause_while_it_holds(other), time.monotonic()
         self._say(f"paused the other past its lease while it held {self._faults.paused_held} messages")

@@ -1,6 +1,7 @@
 """Worker processes to kill and pause, for the demo, `reliq chaos` and tests."""
 
 import contextlib
+import functools
 import signal
 import subprocess
 import sys
@@ -64,19 +65,29 @@ class WorkerProcess:
             self.process.stdin.close()
 
 
-def check_running(workers: list[WorkerProcess], log: Path) -> None:
-    """Raise ReliqError, with the last line of their log, if one of the workers has ended."""
-    if any(worker.ended for worker in workers):
-        said = log.read_text(errors="replace").strip().rpartition("\n")[2]
-        raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")
+class Workers(list[WorkerProcess]):
+    """The workers of a trial, which are started alike."""
 
+    def __init__(self, url: str, application: str, log: Path, *options: str, **environment: str) -> None:
+        super().__init__()
+        self._log = log
+        self._new = functools.partial(WorkerProcess, url, application, log, *options, **environment)
 
-def stop_all(workers: list[WorkerProcess]) -> None:
-    """Stop all workers at the same time."""
-    for worker in workers:
-        worker.ask_to_stop()
-    for worker in workers:
-        worker.wait()
+    def start(self) -> None:
+        self.append(self._new())
+
+    def check_running(self) -> None:
+        """Raise ReliqError, with the last line of their log, if one of the workers has ended."""
+        if any(worker.ended for worker in self):
+            said = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise ReliqError(f"a worker ended unexpectedly: {said or 'without output'}")
+
+    def stop(self) -> None:
+        """Stop all workers at the same time."""
+        for worker in self:
+            worker.ask_to_stop()
+        for worker in self:
+            worker.wait()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.cli.columns import columns
 from reliq.cli.progress import Progress
 from reliq.cli.sizing import Load, Needs, Table, needs, spent
-from reliq.cli.trials.processes import WorkerProcess, check_running, stop_all, terminated_as_interrupted
+from reliq.cli.trials.processes import Workers, terminated_as_interrupted
 from reliq.cli.trials.size_app import HANDLER, QUEUES, queue_name
 from reliq.client.app import Reliq
 from reliq.embedded import EmbeddedRedis
@@ -92,15 +92,17 @@ def run(load: Load) -> Tried:
         server = everything.enter_context(EmbeddedRedis(settings=("--auto-aof-rewrite-percentage", "0")))
         app = everything.enter_context(contextlib.closing(Reliq(server.url)))
         trial = _Trial(app, part, folder)
-        everything.callback(trial.stop)
+        everything.callback(trial.workers.stop)
         return dataclasses.replace(trial.run(), asked=load.rate / _TENTH)
 
 
 class _Trial:
     def __init__(self, app: Reliq, load: Load, folder: Path) -> None:
         self._app, self._load = app, load
-        self._log = folder / "workers.log"
-        self._workers: list[WorkerProcess] = []
+        self.workers = Workers(
+            app.url, "reliq.cli.trials.size_app:app", folder / "workers.log", "--no-monitor", "--threads",
+            str(load.threads), **{HANDLER: str(load.handler), QUEUES: str(load.queues)},
+        )  # fmt: skip
         self._queues = [app.queue(queue_name(number)) for number in range(load.queues)]
         self._body = b"x" * load.body
 
@@ -117,9 +119,6 @@ class _Trial:
         redis_cpu, written = (cpu_later - cpu) / taken, (file_later - file) / taken
         return Tried(load, taken, sent, sent - left, redis_cpu, written, waiting, self._load.rate)
 
-    def stop(self) -> None:
-        stop_all(self._workers)
-
     def _memory_of_a_message(self) -> float:
         """Send some messages before there is a worker."""
         self._send_to(0, self._load.batch, 0)  # Redis learns the scripts
@@ -131,14 +130,11 @@ class _Trial:
 
     def _start_workers(self) -> None:
         wanted = math.ceil(self._load.rate * self._load.handler / self._load.busy / self._load.threads)
-        options = ("--no-monitor", "--threads", str(self._load.threads))
-        environment = {HANDLER: str(self._load.handler), QUEUES: str(self._load.queues)}
         for _ in range(min(max(wanted, 1), _MOST_WORKERS)):
-            one = WorkerProcess(self._app.url, "reliq.cli.trials.size_app:app", self._log, *options, **environment)
-            self._workers.append(one)
+            self.workers.start()
         until = time.monotonic() + _PATIENCE
-        while self._queues[0].stats().consumers < len(self._workers):
-            check_running(self._workers, self._log)
+        while self._queues[0].stats().consumers < len(self.workers):
+            self.workers.check_running()
             if time.monotonic() > until:
                 raise ReliqError(f"the workers did not start within {_PATIENCE:g} s")
             time.sleep(0.05)
@@ -174,7 +170,7 @@ class _Trial:
             bar.update(sent - left, final=not left and sent > 0)
             if not left or time.monotonic() > until:
                 return left
-            check_running(self._workers, self._log)
+            self.workers.check_running()
             time.sleep(0.1)
 
     def _info(self) -> dict[str, str]:
