@@ -17,7 +17,7 @@ from reliq.model.partitions import bucket_of
 from reliq.ops import Sleep, Steps
 from reliq.protocol.batch import Route
 from reliq.protocol.durability import ANY
-from reliq.protocol.home import Moved
+from reliq.protocol.home import Home, Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
@@ -149,17 +149,8 @@ class Sending:
                 for part in pieces(some, AT_ONCE):
                     if before is not None:
                         yield from before(home.keys, part)
-                    messages = [self._plan.messages[number] for number in part]
                     in_line = homes.layout.moving and before is None  # those that wait for others are asked for later
-                    keyed = [one.id for one in messages if in_line and bucket_of(one) is not None]
-                    before_it, self._entered = self._entered, True
-                    try:
-                        yield from home.send(messages, ANY, Route(homes.layout.version, waiting=frozenset(keyed)))
-                    except (Moved, QueueFull) as error:
-                        self._entered = before_it or bool(error.enqueued)
-                        if isinstance(error, QueueFull):
-                            raise
-                        refused += part[len(error.enqueued) :]
+                    refused += yield from self._enqueue(home, part, homes.layout.version, in_line)
             if not refused:
                 return
             numbers = refused
@@ -169,6 +160,20 @@ class Sending:
             for name, some in former.items():
                 yield from moved(homes.named(name).keys, some)
         raise ReliqError(f"the partitions of queue {queue!r} change all the time: the flow is not sent")
+
+    def _enqueue(self, home: Home, numbers: Sequence[int], version: int, in_line: bool) -> Steps[Sequence[int]]:
+        """Enqueue members in a home; return those that it refuses. `in_line`: a key may have messages elsewhere."""
+        messages = [self._plan.messages[number] for number in numbers]
+        keyed = [one.id for one in messages if in_line and bucket_of(one) is not None]
+        before, self._entered = self._entered, True
+        try:
+            yield from home.send(messages, ANY, Route(version, waiting=frozenset(keyed)))
+        except (Moved, QueueFull) as error:
+            self._entered = before or bool(error.enqueued)
+            if isinstance(error, QueueFull):
+                raise
+            return numbers[len(error.enqueued) :]
+        return ()
 
     # --- what homes know ---
 
