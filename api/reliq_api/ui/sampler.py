@@ -11,7 +11,6 @@ import time
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Self
 
 from reliq.errors import ReliqError
@@ -61,43 +60,41 @@ class Ring:
         return [*cells[oldest:], *cells[:oldest]]
 
 
+class Series(Ring):
+    """The latest measures of one queue."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length, len(MEASURES))
+        self.at = float("-inf")  #: of the latest ones
+        self._counts = (0, 0, 0)
+
+    def add(self, at: float, stats: Stats) -> None:
+        count = stats.counters.get
+        counts = count(Counter.ENQUEUED, 0), count(Counter.ACKED, 0), sum(count(name, 0) for name in _FAILURES)
+        rates = [0.0, 0.0, 0.0]
+        if at > self.at:
+            # Never below 0: the counters start again after Redis was emptied. 0 at first: since for ever.
+            rates = [max(0.0, (new - old) / (at - self.at)) for new, old in zip(counts, self._counts, strict=True)]
+        gauges = (at, stats.ready, stats.processing, stats.delayed, stats.dead, stats.oldest_ready_age)
+        self.append([*gauges, *rates])
+        self.at, self._counts = at, counts
+
+
 class History:
     """The statistics of one queue over time."""
 
     def __init__(self) -> None:
         self.latest: Stats | None = None
-        self._fine = Ring(FINE, len(MEASURES))
-        self._coarse = Ring(COARSE, len(MEASURES))
-        self._then: tuple[float, tuple[int, int, int]] | None = None
-        self._coarse_then: tuple[float, tuple[int, int, int]] | None = None
+        self._fine, self._coarse = Series(FINE), Series(COARSE)
 
     def add(self, at: float, stats: Stats) -> None:
-        counts = _flow(stats)
-        self._fine.append(_row(at, stats, counts, self._then))
-        self._then = at, counts
-        if self._coarse_then is None or at - self._coarse_then[0] > (COARSE_EVERY - 0.5) * PERIOD:
-            self._coarse.append(_row(at, stats, counts, self._coarse_then))
-            self._coarse_then = at, counts
+        self._fine.add(at, stats)
+        if at - self._coarse.at > (COARSE_EVERY - 0.5) * PERIOD:
+            self._coarse.add(at, stats)
         self.latest = stats
 
     def column(self, measure: str, coarse: bool = False) -> list[float]:
         return (self._coarse if coarse else self._fine).column(MEASURES.index(measure))
-
-
-def _flow(stats: Stats) -> tuple[int, int, int]:
-    count = stats.counters.get
-    return count(Counter.ENQUEUED, 0), count(Counter.ACKED, 0), sum(count(name, 0) for name in _FAILURES)
-
-
-def _row(
-    at: float, stats: Stats, counts: tuple[int, int, int], then: tuple[float, tuple[int, int, int]] | None
-) -> list[float]:
-    rates = [0.0, 0.0, 0.0]
-    if then is not None and at > then[0]:
-        # Never below 0: the counters start again after Redis was emptied.
-        rates = [max(0.0, (new - old) / (at - then[0])) for new, old in zip(counts, then[1], strict=True)]
-    gauges = (at, stats.ready, stats.processing, stats.delayed, stats.dead, stats.oldest_ready_age)
-    return list(chain(gauges, rates))
 
 
 class Sampler:
