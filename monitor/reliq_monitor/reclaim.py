@@ -256,13 +256,8 @@ def take_back(keys: QueueKeys, consumer: str, known_dead: bool = False, until: f
     total = Reclaimed()
     while True:
         batch = yield from reclaim(keys, consumer, max_deliveries, known_dead, at_once)
-        total = Reclaimed(
-            total.returned + batch.returned,
-            total.died + batch.died,
-            total.conflicts + batch.conflicts,
-            batch.moved,
-            batch.emptied,
-        )
+        returned, died = total.returned + batch.returned, total.died + batch.died
+        total = replace(batch, returned=returned, died=died, conflicts=total.conflicts + batch.conflicts)
         if batch.moved:
             return total
         if batch.emptied:
