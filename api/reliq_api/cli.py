@@ -53,7 +53,10 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
     one.add_argument("--access-log", action="store_true", help="log every request, without its query")
     one.add_argument("--quiet", action="store_true", help="log warnings only")
     one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
+    _key_commands(commands, command)
 
+
+def _key_commands(commands: Any, command: Add) -> None:
     one = command(commands, "key create", create, "create an API key, and print it once", json_too=True)
     one.add_argument("name", help="its purpose; two keys may have the same name")
     one.add_argument(
