@@ -253,7 +253,8 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
         try:
             return msgspec.json.decode(self.body)
         except msgspec.MsgspecError as error:
-            raise InvalidMessage(f"the body of message {self.id} is not JSON: {error}") from None
+            why = f"{error}; a text is sent as it is, and message.body has it"
+            raise InvalidMessage(f"the body of message {self.id} is not JSON: {why}") from None
 
     def again(self, **changes: Any) -> bytes:
         """Return the element of another push of this message: a new nonce and the given changes of the envelope."""
