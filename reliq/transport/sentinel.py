@@ -177,6 +177,7 @@ class Sentinels:
     def __init__(self, nodes: Sequence[Node], service: str, connect: Callable[[Node], Any]) -> None:
         self._nodes, self._service, self._connect = nodes, service, connect
         self._panel: _Panel | None = None
+        self._end: Any = None  #: stops the panel, at the latest when this object is gone
         self._mark = forks.mark()
         self.on_change: Callable[[], None] = lambda: None  #: called from any thread when the master changes
 
@@ -221,7 +222,7 @@ class Sentinels:
     def close(self) -> None:
         """Stop asking; the next call starts again."""
         if self._panel is not None and self._mark == forks.mark():
-            self._panel.stop()
+            self._end()
         self._panel = None
 
     def _here(self) -> _Panel:
@@ -232,7 +233,8 @@ class Sentinels:
             for voter in panel.voters:
                 voter.on_vote = watch
                 voter.start()
-            weakref.finalize(self, panel.stop).atexit = False  # at its end a forked child might wait for ever
+            self._end = weakref.finalize(self, panel.stop)
+            self._end.atexit = False  # at its end a forked child might wait for ever
             self._panel, self._mark = panel, mark
         return self._panel
 
