@@ -21,10 +21,8 @@ from reliq.contrib.kombu.messages import TASK_ID, incoming
 from reliq.contrib.new_deaths import DeathReader
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
-from reliq.runtime.failures import FailureLog
 
 log = logging.getLogger("reliq.celery")
-failures = FailureLog(log=log)
 
 
 class EndStorer(DeathReader):
@@ -52,7 +50,7 @@ class EndStorer(DeathReader):
             kind = ("end_not_stored", letter.queue, type(error).__qualname__)
             text = "end_not_stored queue=%s id=%s task_id=%s"
             values = letter.queue, letter.id, letter.headers[TASK_ID]
-            failures.write(logging.ERROR, kind, text, *values, error=error)
+            self._failures.write(logging.ERROR, kind, text, *values, error=error)
             return False
         return True
 

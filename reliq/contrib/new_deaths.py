@@ -8,7 +8,7 @@ worker has each.
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from reliq import ops
@@ -16,6 +16,7 @@ from reliq.errors import ReliqError
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.protocol.listing import read_page
+from reliq.runtime.failures import FailureLog
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
@@ -38,6 +39,7 @@ class DeathReader(threading.Thread, ABC):
         self._seen: dict[str, set[str]] = {}  #: by queue: the tags of the letters that were read last
         self._stopping = threading.Event()
         self._log = log
+        self._failures = FailureLog(log=log)
         self._outage = OutageLog(log, "reading dead letters")
 
     def run(self) -> None:
@@ -49,6 +51,7 @@ class DeathReader(threading.Thread, ABC):
                 self._outage.failed(error)
             except Exception:  # noqa: BLE001  a framework may raise anything
                 self._log.exception("reading dead letters failed; retrying")
+            self._failures.flush()
             if self._stopping.wait(_EVERY):
                 return
 
@@ -59,7 +62,7 @@ class DeathReader(threading.Thread, ABC):
     def look(self) -> None:
         """Look at the queues, by `look_at_all`."""
 
-    def look_at_all(self, store: Store, homes: Iterable[QueueKeys], follow: Callable[[DeadLetter], bool]) -> None:
+    def look_at_all(self, store: Store, homes: Collection[QueueKeys], follow: Callable[[DeadLetter], bool]) -> None:
         """Call `follow` for the new letters of these homes of queues that are this process's.
 
         A letter for which it answers False, as it failed, is tried again. Raises the error of a home that cannot be
@@ -72,6 +75,9 @@ class DeathReader(threading.Thread, ABC):
                 self.look_at(store, keys, now, follow)
             except ReliqError as error:  # its node is away; those of the others are not
                 failed = error
+        there = {keys.queue for keys in homes}
+        for name in self._since.keys() - there:
+            del self._since[name], self._seen[name]
         if failed is not None:
             raise failed
 

@@ -13,10 +13,8 @@ from reliq.contrib.django.ends import bury, result_of
 from reliq.contrib.new_deaths import DeathReader
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
-from reliq.runtime.failures import FailureLog
 
 log = logging.getLogger("reliq.django")
-failures = FailureLog(log=log)
 
 
 class Deaths(DeathReader):
@@ -41,7 +39,9 @@ class Deaths(DeathReader):
             task_finished.send_robust(type(backend), task_result=result)  # logs what a receiver raises
         except Exception as error:  # noqa: BLE001  a cache may raise anything, and so may the module of the task
             kind = ("not_finished", letter.queue, type(error).__qualname__)
-            failures.write(logging.ERROR, kind, "not_finished queue=%s id=%s", letter.queue, letter.id, error=error)
+            self._failures.write(
+                logging.ERROR, kind, "not_finished queue=%s id=%s", letter.queue, letter.id, error=error
+            )
             return False
         finally:
             close_old_connections()
