@@ -62,10 +62,11 @@ class Receiver:
         return received
 
     async def _close(self) -> None:
-        """Close the connection when no caller waits any more."""
+        """Close the connection when no caller waits any more, and leave the watch."""
         if not self._waiters and await acquired(self._turn, _ENOUGH):
             try:
                 if not self._waiters:
+                    self._news = None
                     await self._connection.close()
             finally:
                 self._turn.release()

@@ -63,10 +63,11 @@ class Receiver:
         return received
 
     def _close(self) -> None:
-        """Close the connection when no caller waits any more."""
+        """Close the connection when no caller waits any more, and leave the watch."""
         if not self._waiters and acquired(self._turn, _ENOUGH):
             try:
                 if not self._waiters:
+                    self._news = None
                     self._connection.close()
             finally:
                 self._turn.release()

@@ -328,3 +328,5 @@ def test_keys_that_nobody_waits_for_any_more_are_forgotten(app, orders, monkeypa
 
     one = after_a_consumer()
     eventually(lambda: gc.collect() >= 0 and not (one._waiting or one._asked))
+    eventually(lambda: orders.receive(wait=0.05) or one._asked)
+    eventually(lambda: gc.collect() >= 0 and not (one._waiting or one._asked))
