@@ -23,7 +23,7 @@ def test_nothing_is_left_of_what_asked_before_a_close() -> None:
     sentinels = Sentinels([("127.0.0.1", 1)], "mymaster", Refused)
     with suppress(ConnectionLost):
         sentinels.master()
-    panel = weakref.ref(sentinels._panel)  # type: ignore[type-var]
+    panel = weakref.ref(sentinels._panel)
     sentinels.close()
     eventually(lambda: gc.collect() >= 0 and panel() is None, timeout=5)
     sentinels.close()
