@@ -168,9 +168,9 @@ def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:
     return scripted(signatures.send_home(keys, members=[one.member for one in strays]))
 
 
-def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Op[int]:
-    """Remove messages that the home of their key refuses; `counter` counts them."""
-    return scripted(signatures.withdraw(keys, counter=counter, members=[one.member for one in strays]))
+def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str, call: str | None = None) -> Op[int]:
+    """Remove messages that the home of their key refuses; `counter` counts them. `call`: as of `cancel`."""
+    return scripted(signatures.withdraw(keys, counter=counter, members=[one.member for one in strays], call=call))
 
 
 def refuse(mark: str, counter: str) -> tuple[Op[Any], Op[str]]:

@@ -345,5 +345,5 @@ def upcoming(*, list: str, skip: float, limit: float, shown: float, most_bytes: 
     return "upcoming", (list,), (skip, limit, shown, most_bytes)
 
 
-def withdraw(keys: NamedKeys, *, counter: Argument, members: Iterable[Argument]) -> Call:
-    return "withdraw", (*keys.places,), (counter, *members)
+def withdraw(keys: NamedKeys, *, counter: Argument, members: Iterable[Argument], call: str | None = None) -> Call:
+    return "withdraw", (*keys.places, *(() if call is None else (call,))), (counter, *members)

@@ -59,7 +59,7 @@ def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Steps[Wi
             come.append(home)
             yield ops.send_home(keys, there)
         for refusal, those in refused.items():
-            gone = yield ops.withdraw(keys, those, refusal)
+            gone = yield ops.withdraw(keys, those, refusal, keys.new_call())
             removed += gone if refusal == counter else 0
     return Withdrawn(removed, come)
 

@@ -269,6 +269,23 @@ def test_a_monitor_ends_the_removal_of_a_message_that_its_home_refuses(growing: 
     assert removed_once(growing)
 
 
+def test_a_removal_whose_answer_is_lost_is_counted(growing: World):
+    def answered_late() -> ops.Steps[Any]:
+        withdrawing = withdraw(KEYS, growing.run(ops.strays(KEYS, b"", 10))[1], Counter.PURGED)
+        answer: Any = None
+        try:
+            while True:
+                request = withdrawing.send(answer)
+                answer = yield request
+                if getattr(getattr(request, "script", None), "name", None) == "withdraw":
+                    answer = yield request  # the transport repeats it
+        except StopIteration as end:
+            return end.value
+
+    assert growing.store.run(answered_late()).removed == 1
+    assert removed_once(growing)
+
+
 @pytest.mark.parametrize("before", range(-1, 8))
 def test_an_early_signal_reaches_a_partition_that_is_added_then(world: World, before: int):
     """Wherever the signal and the change of the number meet: the message comes to the new partition."""
