@@ -19,8 +19,8 @@
 --       not know them, and the script reads them from the messages
 --       acks: the other ones
 --       moves: the messages that are not acked; again: the new element, of one that is done: its result;
---       mark_ms: ms that its mark lasts; sent: ms at which a message was sent that goes back to the queue, '' = of the others.
---       One that was cancelled since the caller looked is deleted
+--       mark_ms: ms that its mark lasts; sent: ms at which a message was sent that goes back to the queue, else ''; one
+--       that was cancelled since the caller looked is deleted
 --       results: for each ack, those in a row first
 --       name: its first bytes up to the nonce, so that a body is never sent again; size: of
 --       the whole element; place: where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
