@@ -190,8 +190,8 @@ MUTANTS = [
     Mutant(
         "a late retry is not guarded",
         "reliq/lua/settle.lua",
-        "  local element = removed(at)\n  if destination == 'done' then",
-        "  local element = removed(at) or again\n  if destination == 'done' then",
+        "  local again, element = ARGV[at + AGAIN], removed(at)\n",
+        "  local again, element = ARGV[at + AGAIN], removed(at) or ARGV[at + AGAIN]\n",
         "sigstop",
         {"acked twice", "two places", "resurrected", "duplicated"},
         12,
@@ -224,7 +224,7 @@ MUTANTS = [
     Mutant(
         "a retry comes at once",
         "reliq/lua/settle.lua",
-        "index_add(delayed, index, now + delay, id, again)",
+        "index_add(delayed, index, now + ARGV[at + DELAY], id, again)",
         "index_add(delayed, index, now, id, again)",
         "none",
         {"early"},

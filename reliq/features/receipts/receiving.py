@@ -234,7 +234,7 @@ def next_in_line(queue: str, entry: bytes, now: int) -> Message | None:
         message = Message.decode(queue, entry[GROUP_AND_TURN:])
     except Undecodable:
         return None
-    return None if message.redelivered or 0 < message.expires_at <= now else message
+    return None if 0 < message.expires_at <= now else message
 
 
 def _receives(message: Message) -> int:
