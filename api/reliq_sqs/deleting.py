@@ -103,7 +103,7 @@ async def _deleted(call: Call, queue: Known, entries: list[Parameters], expired:
 
 
 async def _changed(call: Call, queue: Known, entries: list[Parameters], path: str) -> list[SqsError | None]:
-    """Change visibilities; return for each message why it was not changed. `path`: of what an entry lacks.
+    """Change visibilities; return for each message why it was not changed. `path`: how an error names an entry.
 
     With a handle that expired nothing is changed, which is an error only on a FIFO queue.
     """

@@ -32,7 +32,7 @@ def compact(text: str) -> str:
 
 
 def stored(text: str) -> str | None:
-    """Return a policy as AWS stores it: with a version; None for a text that is none.
+    """Return a policy as AWS stores it: with a version; None if the text is no policy.
 
     Raises SqsError for a policy that says too much.
     """

@@ -77,17 +77,12 @@ class Handlers:
     ) -> Handler:
         """Register the handler of a queue; raises InvalidHandler for a second one and for a non-function.
 
-        `by`: the decorator that makes a handler of a function that is none. It comes after `handler`, that is above it:
-        below it would make another handler, without the options of this one.
+        `by`: the name of a decorator other than `handler` that registers the function.
         """
         check_name(queue)
         typed = checked_function(function, f"the handler of queue {queue!r}")
-        for other in self._by_queue.values():
-            if other.function is function and other.by and not by:
-                raise InvalidHandler(
-                    f"{other.by} is below @app.handler({queue!r}), and makes {name_of(function)} the handler of queue "
-                    f"{other.queue!r}: put it above @app.handler"
-                )
+        if not by:
+            self._check_order(queue, function)
         if queue in self._by_queue:
             first = self._by_queue[queue].function
             raise InvalidHandler(
@@ -115,6 +110,15 @@ class Handlers:
         )
         self._by_queue[queue] = handler
         return handler
+
+    def _check_order(self, queue: str, function: HandlerFunction) -> None:
+        """Raise InvalidHandler if a decorator below `handler` has registered the function, without these options."""
+        for other in self._by_queue.values():
+            if other.function is function and other.by:
+                raise InvalidHandler(
+                    f"{other.by} is below @app.handler({queue!r}), and makes {name_of(function)} the handler of queue "
+                    f"{other.queue!r}: put it above @app.handler"
+                )
 
     def declare(self, one: object, *, serves: str | None = None, needs_worker: bool = False) -> None:
         """Note what a feature lets an application declare, for the feature's companion in the workers.

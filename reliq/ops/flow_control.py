@@ -146,7 +146,7 @@ def breaker_until(keys: QueueKeys) -> Op[int]:
 
 
 def prober(keys: QueueKeys) -> Op[bytes | None]:
-    """Read which consumer has the probe of the breaker, or had the latest one; None: there is none."""
+    """Read which consumer holds, or last held, the probe of the breaker; None if no consumer has held one."""
     return Op(("HGET", keys.flow, Flow.PROBER))
 
 

@@ -60,7 +60,7 @@ class HeldMessages:
 
     def note_large(self, message: Message) -> None:
         """Note the size of a message that has more than LARGE bytes, if that counts."""
-        if self.most_bytes is not None:  # else nobody asks for `room`, which forgets those that are settled
+        if self.most_bytes is not None:  # without a limit nobody calls `room`, which drops the settled ones
             self._large[message.element] = message.size
 
     def remove(self, element: bytes) -> Message | None:

@@ -157,7 +157,7 @@ class Watch(threading.Thread):
                     del self._asked[key]
                     if self._waiting.get(key):
                         self._unasked.add(key)
-                    else:  # whoever still wants to know asks again: it may be a key of a queue that is gone
+                    else:  # nobody waits for it, and its queue may be gone; a later wait asks again
                         self._waiting.pop(key, None)
             due, self._unasked = list(self._unasked), set()
         for some in pieces(due, _TOGETHER):

@@ -80,6 +80,7 @@ class PooledLoop:
         self._measure()
         self.exchange.relieve()
         self._end_trials()
+        self._submit_others()
         self._done.wait(pause)
         self._done.clear()
 
@@ -110,6 +111,7 @@ class PooledLoop:
             else:
                 exchange.unstarted.append(message)
                 self._unsubmitted += 1
+        self._end_trials()
         any_trial = False
         while (tried := self._next_trial()) is not None:
             self._in_trial[tried.element], any_trial = tried, True
@@ -137,7 +139,6 @@ class PooledLoop:
 
     def _next_trial(self) -> Message | None:
         """Take the next redelivered message, if it may start now."""
-        self._end_trials()
         exchange = self.exchange
         try:
             message = exchange.quarantined.popleft()
@@ -151,12 +152,11 @@ class PooledLoop:
         return None
 
     def _end_trials(self) -> None:
-        """Let the next redelivered messages of this process start: some of those in trial may be settled."""
+        """Note which of those in trial are settled: the next redelivered messages of this process may start."""
         for element in [one for one in self._in_trial if one not in self.exchange.steps.held]:
             del self._in_trial[element]
             self.exchange.company.pop(element, None)
             self._shared.trials.end(element)
-            self._submit_others()
 
     # --- tasks on the pool: each runs one message ---
 

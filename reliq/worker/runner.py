@@ -189,11 +189,12 @@ class Runner:
         does not start if it was cancelled while the consumer that died had it.
         """
         keys, consumer = self._steps.keys, self._steps.consumer
-        count = self._exchange.company.pop(message.element, ALONE)
-        alone = ops.mark_tried(keys, consumer, message.tag)
         try:
             if message.redelivered:
-                self._store.call(alone if count == ALONE else ops.mark_several(keys, consumer, count), timeout=0)
+                count = self._exchange.company.pop(message.element, ALONE)
+                alone = count == ALONE
+                mark = ops.mark_tried(keys, consumer, message.tag) if alone else ops.mark_several(keys, consumer, count)
+                self._store.call(mark, timeout=0)
         except ReliqError as error:
             log.warning("queue=%s id=%s starts without its mark in Redis: %s", keys.queue, message.id, error)
         try:

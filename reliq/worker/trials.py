@@ -1,10 +1,10 @@
 """Trials: how many redelivered messages run at the same time in a process.
 
-Any of them may be what killed the process before. One that runs alone is charged with a death; of several nobody could
-tell which one it was. So they run one at a time. After some seconds without harm ever more run at once: the messages
-of a process with a thousand slow handlers would take a thousand runs otherwise. If the process dies then, none is
-charged, and the monitor halves the number of those that may run beside each of them (`Message.together`): poison is
-alone soon.
+Each of them was held by a process that died, and one may have killed it. If a process dies while one of them runs
+alone, the monitor charges that one; with several it could not tell which. So they run one at a time. After some
+seconds without a death more and more run at a time: otherwise the messages of a process with a thousand slow handlers
+would take a thousand runs. If the process dies then, none is charged, and the monitor halves how many may run together
+with each of them (`Message.together`), so that a message that kills processes soon runs alone.
 """
 
 import threading

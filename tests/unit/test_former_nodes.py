@@ -21,7 +21,7 @@ from reliq.transport.watch import Watch, Watches
 from reliq.worker.idle import Idle
 from tests.support.workers import eventually
 
-FORMER, LATTER = ("127.0.0.1", 1), ("127.0.0.1", 2)  #: nobody listens there
+FORMER, LATTER = ("127.0.0.1", 1), ("127.0.0.1", 2)  #: no server listens on these
 URL = "redis+cluster://127.0.0.1:1"
 KEYS = QueueKeys("q")
 LEASE = Lease(KEYS, "c1", 30.0)

@@ -1,4 +1,4 @@
-"""A client that lives for months keeps nothing of what is over."""
+"""A client that runs for months keeps no state of consumers and queues that are gone."""
 
 from tests.support.growth import kept_by
 
