@@ -8,6 +8,7 @@ from reliq.contract import options, settings
 from tests.simulation import __main__ as command
 from tests.simulation import unknown
 from tests.simulation.choices import Action, Setting
+from tests.simulation.found import FOUND, LONG
 from tests.simulation.mutants import MUTANTS, OF_PLANS
 from tests.simulation.partitioned import has_partitions
 from tests.simulation.report import report
@@ -20,26 +21,6 @@ SEEDS = 12  #: a third of them with partitions
 PARTITIONED = [seed for seed in range(SEEDS, 24) if has_partitions(seed)]
 LONGEST = {11, 23}  #: as long as all others together
 MOST = 400  #: seeds within which a mutant must be found
-#: The seed that found it last: the search begins there.
-QUICK = {
-    "acks in a row are not compared with the list": 9,
-    "a delayed message is promoted early": 15,
-    "keys are not respected": 0,
-    "a body stays when its message has gone": 34,
-    "a retry is pushed without being removed": 0,
-    "a batch does not count its messages": 0,
-    "a commit forgets the delay": 27,
-    "the worker acks before the handler runs": 0,
-    "a lease is taken for over before its end": 0,
-    "a new home does not wait for the former one": 35,
-    "a former home takes messages": 59,
-    "the latest value of a signal counts": 15,
-    "a message rests without being removed": 3,
-    "a record is never read": 3,
-    "a message that rests has failed": 3,
-    "a change ends before its keys have moved": 35,
-    "lines begin without a look at the former home": 35,
-}
 
 
 @pytest.fixture(scope="module")
@@ -90,29 +71,29 @@ def test_the_command_shrinks_a_failing_seed_and_tells_its_history(
     assert text.endswith("of the same key, are in processing at once")
 
 
-@pytest.mark.parametrize("name", sorted(MUTANTS))
+@pytest.mark.parametrize("name", sorted(LONG))
 def test_a_mutant_changes_what_there_is(name: str) -> None:
     with MUTANTS[name]():
         pass
 
 
-@pytest.mark.parametrize("name", sorted(QUICK))
+def test_each_mutant_has_the_seed_that_found_it() -> None:
+    assert FOUND.keys() == MUTANTS.keys()
+    assert FOUND.keys() >= LONG
+
+
+@pytest.mark.timeout(1800)  # up to MOST seeds, once what was changed has made other simulations of the seeds
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.full if one in LONG else ()) for one in sorted(MUTANTS)]
+)
 def test_a_mutant_is_found(server: SimulatedRedis, name: str) -> None:
-    with MUTANTS[name]():
-        assert first_violation(server, name)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)  # up to MOST seeds
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - QUICK.keys()))
-def test_a_rare_mutant_is_found(server: SimulatedRedis, name: str) -> None:
     with MUTANTS[name]():
         assert first_violation(server, name)
 
 
 def first_violation(server: SimulatedRedis, mutant: str) -> tuple[int, Violation]:
     fits = next((has for table, has in OF_PLANS if mutant in table), lambda _: True)
-    for seed in filter(fits, [*([QUICK[mutant]] if mutant in QUICK else ()), *range(MOST)]):
+    for seed in filter(fits, [FOUND[mutant], *range(MOST)]):
         if violation := simulate(plan(seed), server):
             return seed, violation
     raise AssertionError(f"nothing is violated within {MOST} seeds")
