@@ -16,6 +16,7 @@ from reliq.protocol.claiming import taken
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import released
+from reliq.protocol.oversized import takeable
 from reliq.protocol.settlement import advise_about, lease_lost, settleable, settled_before
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
@@ -123,7 +124,7 @@ class Holding:
     def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""
         with self._connections.beside() as connection:
-            moves = self._store.run(self.steps.moves_now(moves), connection)
+            moves = self._store.run(takeable(moves), connection)
             codes = ""
             for some, others in settlements(acks, moves):
                 answer: ops.Claimed = self._store.call(self.steps.settle_op(some, others), connection)

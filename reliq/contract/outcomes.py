@@ -44,6 +44,7 @@ class Settled(StrEnum):
         return one
 
     DONE = "d", "done", "settled by this call"
+    CANCELLED = "c", "cancelled", "deleted by this call rather than put back: it was cancelled while it was held"
     ALREADY = "a", "already", "no longer held under a valid lease: settled before"
     LOST = "l", "lost", "no longer held, and the lease is over: others may have it"
 

@@ -20,7 +20,7 @@
 --       acks: the other ones
 --       moves: the messages that are not acked; again: the new element, of one that is done: its result;
 --       mark_ms: ms that its mark lasts; sent: ms at which a message was sent that goes back to the queue, else ''; one
---       that was cancelled since the caller looked is deleted
+--       that was cancelled while it was held is deleted
 --       results: for each ack, those in a row first
 --       name: its first bytes up to the nonce, so that a body is never sent again; size: of
 --       the whole element; place: where it should be, counted from 0 at the tail: if it is elsewhere, it is searched.
@@ -30,8 +30,8 @@
 --       round | rest (for a member of a cycle: head | delayed, after other messages that wait for its key; deleted if
 --       the member was removed)
 -- Returns {'ok' | 'paused' | 'limited' | 'lost', now, codes, element ...}: codes has one letter per message, in the order of ARGV:
---         d = done, a = already settled (the lease is valid, the message not there), l = lost (no lease); then the
---         claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
+--         d = done, c = cancelled, and so deleted, a = already settled (the lease is valid, the message not there),
+--         l = lost (no lease); then the claimed elements. {'elsewhere', now}: the acks in a row are not the oldest messages of the list; nothing was
 --         done, and the call is to be repeated with their names
 -- Refuses to claim as claim does. Removes before it adds: a full Redis can still be emptied.
 -- uses: now, element, bodies, index, letters, rounds, renew, lanes, partition, homes, follow, place, take, holders, results, flow
@@ -184,7 +184,7 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
   if element then
     if gets_back[at] then refund(group_of(element), cost_of(element)) end
     if ARGV[at + SENT] ~= '' and tonumber(ARGV[at + SENT]) <= tonumber(redis.call('HGET', told, id) or -1) then
-      destination, counter = 'gone', 'cancelled'
+      destination, counter, codes[#codes] = 'gone', 'cancelled', 'c'
     end
     if destination == 'round' or destination == 'rest' then
       if is_member(q, element) then
@@ -230,7 +230,7 @@ end
 codes = table.concat(codes)
 local claimed = row_uncounted
 for position in string.gmatch(uncounted, '%d+') do
-  if string.sub(codes, row + position, row + position) == 'd' then claimed = claimed + 1 end
+  if string.find(codes, '^[dc]', row + position) then claimed = claimed + 1 end
 end
 if claimed > 0 then redis.call('HINCRBY', q.counters, 'claimed', claimed) end
 if not alive then return {'lost', now, codes} end

@@ -119,17 +119,13 @@ class ConsumerSteps(HeldSteps):
         limit_now = 0 if self.arrivals.messages or self.limits.resting else limit
         codes = ""
         if acks or moves or beside:
-            codes = yield from self._settle(acks, (yield from self.moves_now(moves)), limit_now, beside)
+            codes = yield from self._settle(acks, (yield from takeable(moves)), limit_now, beside)
         elif limit_now and (room := self._held.room()):
             yield from self._claim(limit_now, room)
         else:
             return "", self.arrivals.hand_out() if limit else []
         yield from self.arrivals.complete(self.consumer, self._settle_moves)
         return codes, self.arrivals.hand_out() if limit else []
-
-    def moves_now(self, moves: Sequence[Move]) -> Steps[Sequence[Move]]:
-        """Return the moves to be made: a message may have been cancelled, or be too large with its changes."""
-        return (yield from takeable((yield from self.lives.without_cancelled(moves))))
 
     def _claim(self, limit: int, room: int) -> Steps[None]:
         """Claim messages, within the limits of the queue if it has some."""

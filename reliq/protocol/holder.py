@@ -9,7 +9,7 @@ from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.message import Message
-from reliq.ops import Move, Steps
+from reliq.ops import Move, Settled, Steps
 from reliq.ops.schema import Counter
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import ACTS
@@ -87,7 +87,7 @@ class HeldSteps:
 
     def after_settling(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:
         """Do what follows a settlement with these codes, for what left the queue or goes back to it."""
-        if self.lives:
+        if self.lives or Settled.CANCELLED in codes:
             yield from self.lives.end(acks, moves, codes)
         self.limits.note_moves(moves)
 

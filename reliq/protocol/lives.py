@@ -13,7 +13,6 @@ from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
 from reliq.ops import Move, Settled, Steps
 from reliq.ops.held import Hold
-from reliq.protocol.outcomes import cancelled
 
 M = TypeVar("M", Message, Envelope)
 
@@ -57,20 +56,6 @@ class Lives:
             self._by_element.setdefault(message.element, Life()).cancelled = True
         return new
 
-    def without_cancelled(self, moves: Sequence[Move]) -> Steps[Sequence[Move]]:
-        """Return the moves; a message that was cancelled since the latest heartbeat is deleted, not put back.
-
-        With its notes; the script that settles deletes one that is cancelled meanwhile.
-        """
-        back = [one for one in moves if one.goes_back]
-        told = (yield ops.told(self._keys)) if back else ()
-        if not told:
-            return moves
-        gone = {one.element for one in back if cancelled_of([decode_envelope(one.element)], told)}
-        for element in gone:
-            self._by_element.setdefault(element, Life()).cancelled = True
-        return [cancelled(one, started=one.started) if one.element in gone else one for one in moves]
-
     def report(self, consumer: str, message: Message, report: Report, place: int | None) -> Steps[None]:
         """Store a report; raises LeaseLost. Reports of progress that follow too soon are left out.
 
@@ -101,13 +86,15 @@ class Lives:
         """Forget settled messages; what Redis has of those that left the queue is deleted."""
         leaving = [(element, True) for element in acks]
         leaving += [(move.element, move.destination.leaves) for move in moves]
-        ended: list[tuple[bytes, Life]] = []
+        reported, told = [], []
         for (element, leaves), code in zip(leaving, codes, strict=True):
             life = self._by_element.pop(element, None)
-            if life is not None and leaves and code == Settled.DONE:
-                ended.append((element, life))
-        reported = [_id_of(element) for element, life in ended if life.stored]
-        told = [_id_of(element) for element, life in ended if life.cancelled]
+            is_cancelled = code == Settled.CANCELLED
+            if is_cancelled or (leaves and code == Settled.DONE):
+                if life is not None and life.stored:
+                    reported.append(_id_of(element))
+                if is_cancelled or (life is not None and life.cancelled):
+                    told.append(_id_of(element))
         with contextlib.suppress(ReliqError):  # what is left expires
             if reported:
                 yield ops.forget_reports(self._keys, reported)

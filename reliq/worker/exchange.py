@@ -27,6 +27,7 @@ from reliq.model.worker import Doing
 from reliq.ops import Destination, Move, Settled
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import released
+from reliq.protocol.oversized import takeable
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.drained import drained
@@ -274,7 +275,7 @@ class Exchange:
             return False
         connection = connection or self._connection
         with self._kept(acks, moves, reported):
-            moves = list(self._store.run(self.steps.moves_now(moves), connection, timeout=0))
+            moves = list(self._store.run(takeable(moves), connection, timeout=0))
             codes = self._settle(acks, moves, reported.ops, connection)
         self._store.run(self.steps.after_settling(acks, moves, codes), connection, timeout=0)
         self._settled(moves, codes[len(acks) :])
@@ -302,14 +303,13 @@ class Exchange:
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()
         reported = self.reports.on(acks, moves)
-        moves = list(self._store.run(self.steps.moves_now(moves), connection))
+        moves = list(self._store.run(takeable(moves), connection))
         ending = [ops.end(keys, consumer), *reported.ops]
         answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *ending], connection)
         codes = self.steps.note_answer(acks, moves, answer.codes)
         elements = self._store.call(ops.read_back(keys, consumer), connection)
         returned = [released(message, started=message.element in ran) for message in self._decoded(elements)]
-        still = self._store.run(self.steps.lives.without_cancelled(returned), connection)
-        self._store.run(self.steps.claimant.settle((), still), connection)
+        self._store.run(self.steps.claimant.settle((), returned), connection)
         self._settled(moves, codes[len(acks) :])  # last: the application's hooks may take their time
 
     def _decoded(self, elements: list[bytes]) -> Iterator[Message]:

@@ -85,19 +85,18 @@ def test_a_move_twice_makes_no_second_copy(world, destination):
 
 
 @pytest.mark.parametrize("destination", ["head", "tail", "delayed", "round", "rest"])
-def test_a_message_that_was_cancelled_just_now_is_deleted_not_put_back(world, destination):
-    """The caller has looked which are cancelled, and then one more was."""
+def test_a_message_that_was_cancelled_while_it_was_held_is_deleted_not_put_back(world, destination):
     world.given(**HOLDS)
     world.redis.hset(KEYS.told, "a", Message.decode("q", element("a")).enqueued_at)
     world.redis.hset(KEYS.told, "b", Message.decode("q", element("b")).enqueued_at - 1)
     moves = [move("a", destination, "retried", 1.0), move("b", "tail", "released"), move("c", "tail", "released")]
-    assert settle(world, moves=moves).codes == "ddd"
+    assert settle(world, moves=moves).codes == "cdd"
     state = world.state()
     assert (state["messages"], state["counters"]) == ("b2 c2", {"cancelled": 1, "released": 2})
     assert "delayed" not in state
 
 
-def test_a_message_that_was_cancelled_just_now_is_a_dead_letter_if_it_fails_for_good(world):
+def test_a_cancelled_message_is_a_dead_letter_if_it_fails_for_good(world):
     world.given(**HOLDS)
     world.redis.hset(KEYS.told, "a", Message.decode("q", element("a")).enqueued_at)
     settle(world, moves=[move("a", "dead", "dead:rejected")])

@@ -186,7 +186,11 @@ def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
 def _forget(keys: QueueKeys, ids: Sequence[str], acks: int, moves: Sequence[Move], codes: str) -> Steps[None]:
     """Delete the notes about the messages, acks first, that have left the queue now."""
     leaves = [True] * acks + [move.destination.leaves for move in moves]
-    gone = [one for one, left, code in zip(ids, leaves, codes, strict=True) if left and code == Settled.DONE]
+    gone = [
+        one
+        for one, left, code in zip(ids, leaves, codes, strict=True)
+        if code == Settled.CANCELLED or (left and code == Settled.DONE)
+    ]
     if gone:
         yield [ops.forget_reports(keys, gone), ops.forget_told(keys, gone)]
 
