@@ -20,12 +20,13 @@ class ServiceStore(AioStore):
         self._unforeseen = OutageLog(log, "an exception that no call to Redis should raise")
 
     async def _told(
-        self, error: BaseException, request: Request | Together, connection: AioConnection
+        self, error: BaseException, request: Request | Together, connection: AioConnection | None
     ) -> BaseException:
         """Return the error for the steps. Any exception of a connection is a ReliqError, which they can handle."""
         if isinstance(error, ReliqError) or not isinstance(error, Exception):
             return error
-        await self._drop(connection)
+        if connection is not None:
+            await self._drop(connection)
         self._unforeseen.failed(error)
         kind = RedisUnavailable if not isinstance(request, Together) and only_reads(request) else OutcomeUnknown
         told = kind(f"no answer from Redis at {self.where}: {type(error).__name__}")

@@ -60,7 +60,7 @@ class AioConnection:
     async def perform(self, request: Request) -> Any:
         """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
         if isinstance(request, Sleep):
-            return await _paused(request)
+            return await paused(request)
         if self._raw is not None and self.ended:
             await self.close()  # noticed before a command is sent on a dead connection
         if type(request) is Op:  # nearly every call
@@ -267,7 +267,8 @@ class AioConnection:
                 await raw.disconnect(nowait=True)
 
 
-async def _paused(request: Sleep) -> None:
+async def paused(request: Sleep) -> None:
+    """Wait for so long."""
     if isinstance(request, Await):
         await asyncio.create_task(request.hook, context=request.context)
     else:

@@ -8,19 +8,25 @@ from typing import Any, TypeVar
 
 from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.ops import Request, Steps, Together
+from reliq.ops import Request, Sleep, Steps, Together
+from reliq.ops.mention import Mention, Mentions
 from reliq.transport.aio_cluster import AioClusterConnection
-from reliq.transport.aio_connection import AioConnection
+from reliq.transport.aio_connection import AioConnection, paused
 from reliq.transport.calls import lasts
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.places import Places
 from reliq.transport.retry import CallRetry
 from reliq.transport.server import IDLE_MOST, Server
+from reliq.transport.shared_reads import SharedRead
 from reliq.transport.store import Store
 
 T = TypeVar("T")
 
-AioCall = Callable[[Any, "AioConnection", float | None], Awaitable[Any]]
+AioCall = Callable[[Any, Any, float | None], Awaitable[Any]]
+
+
+def _alone(request: Request | Together) -> Steps[Any]:
+    return (yield request)
 
 
 class AioStore(Server):
@@ -42,6 +48,7 @@ class AioStore(Server):
         super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=None)
         self._idle: deque[AioConnection] = deque()
         self._places = Places(calls)
+        self._shared_reads: dict[str, tuple[SharedRead, asyncio.Task[None]]] = {}  #: by stream
         self._answered = 0.0  #: when a run ended well, by time.monotonic()
 
     async def run(self, steps: Steps[T], connection: AioConnection | None = None, timeout: float | None = None) -> T:
@@ -64,6 +71,32 @@ class AioStore(Server):
             self._make_room(used)
             if idle := self._given_back(used):
                 await idle.close()
+
+    async def run_apart(self, steps: Steps[T]) -> T:
+        """Run steps that wait for long, and hold no connection then: each request has one of its own."""
+        return await self._step(steps, None, None, self._apart)
+
+    async def _apart(self, request: Request | Together, _: None, timeout: float | None) -> Any:
+        if isinstance(request, Mention):
+            return await self._shared(request)
+        if isinstance(request, Sleep):
+            return await paused(request)
+        return await self.run(_alone(request), timeout=timeout)
+
+    async def _shared(self, wanted: Mention) -> Mentions | None:
+        """Wait together with all others who wait for this stream; the read ends when nobody does."""
+        stream = wanted.stream
+        if stream not in self._shared_reads:
+            read = SharedRead(wanted)
+            task = asyncio.create_task(self._read_for_all(read, stream), name=f"reliq-read-{stream}")
+            self._shared_reads[stream] = read, task
+        return await self._shared_reads[stream][0].wait(wanted)
+
+    async def _read_for_all(self, read: SharedRead, stream: str) -> None:
+        try:
+            await read.run(lambda mention: self.run(_alone(mention)))
+        finally:
+            del self._shared_reads[stream]
 
     async def _released(self, steps: Steps[T], connection: AioConnection, timeout: float | None) -> T:
         """Run steps, and end what they have watched."""
@@ -133,14 +166,14 @@ class AioStore(Server):
                 raise patience.refused(error) from None
 
     async def _step(
-        self, steps: Steps[T], connection: AioConnection, timeout: float | None, call: AioCall | None = None
+        self, steps: Steps[T], connection: AioConnection | None, timeout: float | None, call: AioCall | None = None
     ) -> T:
-        call = call or self.call
+        ask: AioCall = call or self.call
         try:
             request = next(steps)
             while True:
                 try:
-                    answer = await call(request, connection, timeout)
+                    answer = await ask(request, connection, timeout)
                 except BaseException as error:  # noqa: BLE001  a cancellation too: the steps must know that there is no answer
                     request = steps.throw(await self._told(error, request, connection))
                 else:
@@ -152,7 +185,7 @@ class AioStore(Server):
             steps.close()
 
     async def _told(
-        self, error: BaseException, request: Request | Together, connection: AioConnection
+        self, error: BaseException, request: Request | Together, connection: AioConnection | None
     ) -> BaseException:
         """Return the error that the steps get for one of a request."""
         return error

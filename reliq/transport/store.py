@@ -47,6 +47,10 @@ class Store(Server):
         finally:
             self._give_back(borrowed)
 
+    def run_apart(self, steps: Steps[T]) -> T:
+        """Run steps that wait for long."""
+        return self.run(steps)
+
     def start(self, steps: Steps[T], connection: Connection, timeout: float | None = None) -> "PendingCall[T]":
         """Send the first request of steps; the `result()` of the returned call runs them to their end.
 

@@ -21,4 +21,4 @@ class ResultCalls:
         For handlers with `result=`. `wait`: how long to wait, without polling. Raises HandlerFailed for a dead letter,
         and NoResult if there is none.
         """
-        return self._store.run(result_of(self._steps.homes, id, wait))
+        return self._store.run_apart(result_of(self._steps.homes, id, wait))

@@ -1,11 +1,10 @@
 """Ops of results: read one, or wait until some message has one. `settle` stores them, with the ack."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from reliq.contract import values
 from reliq.features.results import signatures
 from reliq.model.keys import QueueKeys
+from reliq.ops.mention import Mention, mention
 from reliq.ops.request import Op, milliseconds, scripted
 
 
@@ -29,18 +28,6 @@ def last_answer(keys: QueueKeys) -> Op[bytes]:
     return Op(command, lambda reply: reply[0][0] if reply else b"0-0")
 
 
-def answered(keys: QueueKeys, since: bytes, seconds: float) -> Op[tuple[bytes, list[str]] | None]:
-    """Wait for results; the reply has the latest entry and the ids that were named after `since`; None: none came.
-
-    Waits at most `values.BLOCK` seconds, however large `seconds` is: the socket's timeout is little longer.
-    """
-    within = min(seconds, values.BLOCK)
-    command = ("XREAD", "BLOCK", milliseconds(within), "STREAMS", keys.answers, since)
-    return Op(command, _read_answers, blocks=within)
-
-
-def _read_answers(reply: Any) -> tuple[bytes, list[str]] | None:
-    if not reply:
-        return None
-    entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
-    return entries[-1][0], [one for _, fields in entries for one in fields[1].decode().split(" ")]
+def answered(keys: QueueKeys, identity: str, since: bytes, seconds: float) -> Mention:
+    """Wait until an entry of `answers` after `since` names the message."""
+    return mention(keys.answers, since, identity, seconds, lambda fields: fields[1].decode().split(" "))

@@ -22,7 +22,12 @@ LOOK_EVERY = 5.0  #: seconds between two looks at the dead letters: a monitor th
 
 
 def result_of(homes: QueueHomes, identity: str, wait: Duration) -> Steps[Any]:
-    """Return what the handler of a message returned; raises HandlerFailed; NoResult if `wait` ends first.
+    """Return what the handler of a message returned; raises HandlerFailed; NoResult if `wait` ends first."""
+    return read_result((yield from stored_result(homes, identity, wait)))
+
+
+def stored_result(homes: QueueHomes, identity: str, wait: Duration) -> Steps[bytes]:
+    """Return the same as it is stored.
 
     The only home of a queue tells that there is a result; several are asked, again and again.
     """
@@ -37,7 +42,7 @@ def result_of(homes: QueueHomes, identity: str, wait: Duration) -> Steps[Any]:
         else:
             stored = yield from look_at_all(every, identity)
         if stored is not None:
-            return read_result(stored)
+            return stored
         left = until - time.monotonic()
         if left <= 0:
             raise missing(every[0], identity)
@@ -98,7 +103,7 @@ def _wait(keys: QueueKeys, identity: str, since: bytes, wait: float) -> Steps[No
     """Wait until the message is named among the latest results, and at most so many seconds."""
     until = time.monotonic() + wait
     while (left := until - time.monotonic()) > 0:
-        answered = yield own.answered(keys, since, left)
+        answered = yield own.answered(keys, identity, since, left)
         if answered is None:
             continue
         since, ids = answered

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import reliq
-from reliq.features.results.waiting import Results
 from reliq.model.keys import QueueKeys
 from tests.integration.api.serving import own_process, problem, serving, terminated
 from tests.support.workers import eventually, working
@@ -28,8 +27,8 @@ def doubling(app, name, **options):
 
 def asking(service, name):
     """How many requests wait for results of the queue."""
-    watch = service.app.state.listeners[Results]._watches.get(name)
-    return sum(map(len, watch._waiting.values())) if watch else 0
+    read, _ = service.app.state.reliq.store._shared_reads.get(QueueKeys(name).answers, (None, None))
+    return sum(map(len, read._waiting.values())) if read else 0
 
 
 def awaited(client, name):
@@ -39,7 +38,7 @@ def awaited(client, name):
 
 def connections(client):
     """The connections on which results are awaited."""
-    return [one["id"] for one in client.client_list() if one["name"] == "reliq-results"]
+    return [one["id"] for one in client.client_list() if one["cmd"] == "xread" and "b" in one["flags"]]
 
 
 def test_any_number_of_requests_await_results_by_one_connection(service, app, name, orders, result, client):
@@ -64,7 +63,7 @@ def test_the_connection_of_those_who_wait_lasts_as_long_as_they_do(service, app,
         answer = pool.submit(result, one, wait=60)
         first = eventually(lambda: connections(client))
         eventually(lambda: client.info("commandstats").get("cmdstat_xread", {"calls": 0})["calls"] >= 3)
-        assert connections(client) == first
+        assert eventually(lambda: connections(client)) == first
         with working(app):
             assert answer.result().json()["result"] == {"double": 2}
 

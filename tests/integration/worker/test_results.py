@@ -130,6 +130,45 @@ def test_a_result_is_awaited_with_asyncio(app, url):
         assert asyncio.run(ask()) == list(range(1, 11))
 
 
+def test_any_number_of_tasks_await_results_by_one_connection(app, url, client):
+    handler(app, "async", lambda message: message.json() + 1)
+
+    async def ask() -> list[object]:
+        async with aio.Reliq(url) as other:
+            queue = other.queue("q")
+            ids = await queue.send_many(range(500))
+            asked = asyncio.gather(*(queue.result(one, wait="20s") for one in ids))
+            await asyncio.to_thread(eventually, lambda: client.info("clients")["blocked_clients"] == 1)
+            ((read, _),) = other.store._shared_reads.values()
+            await asyncio.to_thread(eventually, lambda: len(read._waiting) == len(ids))
+            assert client.info("clients")["connected_clients"] < 100
+            with working(app):
+                answers: list[object] = await asked
+            assert not other.store._shared_reads
+            return answers
+
+    assert asyncio.run(ask()) == list(range(1, 501))
+
+
+def test_one_who_ends_its_wait_leaves_the_others(app, url):
+    handler(app, "async", lambda message: "done")
+
+    async def ask() -> None:
+        async with aio.Reliq(url) as other:
+            queue = other.queue("q")
+            one, two = await queue.send_many(range(2))
+            first = asyncio.create_task(queue.result(one, wait=30))
+            others = [asyncio.create_task(queue.result(one, wait=30)) for one in (one, two)]
+            with pytest.raises(reliq.NoResult):
+                await queue.result(two, wait=0.05)
+            first.cancel()
+            with working(app):
+                assert await asyncio.gather(*others) == ["done"] * 2
+            assert first.cancelled()
+
+    asyncio.run(ask())
+
+
 @pytest.fixture
 def hasty(face, url, monkeypatch):
     """An application whose sockets wait little longer than a command that blocks, and which repeats hardly anything."""
@@ -170,7 +209,7 @@ def test_a_server_that_goes_away_during_a_wait_leaves_nothing_uncertain(url, mon
             raise redis.ConnectionError("gone")
 
         monkeypatch.setattr("reliq.transport.connection.read_replies", refuse)
-        for question in (own.answered(KEYS, b"0-0", 0.1), own.result(KEYS, "x", 1.0), own.last_answer(KEYS)):
+        for question in (own.answered(KEYS, "x", b"0-0", 0.1), own.result(KEYS, "x", 1.0), own.last_answer(KEYS)):
             with pytest.raises(reliq.RedisUnavailable, match="cannot be reached"):
                 app.store.call(question, connection)
 
