@@ -14,14 +14,17 @@ from reliq.model.message import Message
 
 ALONE = 1
 _ANY = 2**30
-_CAUTION = 5.0  #: seconds without harm after which more than one may run
 _FORGOTTEN = 5.0  #: seconds without any after which the next one runs alone again
 
 
 class Trials:
-    """The redelivered messages that run in this process. Thread-safe."""
+    """The redelivered messages that run in this process. Thread-safe.
 
-    def __init__(self) -> None:
+    `caution`: seconds without harm after which more than one may run.
+    """
+
+    def __init__(self, caution: float = 5.0) -> None:
+        self._caution = caution
         self._lock = threading.Lock()
         self._running: dict[bytes, int] = {}  #: by element: how many may run at the same time
         self._window = ALONE
@@ -51,5 +54,5 @@ class Trials:
         with self._lock:
             del self._running[element]
             self._ended_at = time.monotonic()
-            if self._ended_at - self._began_at > _CAUTION:
+            if self._ended_at - self._began_at > self._caution:
                 self._window += 1

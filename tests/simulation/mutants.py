@@ -24,6 +24,7 @@ from reliq.protocol import features, relocation, resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
 from reliq.transport import calls
+from reliq.worker.trials import ALONE, Trials
 from reliq_monitor import partitions, reclaim
 from reliq_monitor.liveness import Liveness
 from tests.simulation import monitors, workers
@@ -74,6 +75,12 @@ def _impatient() -> Iterator[None]:
     known = mock.patch.object(monitors, "take_back", taken_back)
     with early, known:
         yield
+
+
+def _tries_alone(self: Trials, message: Any) -> int:
+    """Do not look at what else is in trial in this process."""
+    self._running[message.element] = ALONE
+    return ALONE
 
 
 #: Changes of scripts: a pattern, and what takes its place.
@@ -326,6 +333,7 @@ MUTANTS: dict[str, Mutant] = {
     **{name: mutant for table, _ in OF_PLANS for name, mutant in table.items()},
     **{name: functools.partial(script, *change) for name, change in SCRIPTS.items()},
     "a lease is taken for over before its end": _impatient,
+    "redelivered messages run beside each other": lambda: mock.patch.object(Trials, "begin", _tries_alone),
     "a part of a transaction counts as nothing": lambda: mock.patch.object(calls, "carried_out", return_value=False),
     "the monitor does not watch": lambda: mock.patch.object(reclaim, "reclaim", _no_watch(reclaim.reclaim)),
     "the worker acks before the handler runs": lambda: mock.patch.object(workers.Loop, "_perform", _acks_first),

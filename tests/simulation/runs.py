@@ -43,9 +43,19 @@ class Runs:
                 raise Violation(f"{name} starts at {process.name} while {other.process.name} runs it")
         if not run.undone:
             self._check_order(identity, story)
+        if message.redelivered:
+            run.trial = 1 if message.deliveries else message.together or len(world.stories)
+            self._check_trials(run, name)
         story.runs.append(run)
         story.tries += not message.redelivered
         return run
+
+    def _check_trials(self, run: Run, name: str) -> None:
+        """No more redelivered messages run in a process at a time than each of them may have beside it."""
+        runs = (one for story in self._world.stories.values() for one in story.runs)
+        beside = [one.trial for one in runs if one.trial and one.process is run.process and not one.outcome]
+        if len(beside) + 1 > min([run.trial, *beside]):
+            raise Violation(f"{name} starts at {run.process.name} beside {len(beside)} others that were redelivered")
 
     # --- order by key ---
 

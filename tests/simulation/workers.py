@@ -21,8 +21,10 @@ from reliq.protocol.application import Application
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
+from reliq.worker.exchange import QUARANTINE_PAUSE
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.sharing import LOOK_EVERY, Sharing
+from reliq.worker.trials import ALONE, Trials
 from tests.simulation.handlers import Apart, DurableHandler
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
@@ -30,6 +32,7 @@ from tests.simulation.stories import Run, Story, Violation
 
 RETRIES = delays(0.4, 0.9, 0.2)  #: seconds before each try of a message that failed
 TIME_LIMIT = 1.5  #: seconds of one run
+CAUTION = 0.3  #: seconds without harm after which several redelivered messages may run at a time
 PATIENCE = 0.05  #: seconds that a message may wait behind a slow one
 
 Thread = Generator[Any, Any, None]
@@ -42,6 +45,7 @@ class Worker:
         self.kernel = kernel
         self.process = process
         self.limit = limit
+        self.trials = Trials(CAUTION)
         self.application = Application("redis://simulated", None, None)
         self._lease = lease
         self._loops: list[Loop] = []
@@ -155,6 +159,7 @@ class Loop:
         self._moves: list[Move] = []
         self._unstarted: deque[Message] = deque()
         self._running: tuple[Message, Run] | None = None
+        self._company = ALONE  #: how many redelivered messages run at a time with the one in trial, at most
 
     def run(self, task: Task) -> Thread:
         while True:
@@ -170,9 +175,7 @@ class Loop:
                     self._take((yield from self.consumer.wait(1, seconds)))
                 while self._unstarted:
                     message = self._unstarted.popleft()
-                    yield from self._perform(message)
-                    if message.redelivered:  # settled before the next one starts: see reclaim
-                        yield from self._settle(0)
+                    yield from (self._try(message) if message.redelivered else self._perform(message))
             except ReliqError:
                 yield Sleep(values.RECONNECT_PAUSE)
 
@@ -202,6 +205,19 @@ class Loop:
         acks, moves = self._acks, self._moves
         self._acks, self._moves = [], []
         return acks, moves
+
+    def _try(self, message: Message) -> Steps[None]:
+        """Run a redelivered message and settle it, or put it back for now if other loops have enough in trial."""
+        trials = self._worker.trials
+        if not (count := trials.begin(message)):
+            self._moves.append(released(message, QUARANTINE_PAUSE))
+            return
+        self._company = count
+        try:
+            yield from self._perform(message)
+            yield from self._settle(0)
+        finally:
+            trials.end(message.element)
 
     def _perform(self, message: Message) -> Steps[None]:
         if message.was_started and not (yield from self._begin_again(message)):
@@ -293,9 +309,10 @@ class Loop:
     def _begin_again(self, message: Message) -> Steps[bool]:
         keys, name = self.consumer.keys, self.consumer.consumer
         if message.redelivered:
-            self._observer.stories[message.queue, message.id].tries += 1
+            alone = self._company == ALONE
+            self._observer.stories[message.queue, message.id].tries += alone
             with contextlib.suppress(ReliqError):
-                yield ops.mark_tried(keys, name, message.tag)
+                yield ops.mark_tried(keys, name, message.tag) if alone else ops.mark_several(keys, name, self._company)
         try:
             yield from self.consumer.lives.begin(message)
             if message.redelivered:
