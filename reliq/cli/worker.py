@@ -150,7 +150,7 @@ def _work_here(
     from reliq.worker.worker import exit_now
 
     if child is not None and child.metrics_folder is not None:
-        measurements = of_child(app.handlers, child.metrics_folder, child.place)
+        measurements = of_child(child.metrics_folder, child.place)
     running = Worker(store, app.handlers, work, None if child is None else child.owner, measurements)
     running.stop_on_signals()
     if child is not None:

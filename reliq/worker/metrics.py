@@ -1,16 +1,26 @@
 """The metrics of `reliq worker`: of one process, or of several that share their measurements with their parent."""
 
+import contextlib
+import fcntl
+import logging
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import msgspec
 
 from reliq.extras import missing_extra
 from reliq.model.handlers import Handlers
 from reliq.observability.histograms import Measurements
 from reliq.transport.store import Store
 from reliq.worker import Options
+
+log = logging.getLogger("reliq.worker")
+
+_QUEUES = "queues"  #: file: the queues that the parent measures
 
 
 class Metering:
@@ -26,6 +36,7 @@ class Metering:
             one.queue: processes * (options.concurrency if one.is_async else options.threads) for one in handlers
         }
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._kept = contextlib.ExitStack()
         self._server: Any = None
 
     @property
@@ -41,6 +52,8 @@ class Metering:
         every = [self.own]
         if self._processes > 1:
             self._folder = tempfile.TemporaryDirectory(prefix="reliq-metrics-")
+            self._kept.enter_context(_locked(self._folder.name))
+            (Path(self._folder.name) / _QUEUES).write_bytes(msgspec.json.encode([*self._slots]))
             every += [_shared(self._folder.name, place, self._slots) for place in range(self._processes)]
         self._server = exporter_class()(store, every, slots=self._slots, monitor=monitor).serve(port, host)
 
@@ -50,16 +63,35 @@ class Metering:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._server is not None:
             self._server.stop()
+        self._kept.close()
         if self._folder is not None:
             self._folder.cleanup()
 
 
-def of_child(handlers: Handlers, folder: str, place: int) -> Measurements:
-    """Return the measurements of the worker process at this place, shared with its parent in this folder."""
-    return _shared(folder, place, {one.queue: 1 for one in handlers})
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Lock the folder: systemd removes what is old from /tmp, but not below a lock. Writes by mmap make nothing new."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(opened)
 
 
-def _shared(folder: str, place: int, queues: Mapping[str, int]) -> Measurements:
+def of_child(folder: str, place: int) -> Measurements:
+    """Return the measurements of the worker process at this place, shared with its parent in this folder.
+
+    What is shared are the queues of the parent, whose code may be older. If the folder is gone, nothing is.
+    """
+    try:
+        return _shared(folder, place, msgspec.json.decode((Path(folder) / _QUEUES).read_bytes(), type=list[str]))
+    except OSError as error:
+        log.warning("not_measured error=%s: the metrics of this process are lost until its parent restarts", error)
+        return Measurements()
+
+
+def _shared(folder: str, place: int, queues: Iterable[str]) -> Measurements:
     return Measurements.shared(Path(folder) / str(place), queues)
 
 

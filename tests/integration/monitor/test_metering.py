@@ -1,5 +1,8 @@
 """The metrics of `reliq worker`: asked for or not, of one process or several."""
 
+import fcntl
+import os
+import shutil
 import urllib.request
 from pathlib import Path
 
@@ -39,9 +42,39 @@ def test_what_children_measure_is_served_by_their_parent(shop, url):
         folder = metering.folder
         assert folder is not None
         for place in range(2):
-            of_child(shop.handlers, folder, place).add(PROCESS, ("orders",), [0.5] * (place + 1))
+            of_child(folder, place).add(PROCESS, ("orders",), [0.5] * (place + 1))
         assert 'reliq_message_process_seconds_count{queue="orders"} 3.0' in scraped(metering)
     assert not Path(folder).exists()
+
+
+def test_a_child_with_newer_code_shares_the_queues_of_its_parent_and_spoils_no_other(shop, url):
+    """A file that the child cut to its own queues would end the parent with SIGBUS, or count for another queue."""
+    for number in range(50):
+        shop.handler(f"q{number}")(print)
+    with Metering(shop.handlers, Options(), 2) as metering:
+        metering.serve(Store(url), 0, "127.0.0.1")
+        child = of_child(str(metering.folder), 0)
+        child.add(PROCESS, ("new",), [0.5])
+        child.add(PROCESS, ("q49",), [0.5])
+        size = (Path(str(metering.folder)) / "0").stat().st_size
+        text = scraped(metering)
+        assert 'reliq_message_process_seconds_count{queue="q49"} 1.0' in text
+        assert 'queue="new"' not in text
+        assert (Path(str(metering.folder)) / "1").stat().st_size == size
+
+
+def test_what_is_shared_is_locked_and_without_it_a_child_works_on(shop, url, caplog):
+    """systemd-tmpfiles removes what is old from /tmp, but for what is locked; others remove it nevertheless."""
+    with Metering(shop.handlers, Options(), 2) as metering:
+        metering.serve(Store(url), 0, "127.0.0.1")
+        folder = os.open(str(metering.folder), os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
+        shutil.rmtree(str(metering.folder))
+        of_child(str(metering.folder), 0).add(PROCESS, ("orders",), [0.5])
+        assert "not_measured" in caplog.text
+        assert scraped(metering)
 
 
 def test_workers_wanted_count_all_handlers_that_run_at_once(shop, url):
