@@ -51,7 +51,8 @@ class Supervisor:
     ) -> None:
         """`start(place)` starts a child; `take_back(owner, last_seen)` returns the messages of a dead one.
 
-        If it raises, the monitor returns them later. `place`: from 0; `last_seen`: by the monotonic clock.
+        It is called in a thread of its own; if it raises, the monitor returns them later. `place`: from 0;
+        `last_seen`: by the monotonic clock.
         """
         self._start = start
         self._grace = grace
@@ -59,6 +60,7 @@ class Supervisor:
         self._children: list[Child | None] = [None] * processes
         self._not_before = [0.0] * processes
         self._quick_deaths = [0] * processes
+        self._burials: list[threading.Thread] = []
         self._ended = 0  #: children that a person has told to stop: they are not started again
         self._stops = 0
         self._wake = threading.Event()
@@ -86,7 +88,7 @@ class Supervisor:
         child = self._children[place]
         if child is None:
             if time.monotonic() >= self._not_before[place]:
-                self._children[place] = self._start(place)
+                self._children[place] = self._started(place)
             return 0
         status = child.poll()
         if status is None:
@@ -98,12 +100,34 @@ class Supervisor:
             self._ended += 1
             self._not_before[place] = math.inf
             return 0
-        self._buried(child, status)
-        quick = time.monotonic() - child.started_at < _QUICK
+        self._bury(child)
+        self._pause(place, quick=time.monotonic() - child.started_at < _QUICK)
+        return 0
+
+    def _started(self, place: int) -> Child | None:
+        """Start a child; None, and another try soon, if the system has no room for it: the others work on."""
+        try:
+            return self._start(place)
+        except OSError as error:
+            log.warning("not_started error=%s: tried again", error)
+            self._pause(place, quick=True)
+            return None
+
+    def _pause(self, place: int, quick: bool) -> None:
+        """Let the next start of a child wait, the longer the more of them were in vain."""
         self._quick_deaths[place] = self._quick_deaths[place] + 1 if quick else 0
         pause = _PAUSES[min(self._quick_deaths[place], len(_PAUSES) - 1)]
         self._not_before[place] = time.monotonic() + pause
-        return 0
+
+    def _bury(self, child: Child) -> None:
+        """Return the messages of a dead child, beside all else: while Redis is away, each return waits for it."""
+        status = child.process.returncode
+        burial = threading.Thread(target=self._buried, args=(child, status), name="reliq-burial", daemon=True)
+        try:
+            burial.start()
+        except RuntimeError:  # the system has no room for another thread
+            burial.run()
+        self._burials = [one for one in [*self._burials, burial] if one.is_alive()]
 
     def _buried(self, child: Child, status: int) -> None:
         how = "signal" if status < 0 else "status"
@@ -132,4 +156,6 @@ class Supervisor:
             time.sleep(_LOOK_EVERY)
         for child in children:
             if child.process.returncode not in (0, BAD_USAGE, TOLD_TO_STOP):
-                self._buried(child, child.process.returncode)
+                self._bury(child)
+        for burial in self._burials:
+            burial.join()
