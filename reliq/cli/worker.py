@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from reliq.cli.child_settings import ChildSettings
@@ -161,10 +162,16 @@ def _work_here(
 
 
 def _stop_with_parent(stop: Callable[[], None]) -> None:
-    """Stop when the parent is gone: standard input is a pipe that the parent holds open."""
+    """Stop when the parent is gone: standard input is a pipe that the parent holds open.
+
+    From now on it is empty: a program that a handler runs would wait at the pipe for its end.
+    """
+    pipe = os.dup(sys.stdin.fileno())
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
 
     def wait() -> None:
-        while os.read(sys.stdin.fileno(), 4096):
+        while os.read(pipe, 4096):
             pass
         stop()
 

@@ -63,6 +63,15 @@ def test_the_parent_returns_what_a_dead_child_held_and_starts_another(app, shop)
     assert queue.stats().consumers == 0
 
 
+def test_a_program_that_a_handler_of_a_child_runs_finds_the_end_of_its_input(app, tmp_path):
+    """The child itself waits at a pipe from its parent, which a program would wait for, too."""
+    text = APP.replace('message.body == b"slow"', 'os.system("cat")')
+    (tmp_path / "shop.py").write_text(text)
+    app.queue("q").send("x")
+    with process("worker", "shop", "--processes", "2", folder=tmp_path, RELIQ_URL=app.url):
+        eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
+
+
 def test_children_of_a_killed_parent_end_by_themselves(app, shop):
     with process("worker", "shop", "--processes", "2", folder=shop, RELIQ_URL=app.url) as parent:
         eventually(lambda: app.queue("q").stats().consumers == 2)
