@@ -61,6 +61,16 @@ def looking() -> Iterator[Missing]:
         _missing.reset(token)
 
 
+@contextmanager
+def seeing_all(needed: bool) -> Iterator[None]:
+    """If it is needed, read as outside of `looking()`: what is not seen may be what forbids to go on."""
+    token = _missing.set(None if needed else _missing.get())
+    try:
+        yield
+    finally:
+        _missing.reset(token)
+
+
 def missing_now() -> Missing | None:
     """Return where the operator's command notes what is missing; None outside of one."""
     return _missing.get()

@@ -8,6 +8,7 @@ from reliq import aio
 from reliq.model.instruction import Instruction
 from reliq.model.worker import NO_WORKER
 from reliq.protocol.workers import consuming, find_worker, grouped, instruct
+from reliq.runtime.looking import seeing_all
 from reliq_api import schemas
 from reliq_api.access.auth import Access
 from reliq_api.http.problems import Problem
@@ -43,7 +44,8 @@ async def instruct_worker(id: Id, instruction: Instruction, request: Request) ->
     """
     reliq: aio.Reliq = request.app.state.reliq
     access: Access = request.state.access
-    one = await reliq.store.run(find_worker(id))
+    with seeing_all(needed=not access.covers_all):
+        one = await reliq.store.run(find_worker(id))
     if one is None or not any(map(access.covers, one.queues)):
         raise Problem("worker_not_found", f"there is no worker {id!r}, or not for this key")
     if not one.follows:

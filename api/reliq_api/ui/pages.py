@@ -10,9 +10,12 @@ from reliq.aio.queue import Queue
 from reliq.contract.counters import BY_NAME as COUNTERS
 from reliq.contract.keywords import Config
 from reliq.errors import ReliqError
+from reliq.model.keys import logical_name
 from reliq.model.stats import Stats
+from reliq.protocol.partial_reads import QUEUES
 from reliq.protocol.partition_progress import spread
-from reliq.runtime.looking import note_missing, unseen
+from reliq.runtime.looking import Missing, note_missing, unseen
+from reliq_api.access.auth import Access
 from reliq_api.ui import reading, triage
 from reliq_api.ui.access import Operated, Seen, Viewer, homes_of, reliq_of
 from reliq_api.ui.assets import ASSETS, VERSION
@@ -56,7 +59,7 @@ async def overview(request: Request, who: Viewer, q: str = "", state: str = "", 
         )
         for one in triage.chosen(found, q, state, sort)
     ]
-    note_missing(sampler.missing)
+    note_missing(_shown(sampler.missing, who))
     return page(
         request,
         "overview.html",
@@ -69,6 +72,12 @@ async def overview(request: Request, who: Viewer, q: str = "", state: str = "", 
         sampler=sampler,
         stale=sampler.age > STALE,
     )
+
+
+def _shown(missing: Missing, who: Access) -> Missing:
+    """Return what is missing of the queues that the viewer may see: the sampler reads those of others, too."""
+    about = {what: logical_name(what.rpartition(" ")[2]) for what in missing if what != QUEUES}
+    return Missing({what: one for what, one in missing.items() if what == QUEUES or who.may_see(about[what])})
 
 
 def _sparkline(history: History, measure: str) -> Chart:

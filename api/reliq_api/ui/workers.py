@@ -8,6 +8,7 @@ from fastapi.routing import APIRouter
 from reliq.model.instruction import Instruction
 from reliq.model.worker import NO_WORKER, WorkerProcess
 from reliq.protocol.workers import consuming, find_worker, grouped, instruct
+from reliq.runtime.looking import seeing_all
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
 from reliq_api.ui.guard import Form, Page
@@ -59,7 +60,8 @@ async def tell(request: Request, who: Viewer, worker: str, instruction: Instruct
 
 
 async def _existing(request: Request, who: Access, identity: str) -> WorkerProcess:
-    one = await reliq_of(request).store.run(find_worker(identity))
+    with seeing_all(needed=not who.covers_all):
+        one = await reliq_of(request).store.run(find_worker(identity))
     if one is None or not any(map(who.may_see, one.queues)):
         raise HTTPException(404, "There is no worker with this id: it has ended.")
     return one
