@@ -36,7 +36,9 @@ class Shop:
         self.supervisor.stop()
         self.thread.join(30)
         assert not self.thread.is_alive()
-        assert all(child.process.poll() is not None for child in self.started)
+        for child in self.started:
+            assert child.process.poll() is not None
+            child.process.stdin.close()
 
 
 def test_children_that_die_while_redis_is_away_are_replaced_and_the_others_are_stopped_at_once():
