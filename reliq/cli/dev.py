@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reliq.cli.child_settings import ChildSettings
-from reliq.cli.options import stop_event
+from reliq.cli.reload import Stops, stop_worker
+from reliq.contract import values
 from reliq.embedded import EmbeddedRedis, data_folder, free_port
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.extras import install_command, is_installed
@@ -37,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
     from reliq_monitor import Monitor
 
     _check_ports(options.port, options.api_port)
-    stopping = stop_event()
+    stops = Stops()
+    startup.take_over(stops.stop)
+    stopping = stops.once
     with contextlib.ExitStack() as everything:
         _awaited("Redis")
         server = everything.enter_context(EmbeddedRedis(options.data or data_folder(), port=options.port))
@@ -46,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         address = _dashboard(everything, options.api_port, stopping)
         _say("Monitor", "running")
         if application := SAMPLE if options.sample else options.app:
-            _worker(everything, application)
+            _worker(everything, application, stops.twice)
         if options.sample:
             _orders(everything)
         _explain(server.url)
@@ -134,13 +137,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _worker(everything: contextlib.ExitStack, application: str) -> None:
+def _worker(everything: contextlib.ExitStack, application: str, hurried: threading.Event) -> None:
     """Start a worker of the application, which starts again when a file changes, if that is installed."""
     reloads = application != SAMPLE and is_installed("watchfiles")
     child = ChildSettings(new_owner(), options={"reload": reloads, "monitor": False})
     command = [sys.executable, "-m", "reliq", "worker", application]
     worker = Child(child.owner, command, child.environment())
-    everything.callback(_end, worker.process)
+    everything.callback(stop_worker, worker, values.GRACE, hurried)
     _say("Worker", application + ("   (starts again when a file changes)" if reloads else ""))
 
 

@@ -49,9 +49,9 @@ def run_again_and_again(application: str, options: dict[str, Any], grace: float,
             continue
         files = sorted({Path(path).name for _, path in changed})
         log.info("changed: %s; the worker starts again", ", ".join(files[:5]))
-        _stop(worker, grace, stops.twice)
+        stop_worker(worker, grace, stops.twice)
         worker, has_ended = _start(application, options), False
-    return _stop(worker, grace, stops.twice)
+    return stop_worker(worker, grace, stops.twice)
 
 
 def _watch() -> Callable[[Path, threading.Event], Changes]:
@@ -70,7 +70,7 @@ def _start(application: str, options: dict[str, Any]) -> Child:
     return Child(settings.owner, [sys.executable, "-m", "reliq", "worker", application], settings.environment())
 
 
-def _stop(worker: Child, grace: float, hurried: threading.Event) -> int:
+def stop_worker(worker: Child, grace: float, hurried: threading.Event) -> int:
     """Shut the worker down cleanly, at once if this is `hurried`; kill it after its grace; return its exit status."""
     worker.signal(signal.SIGTERM)
     until, is_told = time.monotonic() + grace + _AFTER_GRACE, False

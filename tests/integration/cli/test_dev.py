@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
 
 import reliq
 from reliq import embedded
+from reliq.contract.values import GRACE
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
 from tests.support.workers import eventually, process, surroundings
@@ -166,6 +168,23 @@ def test_a_worker_that_ended_is_said_and_a_second_signal_does_not_wait_for_its_g
             child.send_signal(signal.SIGTERM)
             eventually(lambda: b"stopping worker=" in child.stderr.readline() or child.poll() is not None)
         assert child.wait(ENDS) == 0
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_the_worker_handles(tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP.format(answer="x") + "    __import__('time').sleep(600)\n")
+    with process("dev", "shop", folder=tmp_path) as child:
+        running = Dev(child)
+        running.queue("orders").send("x")
+        with running.queue("done").consumer() as consumer:
+            eventually(lambda: consumer.claim(wait=1))
+        child.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(1)
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        eventually(lambda: b"stopped worker=" in child.stderr.readline())
+        assert time.monotonic() - began < GRACE - 5
+        assert child.wait(ENDS) == 130
 
 
 def test_the_sample_runs_and_leaves_messages_to_look_at(tmp_path):
