@@ -24,6 +24,7 @@ class Config:
     PAUSED: Final = "paused"  #: present while the queue is paused
     VERSION: Final = "version"  #: counts the changes of the policy
     OVERFLOW: Final = "overflow"  #: "drop" in the queue of a broadcast's instance: a full queue drops what is published
+    AWAITED: Final = "awaited"  #: seconds for which such a queue stays without a consumer; 0 once it had one
     RATE: Final = "rate"  #: such as 100/s: messages given out
     BURST: Final = "burst"  #: messages that the rate lets through at once
     CONCURRENCY: Final = "concurrency"  #: messages in processing at once

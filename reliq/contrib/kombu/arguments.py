@@ -13,6 +13,7 @@ _REFUSED = {
     "x-dead-letter-exchange": "what is rejected or expires is a dead letter of its queue: `reliq dead list QUEUE`",
     "x-single-active-consumer": "set `reliq queue config QUEUE concurrency=1`: one message at a time of all consumers",
 }
+_AWAITED = 86_400
 _LENGTH = "reliq drops no message: declare it with x-overflow 'reject-publish', and sends to a full queue fail"
 
 
@@ -22,6 +23,7 @@ class QueueArguments:
 
     prioritised: bool = False
     max_length: int | None = None
+    awaited: int = _AWAITED  #: seconds for which a passing queue waits for its first consumer
 
     @classmethod
     def of(cls, queue: str, given: Mapping[str, Any], *, passing: bool) -> Self:
@@ -31,7 +33,7 @@ class QueueArguments:
         """
         prioritised = "x-max-priority" in given
         if passing:
-            return cls(prioritised)
+            return cls(prioritised, awaited=max(1, int(given.get("x-expires", _AWAITED * 1000)) // 1000))
         for name, instead in _REFUSED.items():
             if name in given:
                 raise InvalidSetting(f"queue {queue!r} has the argument {name}, which reliq does not know: {instead}")

@@ -11,9 +11,10 @@ from reliq.contrib.guard import Guard
 from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.names import lasting_queue, passing_queue
 from reliq.contrib.kombu.options import Options
+from reliq.errors import QueueFull
 from reliq.features.topics import ops as topics
 from reliq.features.topics.steps import TopicSteps
-from reliq.model.keys import QueueKeys
+from reliq.model.keys import QueueKeys, instance_of
 from reliq.protocol.announcing import announced
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
@@ -63,7 +64,7 @@ class Broker:
         self._names[name] = queue, float("inf")
         if passing:
             self._passing[queue] |= set()
-            self.keep(queue)
+            self.keep(queue, topics.await_consumer(QueueKeys(queue), arguments.awaited))
         else:
             self.store.run(announced(queue))
             if arguments.max_length is not None:
@@ -74,14 +75,14 @@ class Broker:
         if self.store.run(queue.config()).max_length is None:
             self.store.run(queue.configure({"max_length": max_length}))
 
-    def keep(self, queue: str) -> None:
+    def keep(self, queue: str, *first: ops.Op[int]) -> None:
         """Register a passing queue and its bindings, also when a monitor has dropped them; nothing for others."""
         if queue not in self._passing:
             return
         bindings = [f"{queue} {one}" for one in self._passing[queue]]
         bound = [topics.bind("bind", bindings)] if bindings else []
         kept = topics.keep_for_broadcasts(QueueKeys(queue), _MOST_BEHIND, _DEAD_KEPT)
-        self.store.call([kept, ops.announce(queue), *bound])
+        self.store.call([*first, kept, ops.announce(queue), *bound])
 
     def name_of(self, name: str) -> str:
         """Return reliq's name of a queue that may have been declared in another process."""
@@ -144,6 +145,8 @@ class Broker:
 
     def receives(self, queue: str) -> None:
         """Note a receiver of a queue."""
+        if instance_of(queue) is not None:
+            self.store.call(topics.consumer_came(QueueKeys(queue)))
         if queue in self._passing:
             with self._lock:
                 self._receivers[queue] += 1
@@ -175,8 +178,14 @@ class Broker:
         self.store.call(topics.bind("unbind", [f"{queue} {pattern}"]))
 
     def send(self, name: str, message: NewMessage) -> None:
-        queue = self._queue(self.name_of(name))
-        self.store.run(queue.send_many([queue.prepared(message, {})]))
+        """Send to one queue. A full one that goes with its consumer receives nothing, as it does of `publish`."""
+        queue = self.name_of(name)
+        steps = self._queue(queue)
+        try:
+            self.store.run(steps.send_many([steps.prepared(message, {})]))
+        except QueueFull:
+            if instance_of(queue) is None:
+                raise
 
     def publish(self, routing_key: str, message: NewMessage, timeout: float | None = None) -> None:
         """Send to every queue whose bindings match now, in one atomic step; wait for Redis for `timeout` seconds."""

@@ -178,9 +178,11 @@ class Channel(virtual.Channel):
         properties["delivery_info"] |= {"exchange": exchange, "routing_key": routing_key}
         three = self._options.prioritised or self._broker.is_prioritised(exchange, routing_key)
         new = outgoing(message, self._options, three)
+        passing = properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE
         if not exchange:
-            self._broker.send(routing_key, new)
-        elif properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE:
+            if not passing or self._broker.exists(routing_key):  # the reply to a client that is gone is for nobody
+                self._broker.send(routing_key, new)
+        elif passing:
             try:
                 self._broker.publish(names.routing_key(exchange, routing_key), new, timeout=0)
             except (RedisUnavailable, OutcomeUnknown) as error:

@@ -28,10 +28,12 @@ class BroadcastCleanup(Duty[None]):
 
     def __init__(self) -> None:
         self._alone_since: dict[str, float] = {}
+        self._awaits_since: dict[str, float] = {}  #: of queues that had no consumer yet
 
     def keep(self, queues: Container[str]) -> None:
         """Forget the observations of all other queues."""
         self._alone_since = {queue: since for queue, since in self._alone_since.items() if queue in queues}
+        self._awaits_since = {queue: since for queue, since in self._awaits_since.items() if queue in queues}
 
     def turn(self, survey: Survey) -> Steps[None]:
         """Look at the broadcast queues."""
@@ -46,11 +48,17 @@ class BroadcastCleanup(Duty[None]):
         queue = keys.queue
         if not alone:
             self._alone_since.pop(queue, None)
+            self._awaits_since.pop(queue, None)
             return
-        since = self._alone_since.setdefault(queue, time.monotonic())
-        if time.monotonic() - since < _GRACE:
+        now = time.monotonic()
+        since = self._alone_since.setdefault(queue, now)
+        if now - since < _GRACE:
             return
-        if not (yield own.is_for_broadcasts(keys)):
+        drops, awaited = yield [own.is_for_broadcasts(keys), own.awaited(keys)]
+        if not drops:
+            return
+        if awaited and now - self._awaits_since.setdefault(queue, since) < awaited:
+            self._alone_since[queue] = now  # its first consumer may be about to register
             return
         bindings = [binding for binding, bound in (yield own.bound()).items() if bound == queue]
         if bindings:
@@ -59,4 +67,5 @@ class BroadcastCleanup(Duty[None]):
             return
         yield ops.drop_queue(keys)
         del self._alone_since[queue]
+        self._awaits_since.pop(queue, None)
         log.info("dropped queue=%s: its instance is gone", queue)

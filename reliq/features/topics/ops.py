@@ -119,3 +119,18 @@ def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:
 def is_for_broadcasts(keys: QueueKeys) -> Op[bool]:
     """Whether `keep_for_broadcasts` has set the queue's policy."""
     return Op(("HGET", keys.config, Config.OVERFLOW), lambda reply: reply == _DROP.encode())
+
+
+def await_consumer(keys: QueueKeys, seconds: int) -> Op[int]:
+    """Keep such a queue so long although it has no consumer yet; nothing if it had one."""
+    return Op(("HSETNX", keys.config, Config.AWAITED, seconds))
+
+
+def consumer_came(keys: QueueKeys) -> Op[int]:
+    """Note that such a queue has its first consumer: it goes with the last one."""
+    return Op(("HSET", keys.config, Config.AWAITED, 0))
+
+
+def awaited(keys: QueueKeys) -> Op[int]:
+    """Read for how many seconds such a queue stays without a consumer."""
+    return Op(("HGET", keys.config, Config.AWAITED), lambda reply: int(reply or 0))

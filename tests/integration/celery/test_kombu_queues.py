@@ -12,6 +12,7 @@ import reliq.contrib.kombu
 from reliq import ops
 from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
 from reliq.contrib.kombu.options import broker_url
+from reliq.features.topics import duty
 from reliq.features.topics.routing import Routes, check_routing_key
 from reliq.model.keys import check_name, instance_of
 from tests.integration.celery.kombu_support import Received, publish
@@ -75,6 +76,40 @@ def test_a_queue_to_be_deleted_goes_with_its_consumer(app: reliq.Reliq, broker: 
             consumer.close()
             connection.close()
             eventually(lambda: name not in app.queues(of_broadcasts=True), what="the queue is dropped")
+
+
+def test_a_queue_to_be_deleted_waits_for_its_first_consumer(
+    app: reliq.Reliq, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duty, "_GRACE", 0.3)
+    reply, late = kombu.Queue("reply", auto_delete=True), kombu.Queue("late", auto_delete=True, expires=1)
+    with kombu.Connection(broker) as connection, kombu.Connection(broker) as watching:
+        reply(connection.default_channel).declare()
+        late(connection.default_channel).declare()
+        with kombu.Consumer(watching, [kombu.Queue("lasting")]):  # runs a monitor
+            publish(watching, "lasting", "a reply that nobody reads yet")
+            kombu.Producer(watching).publish("result", routing_key="reply")
+            eventually(lambda: passing_queue("late") not in app.queues(of_broadcasts=True), what="its time is over")
+            received = Received(connection)
+            received.consumer.add_queue(reply)
+            assert received.drain(1) == ["result"]
+            eventually(lambda: passing_queue("reply") not in app.queues(of_broadcasts=True), what="it goes with it")
+        late(connection.default_channel).delete()  # in what this process knows
+
+
+def test_a_passing_reply_to_a_client_that_is_gone_makes_no_queue(
+    app: reliq.Reliq, connection: kombu.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = kombu.Producer(connection)
+    producer.publish("for nobody", routing_key="gone", delivery_mode="transient")
+    assert app.queues() == []
+    monkeypatch.setattr("reliq.contrib.kombu.broker._MOST_BEHIND", 1)
+    slow = kombu.Queue("slow", auto_delete=True)(connection.default_channel)
+    slow.declare()
+    for _ in range(2):  # a client that reads nothing holds up no worker
+        producer.publish("result", routing_key="slow", delivery_mode="transient")
+    assert slow.queue_declare(passive=True).message_count == 1
+    slow.delete()
 
 
 def test_one_url_one_broker_and_no_password_is_shown(broker: str) -> None:
