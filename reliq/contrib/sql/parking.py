@@ -4,16 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, Row, Table, delete, func, select
+from sqlalchemy import Delete, Engine, Row, Table, delete, func, select
 
 from reliq.contrib.sql.tables import SHARED, insert_new, now_ms, outbox, parked
 from reliq.contrib.sql.transaction import Transaction, connection_of
 
 
+def removal(rows: Sequence[Row[Any]]) -> Delete:
+    """Return the deletion of these rows of the outbox.
+
+    Another relay may have deleted them, and SQLite gives the number of a deleted row to a later one: that has another
+    id.
+    """
+    numbers, ids = [row.number for row in rows], [row.id for row in rows]
+    return delete(outbox).where(outbox.c.number.in_(numbers), outbox.c.id.in_(ids))
+
+
 def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
     """Move a row from the outbox to the parked rows, unless another relay has removed it."""
     with engine.begin() as connection:
-        if connection.execute(delete(outbox).where(outbox.c.number == row.number)).rowcount:
+        if connection.execute(removal([row])).rowcount:
             fields = {name: getattr(row, name) for name in SHARED}
             connection.execute(parked.insert().values(**fields, reason=reason, at=now_ms()))
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any
 
-from sqlalchemy import Engine, Row, delete, select
+from sqlalchemy import Engine, Row, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reliq import NewMessage, Reliq, ReliqError
 from reliq.contract.values import MAX_BATCH, Duration, cut, seconds
-from reliq.contrib.sql.parking import move_aside
+from reliq.contrib.sql.parking import move_aside, removal
 from reliq.contrib.sql.rows import REMEMBERED, message_of
 from reliq.contrib.sql.tables import outbox
 from reliq.errors import InvalidMessage, InvalidName, QueueFull
@@ -170,4 +170,4 @@ def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
 
 def _delete(engine: Engine, rows: Sequence[Row[Any]]) -> None:
     with engine.begin() as connection:
-        connection.execute(delete(outbox).where(outbox.c.number.in_([row.number for row in rows])))
+        connection.execute(removal(rows))

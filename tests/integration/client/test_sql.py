@@ -191,6 +191,26 @@ def test_killed_between_the_send_and_the_deletion_it_sends_none_twice(engine, ap
     assert (app.queue("q").stats().ready, count(engine, sql.outbox)) == (10, 0)
 
 
+@pytest.mark.parametrize(("step", "size", "sent"), [("_delete", 1, 2), ("move_aside", 2000, 1)])
+def test_a_second_relay_deletes_no_row_that_it_has_not_read(engine, app, monkeypatch, step, size, sent):
+    """SQLite gives the number of a deleted row to a later one."""
+    theirs = getattr(relaying, step)
+
+    def overtaken(*args):
+        monkeypatch.setattr(relaying, step, theirs)
+        sql.relay_once(engine, small)  # another relay is quicker
+        with engine.begin() as connection:
+            sql.enqueue(connection, "q", "later", id="later")
+        theirs(*args)
+
+    with engine.begin() as connection:
+        sql.enqueue(connection, "q", "x" * size)
+    monkeypatch.setattr(relaying, step, overtaken)
+    with reliq.Reliq(app.url, max_body=1000) as small:
+        sql.relay_once(engine, small)
+    assert app.queue("q").stats().ready == sent
+
+
 def test_a_full_queue_keeps_its_rows_and_holds_up_no_other(engine, app):
     app.queue("full").configure(max_length=1)
     with engine.begin() as connection:
