@@ -9,6 +9,7 @@
 `reliq worker reliq.contrib.django.worker:app` runs the tasks, with DJANGO_SETTINGS_MODULE set as for manage.py.
 """
 
+import functools
 import logging
 from typing import Any
 
@@ -21,11 +22,13 @@ except ImportError as error:
     raise missing_extra("reliq.contrib.django", "django", error) from None
 
 from reliq import NewMessage, Reliq
+from reliq.contract.values import Size
 from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
 from reliq.contrib.django.ends import bury
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.element import new_id
 from reliq.model.keys import check_name
+from reliq.protocol.application import url_from_environment
 
 _log = logging.getLogger("reliq.django")
 
@@ -53,7 +56,7 @@ class ReliqBackend(BaseTaskBackend):
             raise InvalidSetting(f"TASKS[{alias!r}] has no QUEUES: a worker takes the tasks of queues that it knows")
         for queue in self.queues:
             check_name(queue)  # a task of another name would be refused after its transaction has committed
-        self.app = Reliq(self.options.get("url"), max_body=self.options.get("max_body"))
+        self.app = _client(url_from_environment(self.options.get("url")), self.options.get("max_body"))
         self.outbox: str | None = self.options.get("outbox")
         self._results = self._make_results()
         self.supports_get_result = self._results is not None
@@ -130,6 +133,12 @@ class ReliqBackend(BaseTaskBackend):
         if self._results is not None:
             self._results.store(result, anew=False)  # a worker may have begun it already
         task_enqueued.send(type(self), task_result=result)
+
+
+@functools.cache
+def _client(url: str, max_body: Size | None) -> Reliq:
+    """Return the client of all backends for this Redis: Django makes a backend for each thread, and each request."""
+    return Reliq(url, max_body=max_body)
 
 
 def _delay(task: Any) -> float:

@@ -65,8 +65,8 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
     task = import_string(name := message.json()["task"])
     if not isinstance(task, Task):
         raise reliq.Dead(f"{name} is not a task")
-    result = _begun(backend, task, message)
     close_old_connections()
+    result = _begun(backend, task, message)
     task_started.send(type(backend), task_result=result)
     try:
         context = (TaskContext(task_result=result),) if task.takes_context else ()

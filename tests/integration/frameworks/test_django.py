@@ -322,3 +322,39 @@ def test_a_task_that_exits_has_failed(app: reliq.Reliq, shop: Any, monkeypatch: 
     assert task_backends["outbox"].noted(result.id).status == "FAILED"
     (handler,) = [one for one in worker.app.handlers if one.queue == "payments"]
     assert handler.policy.rejects(SystemExit(3))
+
+
+def test_the_backends_of_all_threads_and_requests_share_one_client(shop: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+    from contextvars import Context
+
+    from reliq.contrib.django.compat import task_backends
+
+    def client() -> reliq.Reliq:
+        backend: Any = task_backends["default"]
+        return backend.app
+
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(client).result() is client()
+    assert Context().run(client) is client()  # as a request of ASGI
+
+
+def test_a_connection_that_has_become_too_old_is_closed_before_a_task_begins(
+    app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reliq.contrib.django import worker
+    from reliq.contrib.django.compat import task_backends
+
+    done: list[str] = []
+    backend: Any = task_backends["default"]
+
+    def read(_: str) -> Any:  # maybe of a database
+        done.append("read")
+        raise NotImplementedError
+
+    monkeypatch.setattr(worker, "close_old_connections", lambda: done.append("close"))
+    monkeypatch.setattr(backend, "noted", read)
+    shop.ship.enqueue(1)
+    with app.queue("default").consumer() as consumer:
+        worker.run(backend, *consumer.claim())
+    assert done == ["close", "read", "close"]
