@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -205,8 +206,10 @@ class Channel(virtual.Channel):
                 "Basic.consume",
                 "406",
             )
-        exchange = self.connection.hold(name, self)
-        subscription = Subscription(name, exchange, no_ack, functools.partial(self._deliver, callback))
+        taken = [one.place for one, _ in self._subscriptions.values() if one.queue == name]
+        place = next(one for one in itertools.count() if one not in taken)
+        exchange = self.connection.hold(name, self, place)
+        subscription = Subscription(name, exchange, no_ack, functools.partial(self._deliver, callback), place=place)
         self._broker.receives(name)
         renew = functools.partial(self._broker.keep, name)
         reader = Reader(subscription, self.connection.inbox, self._credit, self.connection.settler, renew)
@@ -242,14 +245,14 @@ class Channel(virtual.Channel):
         if any(one.exchange is subscription.exchange for one in self.qos.unacked.values()):
             self.connection.settler.wake()
         else:
-            self.connection.end_holding(self, subscription.queue)
+            self.connection.end_holding(self, subscription.queue, subscription.place)
         if self._broker.received_last(subscription.queue):
             self.state.queue_bindings_delete(queue)
             self._broker.forget(queue, subscription.queue)
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Return the next message, or None."""
-        exchange = self.connection.hold(self._broker.name_of(queue), self, getting=True)
+        exchange = self.connection.hold(self._broker.name_of(queue), self, None)
         found = exchange.settle_and_claim(1)
         if not found:
             return None

@@ -43,6 +43,7 @@ class Subscription:
     no_ack: bool
     deliver: Callable[["Subscription", Message], None]
     active: bool = True
+    place: int = 0  #: among the subscriptions of the channel to this queue: each has an exchange of its own
 
 
 class Inbox:

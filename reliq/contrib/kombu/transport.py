@@ -38,7 +38,7 @@ class Transport(virtual.Transport):
         self.broker: Broker = broker_of(broker_url(client), self.options)
         self._inbox: Inbox | None = None
         self._holders: list[Holder] = []
-        self._held: dict[tuple[Any, str, bool], tuple[Holder, Exchange]] = {}  #: by channel, queue, basic_get or not
+        self._held: dict[tuple[Any, str, int | None], tuple[Holder, Exchange]] = {}  #: by channel, queue and place
         self._settler: Settler | None = None
         self._mark = forks.mark()
         self._loop: Any = None
@@ -91,21 +91,21 @@ class Transport(virtual.Transport):
             self._settler.start()
         return self._settler
 
-    def hold(self, queue: str, channel: Any, getting: bool = False) -> Exchange:
-        """Return the channel's consumer of a queue; `getting`: the one for single messages."""
-        known = self._held.get((channel, queue, getting))
+    def hold(self, queue: str, channel: Any, place: int | None) -> Exchange:
+        """Return the channel's consumer of a queue at this place among those of it; None: the one for basic_get."""
+        known = self._held.get((channel, queue, place))
         if known is None:
             holder = next((one for one in self._holders if queue not in one.exchanges), None)
             if holder is None:
                 holder = Holder(self.broker.store, self.options.lease)
                 self._holders.append(holder)
             self.broker.consuming(holder.owner)
-            known = self._held[channel, queue, getting] = holder, holder.hold(queue)
+            known = self._held[channel, queue, place] = holder, holder.hold(queue)
         return known[1]
 
-    def end_holding(self, channel: Any, queue: str | None = None) -> None:
-        """Unregister the channel's consumer of a queue, or all that it has."""
-        theirs = (channel, queue, False)
+    def end_holding(self, channel: Any, queue: str | None = None, place: int = 0) -> None:
+        """Unregister the channel's consumer of a queue at a place, or all that it has."""
+        theirs = (channel, queue, place)
         for key in [one for one in self._held if one == theirs or (queue is None and one[0] is channel)]:
             holder, exchange = self._held.pop(key)
             owner = holder.owner

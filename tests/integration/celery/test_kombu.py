@@ -102,6 +102,24 @@ def test_celery_may_decide_message_by_message(app: reliq.Reliq, connection: komb
         received.drain_open(5)
 
 
+def test_two_consumers_of_one_queue_on_a_channel_take_turns_and_end_alone(
+    app: reliq.Reliq, connection: kombu.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = Received(connection, "q"), Received(connection, "q")
+    assert first.consumer.channel is second.consumer.channel
+    with second.consumer:
+        with first.consumer:
+            publish(connection, "q", *range(100))
+            while len(first) + len(second) < 100:
+                connection.drain_events(timeout=10)
+        publish(connection, "q", "later")
+        while "later" not in second:
+            connection.drain_events(timeout=10)
+    eventually(lambda: app.queue("q").stats().counters["acked"] == 101)
+    assert {*first, *second} == {*range(100), "later"}
+    assert caplog.messages == []
+
+
 def test_a_busy_queue_does_not_starve_another(connection: kombu.Connection) -> None:
     publish(connection, "busy", *["busy"] * 500)
     publish(connection, "calm", *["calm"] * 5)
