@@ -58,7 +58,7 @@ class Broker:
 
     def declare(self, name: str, passing: bool, arguments: QueueArguments) -> None:
         """Make a queue known. `passing`: it goes with its last consumer."""
-        queue = passing_queue(name) if passing else lasting_queue(name)
+        queue = (passing_queue if passing else lasting_queue)(self._options.global_keyprefix + name)
         if arguments.prioritised:
             self._prioritised.add(("", name))
         self._names[name] = queue, float("inf")
@@ -89,9 +89,10 @@ class Broker:
         known, until = self._names.get(name, ("", 0.0))
         if time.monotonic() < until:
             return known
-        passing = passing_queue(name)
+        full = self._options.global_keyprefix + name
+        passing = passing_queue(full)
         found = self.store.call(topics.is_for_broadcasts(QueueKeys(passing)))
-        queue = passing if found else lasting_queue(name)
+        queue = passing if found else lasting_queue(full)
         self._names[name] = queue, time.monotonic() + _UNKNOWN_FOR
         return queue
 

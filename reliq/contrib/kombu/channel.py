@@ -124,7 +124,7 @@ class Channel(virtual.Channel):
 
     def _pattern(self, exchange: str, key: str) -> str:
         kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
-        return names.pattern(exchange, kind, key or "")
+        return names.pattern(self._options.global_keyprefix + exchange, kind, key or "")
 
     def exchange_declare(self, exchange: str | None = None, type: str | None = None, **options: Any) -> None:
         """Make an exchange known to this process; raises InvalidSetting for one that is not direct, topic or fanout."""
@@ -183,13 +183,15 @@ class Channel(virtual.Channel):
         if not exchange:
             if not passing or self._broker.exists(routing_key):  # the reply to a client that is gone is for nobody
                 self._broker.send(routing_key, new)
-        elif passing:
-            try:
-                self._broker.publish(names.routing_key(exchange, routing_key), new, timeout=0)
-            except (RedisUnavailable, OutcomeUnknown) as error:
-                raise OperationalError(str(error)) from None
-        else:
-            self._broker.publish(names.routing_key(exchange, routing_key), new)
+            return
+        key = names.routing_key(self._options.global_keyprefix + exchange, routing_key)
+        if not passing:
+            self._broker.publish(key, new)
+            return
+        try:
+            self._broker.publish(key, new, timeout=0)
+        except (RedisUnavailable, OutcomeUnknown) as error:
+            raise OperationalError(str(error)) from None
 
     # --- consuming ---
 

@@ -27,6 +27,7 @@ class Options:
     `prioritised`: use three priorities in all queues, not only in those declared with `max_priority`; also set by the
     Redis transport's `priority_steps` and `queue_order_strategy="priority"`.
     `eta_in_worker`: leave tasks that are not due yet to Celery's worker, as other transports do.
+    `global_keyprefix`: stands before the names of all queues and exchanges, for several applications in one Redis.
     """
 
     lease: float = values.LEASE
@@ -38,6 +39,7 @@ class Options:
     priority_order: str = "descending"
     prioritised: bool = False
     eta_in_worker: bool = False
+    global_keyprefix: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

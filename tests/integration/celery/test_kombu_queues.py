@@ -112,6 +112,23 @@ def test_a_passing_reply_to_a_client_that_is_gone_makes_no_queue(
     slow.delete()
 
 
+def test_applications_with_prefixes_of_their_own_share_a_redis(app: reliq.Reliq, broker: str) -> None:
+    news = kombu.Exchange("news", type="fanout")
+
+    def connected(prefix: str) -> Any:
+        connection = kombu.Connection(broker, transport_options={"global_keyprefix": prefix})
+        kombu.Queue("all", news)(connection.default_channel).declare()
+        return connection
+
+    with connected("shop.") as shop, connected("mail:") as mail:
+        publish(shop, "celery", "of shop")
+        kombu.Producer(shop, news).publish("news of shop")
+        assert kombu.Queue("celery")(mail.default_channel).get() is None
+        assert kombu.Queue("all")(mail.default_channel).get() is None
+        assert Received(shop, "celery", "all").drain(2) != []
+    assert {"shop.celery", "shop.all", lasting_queue("mail:all")} <= set(app.queues())
+
+
 def test_one_url_one_broker_and_no_password_is_shown(broker: str) -> None:
     with_login = broker.replace("redis://", "redis://user:se%2Fcret@")
     connection = kombu.Connection(with_login)
