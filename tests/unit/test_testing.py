@@ -167,6 +167,16 @@ def test_a_bench_runs_handlers_and_knows_what_was_sent(bench):
     assert [one.to for one in bench.sent()] == ["orders", "mails"]
 
 
+def test_keys_go_to_the_partitions_of_their_queue(bench):
+    ran = []
+    bench.app.handler("orders")(lambda message: ran.append(message.key))
+    bench.app.queue("orders").configure(partitions=4)
+    for number in range(8):
+        bench.app.queue("orders").send(number, key=f"customer-{number}")
+    assert bench.work_off() == 8
+    assert sorted(ran) == [f"customer-{number}" for number in range(8)]
+
+
 def test_what_was_published_is_known_by_its_routing_key(bench):
     bench.app.subscribe("mails", "order.#")
     bench.app.publish("order.created", "x")

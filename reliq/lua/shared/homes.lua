@@ -10,7 +10,7 @@ local DIGITS = 1024
 local function has_bucket(homes, behind, digest)
   local bucket = tonumber(string.sub(digest, 1, 3), 16)
   local at = behind + math.floor(bucket / 4) + 1
-  return bit.band(tonumber(string.sub(homes, at, at), 16), bit.lshift(1, bucket % 4)) > 0
+  return math.floor(tonumber(string.sub(homes, at, at), 16) / 2 ^ (bucket % 4)) % 2 == 1 -- fakeredis has no `bit`
 end
 
 local function version_of(homes)
