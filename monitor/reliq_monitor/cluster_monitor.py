@@ -9,14 +9,15 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, monitors_until
 from reliq.ops.topology import Node, Slots
 from reliq.runtime.outage_log import OutageLog
+from reliq.runtime.pieces import grouped
 from reliq.transport.store import Store
 from reliq_monitor.duties import COMMON
 from reliq_monitor.node_monitor import NodeMonitor
@@ -48,13 +49,11 @@ class _Map:
 
     slots: Slots
     names: Sequence[str]
-    by_node: dict[Node, list[str]] = field(default_factory=dict)
+    by_node: Mapping[Node | None, Sequence[str]]  #: None: of no known node
 
-    def __post_init__(self) -> None:
-        for name in self.names:
-            node = self.slots.node_of(f"{{{name}}}")
-            if node is not None:
-                self.by_node.setdefault(node, []).append(name)
+    @classmethod
+    def of(cls, slots: Slots, names: Sequence[str]) -> "_Map":
+        return cls(slots, names, grouped((slots.node_of(f"{{{name}}}"), name) for name in names))
 
 
 class ClusterMonitor:
@@ -117,7 +116,7 @@ class ClusterMonitor:
         if names is None:
             names = known.names if known else []
         if slots is not None and (known is None or slots is not known.slots or names != known.names):
-            self._map = _Map(slots, names)
+            self._map = _Map.of(slots, names)
 
     def _read_names(self) -> Sequence[str] | None:
         """Read the names of all queues; None if they cannot be read now."""

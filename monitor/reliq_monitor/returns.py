@@ -11,7 +11,9 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model import worker
 from reliq.model.keys import QueueKeys, instance_of, owner_of, process_of
-from reliq.ops import Steps
+from reliq.ops import Op, Steps
+from reliq.runtime.pieces import grouped
+from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Gone, Survey, pages
 from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_company, take_back
@@ -166,17 +168,14 @@ def _note(holders: Holders, all_known: bool, gone: tuple[QueueKeys, str]) -> Ste
         raise
 
 
+def _consumers(keys: QueueKeys) -> Op[list[str]]:
+    return ops.members(keys.consumers)
+
+
 def _consumers_in(survey: Survey, processes: Collection[str]) -> Steps[dict[str, Holders]]:
     """Return the consumers of these processes, by process."""
-
-    def ask(some: Sequence[QueueKeys]) -> Steps[list[list[str]]]:
-        answers: list[list[str]] = yield [ops.members(keys.consumers) for keys in some]
-        return answers
-
-    found: dict[str, list[tuple[QueueKeys, str]]] = {}
+    found: list[tuple[QueueKeys, str]] = []
     for page in pages((yield from survey.having(_COMPANY, lambda keys: keys.consumers, survey.queues))):
-        for keys, consumers in (yield from survey.attempts.together(_COMPANY, page, ask)):
-            for consumer in consumers:
-                if (process := process_of(consumer)) in processes:
-                    found.setdefault(process, []).append((keys, consumer))
-    return dict(found)
+        for keys, consumers in (yield from survey.attempts.together(_COMPANY, page, each(_consumers))):
+            found += [(keys, consumer) for consumer in consumers if process_of(consumer) in processes]
+    return dict(grouped((process_of(consumer), (keys, consumer)) for keys, consumer in found))

@@ -28,6 +28,7 @@ from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
 from reliq.runtime.blocks import AsyncBlock
+from reliq.runtime.pieces import grouped
 from reliq.transport.aiostore import AioStore
 
 log = logging.getLogger("reliq.partitions")
@@ -285,11 +286,8 @@ class Consumer(AsyncBlock):
         if len(self._holdings) == 1:
             await self._first.settle(messages, move)
             return
-        shares: dict[Holding, list[Message]] = {}
-        for message in messages:
-            shares.setdefault(self._holder(message), []).append(message)
         failure: ReliqError | None = None
-        for holding, some in shares.items():
+        for holding, some in grouped((self._holder(message), message) for message in messages).items():
             try:
                 await holding.settle(some, move)
             except ReliqError as error:

@@ -28,6 +28,7 @@ from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import buried, failure_now, released, retried
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.advice import advise
+from reliq.runtime.pieces import grouped
 from reliq.transport.store import Store
 
 log = logging.getLogger("reliq.partitions")
@@ -283,11 +284,8 @@ class Consumer:
         if len(self._holdings) == 1:
             self._first.settle(messages, move)
             return
-        shares: dict[Holding, list[Message]] = {}
-        for message in messages:
-            shares.setdefault(self._holder(message), []).append(message)
         failure: ReliqError | None = None
-        for holding, some in shares.items():
+        for holding, some in grouped((self._holder(message), message) for message in messages).items():
             try:
                 holding.settle(some, move)
             except ReliqError as error:

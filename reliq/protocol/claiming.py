@@ -13,6 +13,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps, Together, at_most
 from reliq.protocol.consumer import ConsumerSteps
+from reliq.runtime.pieces import grouped
 
 log = logging.getLogger("reliq.partitions")
 
@@ -219,10 +220,7 @@ def _counts(homes: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[str, i
         nodes = {one.queue: node_of(one.messages) if node_of else one.queue for one in homes}
         if error.node and not error.moving:
             found |= {name: error for name, node in nodes.items() if _address(node) == error.node}
-    by_node: dict[Any, list[QueueKeys]] = {}
-    for one in homes:
-        if one.queue not in found:
-            by_node.setdefault(nodes[one.queue], []).append(one)
+    by_node = grouped((nodes[one.queue], one) for one in homes if one.queue not in found)
     moving = yield from _asked_apart(by_node.values(), found)
     if moving:
         yield from _asked_apart([[one] for group in moving for one in group], found)

@@ -8,6 +8,7 @@ from reliq.errors import DoneInPart, ReliqError
 from reliq.model.found import CancelledMany
 from reliq.model.keys import QueueKeys
 from reliq.runtime.looking import is_away
+from reliq.runtime.pieces import grouped
 
 
 def done_everywhere(what: str, queue: str, answers: Mapping[str, Any], *, by_monitor: bool = False) -> list[Any]:
@@ -51,9 +52,7 @@ def _done_in_part(
 ) -> DoneInPart:
     counts = [one for one in done.values() if isinstance(one, int) and not isinstance(one, bool)]
     number = f" ({sum(counts)} so far)" if counts else ""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in missing.items():
-        by_reason.setdefault(why, []).append(name)
+    by_reason = grouped((why, name) for name, why in missing.items())
     reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
     then = "a monitor finishes it" if by_monitor else "repeat it to finish it"
     text = f"{what} of queue {queue!r} is not finished{number}, {then}; not done in {reasons}"

@@ -19,6 +19,7 @@ from reliq.ops.coming import REMEMBERED, Coming
 from reliq.protocol.features import ALONG, Along
 from reliq.protocol.homes import room
 from reliq.protocol.producer import ProducerPool, stored
+from reliq.runtime.pieces import grouped
 
 _STRAYS = 100  #: messages that a monitor takes home in one call
 
@@ -52,9 +53,7 @@ def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Steps[Wi
     removed, come = 0, list[str]()
     for home, some in _by_home(keys.logical, layout, list(strays)).items():
         answers = yield [op for one in some for op in ops.refuse(_mark(QueueKeys(home), one), counter)]
-        refused = dict[str, list[Stray]]()  # by the counter of who was first: a purge, a cancellation
-        for one, refusal in zip(some, answers[1::2], strict=True):
-            refused.setdefault(refusal, []).append(one)
+        refused = grouped(zip(answers[1::2], some, strict=True))  # by the counter of who was first
         if there := refused.pop("", []):
             come.append(home)
             yield ops.send_home(keys, there)
@@ -86,10 +85,7 @@ def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> 
 
 def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
     names, homes = layout.names(queue), homes_of(layout.count)
-    found: dict[str, list[Stray]] = {}
-    for one in strays:
-        found.setdefault(names[homes[bucket_of_digest(one.group)]], []).append(one)
-    return found
+    return grouped((names[homes[bucket_of_digest(one.group)]], one) for one in strays)
 
 
 def _bring(

@@ -12,7 +12,7 @@ from reliq.protocol.batch import RawBatch, Route
 from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.home import AtLimit, Moved, count_rejected
 from reliq.protocol.homes import QueueHomes, Settling
-from reliq.runtime.pieces import pieces
+from reliq.runtime.pieces import grouped, pieces
 
 _PART = 1000  #: messages that a call sends to one partition at a time
 _SHARE = 100  #: messages; a call with fewer of them goes to one partition
@@ -166,9 +166,7 @@ class Spread:
         buckets = {place: bucket for place in left if (bucket := bucket_of(self._messages[place])) is not None}
         if any(not self._homes(place, buckets.get(place)) for place in self._refused):
             yield from self._look_again(left)
-        at_home: dict[str, list[int]] = {}
-        for place, bucket in buckets.items():
-            at_home.setdefault(self._homes(place, bucket)[0], []).append(place)
+        at_home = grouped((self._homes(place, bucket)[0], place) for place, bucket in buckets.items())
         spread = yield from self._spread([place for place in left if place not in buckets])
         return [*(Offer(name, places, free=False) for name, places in at_home.items()), *spread]
 

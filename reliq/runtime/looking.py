@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.runtime.pieces import grouped
 
 PATIENCE = 0.2  #: seconds for which a call to a cluster is repeated while an operator waits
 _LISTED = 20  #: names in a sentence
@@ -36,9 +37,7 @@ class Missing(dict[str, Unseen]):
 
     def lines(self) -> list[str]:
         """Return a sentence for each reason."""
-        by_reason: dict[str, list[str]] = {}
-        for one in self.values():
-            by_reason.setdefault(one.why, []).append(one.what)
+        by_reason = grouped((one.why, one.what) for one in self.values())
         return [f"{why}; not seen: {_listed(names)}" for why, names in by_reason.items()]
 
 

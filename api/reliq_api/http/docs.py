@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from reliq.runtime.pieces import grouped
 from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
 from reliq_api.http.problems import CODES, MEDIA_TYPE
@@ -18,9 +19,7 @@ EVENT = {"$ref": _REF + "CloudEvent"}
 
 def failures(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Return the error answers of a call: the common ones and these."""
-    by_status: dict[int, list[str]] = {}
-    for code in (*_EVERYWHERE, *codes):
-        by_status.setdefault(CODES[code].status, []).append(code)
+    by_status = grouped((CODES[code].status, code) for code in (*_EVERYWHERE, *codes))
     return {
         status: {
             "description": ", ".join(sorted(set(names))),

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any
@@ -21,6 +20,7 @@ from reliq.protocol.batch import checked
 from reliq.protocol.policy import most_bytes
 from reliq.runtime.logging import one_line
 from reliq.runtime.outage_log import OutageLog
+from reliq.runtime.pieces import grouped
 
 log = logging.getLogger("reliq.sql")
 
@@ -74,10 +74,7 @@ class _Pass:
     def run(self, limit: int) -> None:
         """Send or park up to `limit` rows; the queues that refuse are left out from then on."""
         while self.done < limit and (rows := self._oldest(limit - self.done)):
-            by_queue: dict[str, list[Row[Any]]] = defaultdict(list)
-            for row in rows:
-                by_queue[row.queue].append(row)
-            for queue, of_queue in by_queue.items():
+            for queue, of_queue in grouped((row.queue, row) for row in rows).items():
                 try:
                     self._send(queue, of_queue)
                 except ReliqError as error:

@@ -1,6 +1,5 @@
 """Batches: when all messages of one have ended, the message at its end is sent, and its counts are deleted."""
 
-from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 
 from reliq import ops
@@ -11,7 +10,7 @@ from reliq.model.keys import BATCHES, QueueKeys, batch_record
 from reliq.model.partitions import Layout
 from reliq.ops import Steps
 from reliq.ops.schema import Batch as Field
-from reliq.runtime.pieces import pieces
+from reliq.runtime.pieces import grouped, pieces
 from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.known import Known
@@ -84,10 +83,7 @@ class Batches(Duty[int]):
 
     def _ask(self, survey: Survey, batches: Mapping[str, bool]) -> Steps[None]:
         """Find the batches that have open messages where they had some in the last round."""
-        by_home: dict[str, list[str]] = defaultdict(list)
-        for batch in batches:
-            if home := self._open_in.get(batch):
-                by_home[home].append(batch)
+        by_home = grouped((home, batch) for batch in batches if (home := self._open_in.get(batch)))
         known = survey.known if self._is_all(batches) else Known()
         unread = []
         for home, some in by_home.items():
@@ -132,10 +128,7 @@ class Batches(Duty[int]):
             if new:
                 layouts.update(zip(new, (yield [ops.layout(keys) for keys in new.values()]), strict=True))
             homes = _reached({batch: homes_of(some, layouts) for batch, some in queues.items()}, survey)
-            by_home: dict[str, list[str]] = defaultdict(list)
-            for batch, some in homes.items():
-                for keys in some:
-                    by_home[keys.queue].append(batch)
+            by_home = grouped((keys.queue, batch) for batch, some in homes.items() for keys in some)
             yield from self._read([(QueueKeys(home), some) for home, some in by_home.items()], Known())
             return [batch for batch in homes if batch not in self._found]
         except (RedisUnsuitable, ValueError):  # a record or a count that cannot be read: it fails alone

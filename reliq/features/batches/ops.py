@@ -7,6 +7,7 @@ from typing import Any
 from reliq.features.batches import signatures
 from reliq.features.batches.model import Counts
 from reliq.model.keys import BATCHES, QueueKeys, batch_record
+from reliq.ops.browse import first_names
 from reliq.ops.request import Argument, Op, read_fields, scripted
 from reliq.ops.schema import Batch, Config
 
@@ -62,7 +63,7 @@ def batch_forget(keys: QueueKeys, batch: str) -> Op[bool]:
 
 def batch_ids(limit: int) -> Op[list[str]]:
     """Read the batches that have not ended, oldest first."""
-    return Op(("ZRANGE", BATCHES, 0, limit - 1), lambda reply: [one.decode() for one in reply])
+    return first_names(BATCHES, limit)
 
 
 def open_batches(limit: int, first: int) -> Op[dict[str, bool]]:
@@ -71,7 +72,7 @@ def open_batches(limit: int, first: int) -> Op[dict[str, bool]]:
 
 
 def _read_open(reply: list[bytes]) -> dict[str, bool]:
-    return {batch.decode(): opened.endswith(b".5") for batch, opened in zip(reply[::2], reply[1::2], strict=True)}
+    return {batch: opened.endswith(b".5") for batch, opened in read_fields(reply).items()}
 
 
 def batch_fields(batch: str) -> Op[dict[str, bytes]]:
@@ -109,7 +110,7 @@ def scan_counts(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, dict[s
 
 def _read_page(reply: list[Any]) -> tuple[int, dict[str, Counts]]:
     cursor, flat = reply
-    return int(cursor), {name.decode()[1:]: _read_counts(one) for name, one in zip(flat[::2], flat[1::2], strict=True)}
+    return int(cursor), {name[1:]: _read_counts(one) for name, one in read_fields(flat).items()}
 
 
 def store_counts(keys: QueueKeys, counts: Mapping[str, Counts]) -> list[Op[int]]:

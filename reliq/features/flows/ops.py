@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from reliq.features.flows import signatures
-from reliq.features.flows.model import OnFailure, Plan, beginning_of, encode_node, number_of
+from reliq.features.flows.model import Node, OnFailure, Plan, beginning_of, decode_node, encode_node, number_of
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
+from reliq.ops.browse import as_names
 from reliq.ops.held import Hold
-from reliq.ops.request import Argument, Op, Record, as_text, milliseconds, read_fields, scripted
+from reliq.ops.request import Argument, Op, Record, as_text, milliseconds, optional_text, read_fields, scripted
+from reliq.runtime.pieces import grouped
 
 KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
 _BLANK = " "
@@ -134,7 +136,7 @@ def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = Fa
 
 def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
     """Read the flows that have not ended, oldest first. `first`: so many of the oldest are left out."""
-    return Op(("ZRANGE", FLOWS, first, first + limit - 1), lambda reply: [one.decode() for one in reply])
+    return Op(("ZRANGE", FLOWS, first, first + limit - 1), as_names)
 
 
 def flow_head(flow: str) -> Op[dict[str, str]]:
@@ -159,11 +161,8 @@ def flow_members(flow: str, numbers: Sequence[int]) -> Op[list[bytes | None]]:
 
 def flow_outcomes(flow: str, numbers: Sequence[int]) -> Op[list[str | None]]:
     """Read what has become of some members; None: nothing is noted."""
-
-    def read(reply: list[bytes | None]) -> list[str | None]:
-        return [None if one is None else one.decode() for one in reply]
-
-    return Op(("HMGET", flow_record(flow), *(f"e{number}" for number in numbers)), read)
+    names = (f"e{number}" for number in numbers)
+    return Op(("HMGET", flow_record(flow), *names), lambda reply: [optional_text(one) for one in reply])
 
 
 def flow_forget(flow: str) -> list[Op[Any]]:
@@ -191,7 +190,7 @@ def flow_wait(keys: QueueKeys, flow: str, step: int, waiting: Iterable[tuple[str
     """
     some = (signatures.flow_wait_waiting(id=identity, count=count, rule=rule[0]) for identity, count, rule in waiting)
     call = signatures.flow_wait(keys, flow=flow, step=step, waiting=some)
-    return scripted(call, _texts)
+    return scripted(call, as_names)
 
 
 def flow_note(
@@ -203,7 +202,7 @@ def flow_note(
     exists once it has entered.
     """
     call = signatures.flow_note(keys, brought=brought, flow=flow, step=step, members=map(_member, members))
-    return scripted(call, _texts)
+    return scripted(call, as_names)
 
 
 def _member(one: Noted) -> Record:
@@ -258,10 +257,6 @@ def stored_results(keys: QueueKeys, ids: Sequence[str]) -> list[Op[list[bytes | 
     return [Op(("HMGET", name, *ids)) for name in (keys.results, keys.earlier_results)]
 
 
-def _texts(reply: list[bytes]) -> list[str]:
-    return [one.decode() for one in reply]
-
-
 def _noted(identity: str, record: bytes) -> Noted:
     member, *lines = record.decode().split("\n")
     return Noted(identity, member, waits=False, behind=[_behind(line) for line in lines if line])
@@ -279,18 +274,15 @@ def _happened(text: bytes) -> Happened:
     return Happened(outcome.decode(), noted.id, flow, int(number), noted.behind)
 
 
-def nodes_in(fields: Mapping[str, bytes]) -> tuple[list[bytes], dict[int, str]]:
+def nodes_in(fields: Mapping[str, bytes]) -> tuple[list[Node], dict[int, str]]:
     """Return the members of a flow and what has become of them, from the fields of its record."""
-    nodes: list[bytes] = []
+    nodes: list[Node] = []
     while (node := fields.get(f"m{len(nodes)}")) is not None:
-        nodes.append(node)
+        nodes.append(decode_node(node))
     return nodes, {int(name[1:]): one.decode() for name, one in fields.items() if name[:1] == "e"}
 
 
 def opened_in(fields: Mapping[str, bytes]) -> dict[int, list[str]]:
     """Return the flows that handlers of members have opened, by the numbers of these."""
-    opened: dict[int, list[str]] = {}
-    for name, number in fields.items():
-        if name[:1] == "c" and (member := number_of(number.decode())) is not None:
-            opened.setdefault(member, []).append(name[1:])
-    return opened
+    opened = ((number_of(number.decode()), name[1:]) for name, number in fields.items() if name[:1] == "c")
+    return grouped((member, flow) for member, flow in opened if member is not None)

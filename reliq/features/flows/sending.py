@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reliq.errors import InvalidSetting, QueueFull, ReliqError
 from reliq.features.flows import ops as own
-from reliq.features.flows.model import Plan, decode_node
+from reliq.features.flows.model import Plan
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
-from reliq.features.flows.steps import AT_ONCE, drop, give_up
+from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of
 from reliq.model.keys import QueueKeys
-from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Sleep, Steps
 from reliq.protocol.batch import Route
@@ -21,7 +20,7 @@ from reliq.protocol.home import Home, Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
-from reliq.runtime.pieces import pieces
+from reliq.runtime.pieces import grouped, pieces
 
 _TRIES = 200  #: how often a message is offered, while the homes of its queue change
 _TURN = 1000  #: members after whose preparation other tasks of the process have their turn
@@ -43,7 +42,7 @@ def find(plan: Plan, parent: Parent) -> Steps[None]:
         if not state:
             return
         if state != "abandoned":
-            plan.sent = [decode_node(one) for one in own.nodes_in((yield own.flow_fields(plan.id)))[0]]
+            plan.sent = yield from nodes_of(plan.id)
             return
         yield from join(plan.id)
         yield from give_up(plan.id, "abandoned")
@@ -64,10 +63,8 @@ class Sending:
     def steps(self) -> Steps[None]:
         """Send it, with the middleware around each queue's messages. Where that fails, it is given up as a whole."""
         steps = self._send()
-        by_queue: dict[str, list[NewMessage]] = {}
-        for node, message in zip(self._plan.nodes, self._plan.messages, strict=True):
-            by_queue.setdefault(node.queue, []).append(message)
-        for name, some in by_queue.items():
+        pairs = zip(self._plan.nodes, self._plan.messages, strict=True)
+        for name, some in grouped((node.queue, message) for node, message in pairs).items():
             queue = self._queue(name)
             yield from ready(queue.pool, ANY, some)
             steps = around_send(queue.pool, name, some, steps)
@@ -126,10 +123,7 @@ class Sending:
             self._homes[number] = homes.open_ones()[0] if spread else keys.queue
 
     def _by_home(self, numbers: Sequence[int]) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for number in numbers:
-            found.setdefault(self._homes[number], []).append(number)
-        return found
+        return grouped((self._homes[number], number) for number in numbers)
 
     def _place(
         self,

@@ -29,7 +29,7 @@ from reliq.ops.coming import Coming
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.features import Act, Along
 from reliq.protocol.holds import of_handler
-from reliq.runtime.pieces import pieces
+from reliq.runtime.pieces import grouped, pieces
 
 AT_ONCE = 120  #: members that one call is about
 _STORED_NOT = (DEAD, CANCELLED)
@@ -40,9 +40,8 @@ def progress(flow: str) -> Steps[FlowProgress | None]:
     fields = yield own.flow_fields(flow)
     if "state" not in fields:
         return None
-    raw, outcomes = own.nodes_in(fields)
     head = {name: fields[name].decode() for name in ("state", "opened", "size", "left")}
-    return _of(flow, head, [*members_of([decode_node(one) for one in raw], outcomes, own.opened_in(fields))])
+    return _of(flow, head, [*members_of(*own.nodes_in(fields), own.opened_in(fields))])
 
 
 def open_flows(limit: int) -> Steps[list[FlowProgress]]:
@@ -64,11 +63,8 @@ def homes_of(queue: str) -> Steps[list[QueueKeys]]:
 
 def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False, step: Callable[[], int] = lambda: 0) -> Steps[int]:
     """Give up the members that wait, wherever they are. `step`: numbers the calls of the flow's producer."""
-    by_queue: dict[str, list[str]] = {}
-    for node in nodes:
-        by_queue.setdefault(node.queue, []).append(node.id)
     dropped = 0
-    for queue, ids in by_queue.items():
+    for queue, ids in grouped((node.queue, node.id) for node in nodes).items():
         for keys in (yield from homes_of(queue)):
             for some in pieces(ids, AT_ONCE):
                 dropped += yield own.flow_drop(keys, flow, some, step=step(), forever=forever)
@@ -94,7 +90,7 @@ def give_up(flow: str, state: str) -> Steps[list[tuple[str, str]]]:
     May be repeated, and by several at the same time: each member is given up once.
     """
     fields = yield own.flow_fields(flow)
-    nodes = [decode_node(one) for one in own.nodes_in(fields)[0]]
+    nodes, _ = own.nodes_in(fields)
     yield from drop(flow, nodes)
     queues = [(flow, queue) for queue in dict.fromkeys(node.queue for node in nodes)]
     for opened in own.opened_in(fields).values():
@@ -113,8 +109,8 @@ def note_cancelled(queues: Iterable[tuple[str, str]]) -> Steps[None]:
 
 def nodes_of(flow: str) -> Steps[list[Node]]:
     """Return the members of a flow."""
-    raw, _ = own.nodes_in((yield own.flow_fields(flow)))
-    return [decode_node(one) for one in raw]
+    nodes, _ = own.nodes_in((yield own.flow_fields(flow)))
+    return nodes
 
 
 # --- results ---

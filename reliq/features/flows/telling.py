@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from reliq.features.flows import ops as own
 from reliq.features.flows.finishing import Cancellations
-from reliq.features.flows.model import DEAD, REVIVED, Node, decode_node
+from reliq.features.flows.model import DEAD, REVIVED, Node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
 from reliq.features.flows.ops import Happened, Noted
 from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of
@@ -15,7 +15,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
 from reliq.ops.schema import Counter
-from reliq.runtime.pieces import pieces
+from reliq.runtime.pieces import grouped, pieces
 
 _TEXTS = 100  #: that one call reads
 _REASON = "predecessor"
@@ -29,10 +29,11 @@ def tell(keys: QueueKeys) -> Steps[int]:
     """Tell everyone what has happened to members in one home; return how many. Safe to repeat."""
     news = yield own.flow_news(keys, _TEXTS)
     yield from _note_ends(news.happened)
-    told: dict[str, list[Told]] = {}
-    for one in news.happened:
-        for other in one.behind if one.outcome != REVIVED else ():
-            told.setdefault(other.home or keys.queue, []).append((other.id, other.place, one.outcome))
+    told = grouped(
+        (other.home or keys.queue, (other.id, other.place, one.outcome))
+        for one in news.happened
+        for other in (one.behind if one.outcome != REVIVED else ())
+    )
     for home, some in told.items():
         yield from _tell(QueueKeys(home), some)
     if news.happened or not news.any_flows:
@@ -51,10 +52,7 @@ def tell_all() -> Steps[bool]:
 
 
 def _note_ends(happened: Iterable[Happened]) -> Steps[None]:
-    ended: dict[str, list[tuple[int, str]]] = {}
-    for one in happened:
-        ended.setdefault(one.flow, []).append((one.number, one.outcome))
-    for flow, some in ended.items():
+    for flow, some in grouped((one.flow, (one.number, one.outcome)) for one in happened).items():
         for part in pieces(some, AT_ONCE):
             left = yield own.flow_ended(flow, part)
             if left.parent and (left.outcome != "open" or any(outcome == REVIVED for _, outcome in part)):
@@ -135,10 +133,10 @@ def mend(flow: str) -> Steps[int]:
         yield from drop(flow, look.nodes)
     if not look.quiet or fields.get("state") != b"open":
         return 0
-    raw, outcomes = own.nodes_in(fields)
+    nodes, outcomes = own.nodes_in(fields)
     lost = {
         number
-        for number, node in enumerate(map(decode_node, raw))
+        for number, node in enumerate(nodes)
         if outcomes.get(number) in _STAY and (node.queue, node.id) not in look.noted
     }
     if not lost:

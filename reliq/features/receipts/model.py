@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 from reliq.model.element import name_of
 from reliq.model.message import Message
 from reliq.model.token import as_token, read_token
+from reliq.runtime.pieces import grouped
 
 #: A header of messages that were received: ms since the epoch of the first time, by the receiver's clock.
 FIRST_RECEIVED = "reliq-first-received"
@@ -75,9 +76,5 @@ class Wanted(NamedTuple):
 
 def by_queue(receipts: Sequence[str]) -> dict[str, list[tuple[int, Handle]]]:
     """Return the readable receipts by their queue, each with its position in the call."""
-    found: dict[str, list[tuple[int, Handle]]] = {}
-    for position, text in enumerate(receipts):
-        there = Receipt(text).read()
-        if there is not None:
-            found.setdefault(there.queue, []).append((position, there))
-    return found
+    found = ((position, Receipt(text).read()) for position, text in enumerate(receipts))
+    return grouped((one.queue, (position, one)) for position, one in found if one is not None)

@@ -8,10 +8,9 @@ read: of any number of monitors one sends a tick, and a schedule that was change
 import heapq
 import math
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +22,7 @@ from reliq.features.schedules.ops import Fire, Firing, Stored
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps, StoredBody
 from reliq.protocol.batch import encoded
+from reliq.runtime.pieces import grouped
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 
@@ -39,7 +39,6 @@ _UNREADABLE_PAUSE = 30_000  #: ms
 _DAY = 86_400_000  #: ms
 
 Named = tuple[QueueKeys, str]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ class Schedules(Duty[int]):
 
     def _read(self, survey: Survey, names: Sequence[Named]) -> Steps[list[Prepared]]:
         """Read schedules and prepare their ticks."""
-        by_queue = _by_queue(names)
+        by_queue = grouped(names)
 
         def ask(some: Sequence[QueueKeys]) -> Steps[list[tuple[list[bytes | None], list[bytes | None]]]]:
             answers = yield [op for keys in some for op in own.stored_schedules(keys, by_queue[keys])]
@@ -233,7 +232,7 @@ class Schedules(Duty[int]):
         return due
 
     def _send(self, survey: Survey, due: Sequence[Prepared]) -> Steps[int]:
-        by_queue = _by_queue((one.keys, one) for one in due)
+        by_queue = grouped((one.keys, one) for one in due)
         calls = {keys: list(_calls(some)) for keys, some in by_queue.items()}
 
         def ask(some: Sequence[QueueKeys]) -> Steps[list[list[tuple[Prepared, Firing]]]]:
@@ -279,13 +278,6 @@ class Schedules(Duty[int]):
         """Note the time of a reply: the one that took least is the best. `early`: the estimate was ahead of it."""
         ahead = now - time.monotonic() * 1000
         self._ahead = ahead if early else max(ahead, self._ahead - 1.0)
-
-
-def _by_queue(pairs: Iterable[tuple[QueueKeys, T]]) -> dict[QueueKeys, list[T]]:
-    found: dict[QueueKeys, list[T]] = defaultdict(list)
-    for keys, one in pairs:
-        found[keys].append(one)
-    return found
 
 
 def _measure(survey: Survey, keys: QueueKeys, now: int, outcomes: Iterable[tuple[Prepared, Firing]]) -> None:

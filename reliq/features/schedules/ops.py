@@ -12,6 +12,7 @@ import msgspec
 from reliq.features.schedules import signatures
 from reliq.features.schedules.model import Definition, Run, State
 from reliq.model.keys import SCHEDULES, QueueKeys
+from reliq.ops.browse import as_names
 from reliq.ops.request import Op, Packed, Record, milliseconds, optional_text, scripted
 
 encode = msgspec.json.encode
@@ -204,7 +205,7 @@ FOUND = frozenset(FATES) - {"unknown", "gone"}
 def fates(keys: QueueKeys, identities: Sequence[str], consumers: Iterable[str], most: int) -> Op[list[str]]:
     """Read where messages are, one of FATES for each id; of each list, the `most` newest messages are read."""
     call = signatures.fates(keys, lists=map(keys.processing, consumers), most=most, ids=identities)
-    return scripted(call, lambda reply: [one.decode() for one in reply])
+    return scripted(call, as_names)
 
 
 def schedule_ran(keys: QueueKeys, name: str, run: Run) -> Op[int]:

@@ -16,7 +16,7 @@ from reliq.protocol.durability import Terms, confirm
 from reliq.protocol.home import Home, at_limit, count_rejected
 from reliq.protocol.homes import QueueHomes, Settling
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
-from reliq.runtime.pieces import pieces
+from reliq.runtime.pieces import grouped, pieces
 
 _Op = ops.Op[own.Published]
 
@@ -168,10 +168,7 @@ class Publication:
         """Group the homes that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
         if not self._pool.sharded:
             return [offers]
-        groups: dict[int, list[Offer]] = {}
-        for one in offers:
-            groups.setdefault(slot_of(one.keys.messages), []).append(one)
-        return [*groups.values()]
+        return [*grouped((slot_of(one.keys.messages), one) for one in offers).values()]
 
     def _op(self, group: Group, element: bytes, session: ProducerSession) -> _Op:
         versions = {place: one.to.homes.layout.version for place, one in enumerate(group)}
