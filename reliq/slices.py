@@ -16,8 +16,9 @@ from reliq.features.results.steps import has_result
 from reliq.features.schedules.steps import NOTES_OF_QUEUES as SCHEDULES
 from reliq.features.steps.moving import ALONG as RECORDS
 from reliq.features.steps.moving import copy_early
+from reliq.features.steps.ops import recorded_tag
 from reliq.features.steps.parked import WAITING
-from reliq.features.steps.steps import DURABLE, recorded_tag
+from reliq.features.steps.steps import DURABLE
 from reliq.features.topics.deletion import ALTERNATE, BINDINGS
 from reliq.features.tracking.cancelling import cancel_with
 from reliq.features.tracking.deletion import forget

@@ -12,6 +12,7 @@ from reliq.model.message import Message
 from reliq.ops.coming import REMEMBERED, Coming
 from reliq.ops.held import Hold
 from reliq.ops.request import Op, as_text, milliseconds, optional_text, scripted
+from reliq.ops.schema import Config
 
 HEAD = b"\n"  #: how the field of a record begins
 
@@ -53,10 +54,7 @@ class Parting:
 
 def record(hold: Hold, number: int, entry: bytes) -> Op[str]:
     """Store an entry of a record; answers "ok", "lost", "other" or "behind"."""
-    keys = hold.keys
-    call = signatures.record(
-        keys, nonce=hold.nonce, number=number, entry=entry, sent=hold.message.enqueued_at, **hold.named
-    )
+    call = signatures.record(hold.keys, nonce=hold.nonce, number=number, entry=entry, **_named(hold))
     return scripted(call, as_text)
 
 
@@ -101,7 +99,7 @@ def revived(record: Sequence[bytes]) -> list[bytes]:
 
 def has_records(keys: QueueKeys) -> Op[bool]:
     """Read whether a queue has any record."""
-    return Op(("HEXISTS", keys.config, "recorded"), bool)
+    return Op(("HEXISTS", keys.config, Config.RECORDED), bool)
 
 
 def put_record(keys: QueueKeys, one: Coming, head: bytes, fields: Sequence[bytes]) -> Op[int]:
@@ -144,10 +142,9 @@ def sleep(hold: Hold, number: int, entry: bytes, seconds: float, parting: Partin
 
 def park(hold: Hold, signal: str, timeout: float | None, parting: Parting) -> Op[tuple[str, bytes | None]]:
     """Park a message; answers "ok", "lost", "other", "cancelled", or "given" with the stored signal."""
-    keys = hold.keys
     call = signatures.park(
-        keys, signal=signal, again=parting.again, timeout="" if timeout is None else milliseconds(timeout),
-        frees=parting.frees_key, uncounted=hold.uncounted, sent=hold.message.enqueued_at, **hold.named,
+        hold.keys, signal=signal, again=parting.again, timeout="" if timeout is None else milliseconds(timeout),
+        frees=parting.frees_key, uncounted=hold.uncounted, **_named(hold),
     )  # fmt: skip
     return scripted(call, lambda reply: (reply[0].decode(), reply[1] if len(reply) > 1 else None))
 

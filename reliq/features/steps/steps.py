@@ -30,7 +30,7 @@ from reliq.features.steps.model import (
     Wait,
     link_name,
 )
-from reliq.features.steps.ops import Parting, recorded_tag
+from reliq.features.steps.ops import Parting
 from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.dead_letter import DEAD_FROM
@@ -47,8 +47,6 @@ from reliq.protocol.features import Act
 from reliq.protocol.holds import not_held, of_handler
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment
-
-__all__ = ["DURABLE", "check_said", "recorded_tag", "resting"]
 
 LONGEST_ERROR = 1000  #: characters of the error of a failed step
 
