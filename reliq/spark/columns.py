@@ -13,46 +13,29 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import wrapped
 from reliq.transport.store import Store
 
-_TIME = spark.TimestampType()
-SCHEMA = spark.StructType(
-    [
-        spark.StructField("id", spark.StringType()),
-        spark.StructField("value", spark.BinaryType()),
-        spark.StructField("headers", spark.MapType(spark.StringType(), spark.StringType())),
-        spark.StructField("queue", spark.StringType()),
-        spark.StructField("routing_key", spark.StringType()),
-        spark.StructField("deliveries", spark.IntegerType()),
-        spark.StructField("failures", spark.IntegerType()),
-        spark.StructField("redelivered", spark.BooleanType()),
-        spark.StructField("enqueued_at", _TIME),
-        spark.StructField("due_at", _TIME),
-        spark.StructField("died_at", _TIME),
-        spark.StructField("reason", spark.StringType()),
-        spark.StructField("error_class", spark.StringType()),
-        spark.StructField("error", spark.StringType()),
-    ]
-)
+_Kind = tuple[spark.DataType, pa.DataType]
+_TEXT: _Kind = (spark.StringType(), pa.string())
+_COUNT: _Kind = (spark.IntegerType(), pa.int32())
+_TIME: _Kind = (spark.TimestampType(), pa.timestamp("us", tz="UTC"))
+_COLUMNS: dict[str, _Kind] = {
+    "id": _TEXT,
+    "value": (spark.BinaryType(), pa.binary()),
+    "headers": (spark.MapType(spark.StringType(), spark.StringType()), pa.map_(pa.string(), pa.string())),
+    "queue": _TEXT,
+    "routing_key": _TEXT,
+    "deliveries": _COUNT,
+    "failures": _COUNT,
+    "redelivered": (spark.BooleanType(), pa.bool_()),
+    "enqueued_at": _TIME,
+    "due_at": _TIME,
+    "died_at": _TIME,
+    "reason": _TEXT,
+    "error_class": _TEXT,
+    "error": _TEXT,
+}
+SCHEMA = spark.StructType([spark.StructField(name, kind) for name, (kind, _) in _COLUMNS.items()])
+_ARROW = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
 READ_ONLY = frozenset(SCHEMA.names) - {"id", "value", "headers"}
-
-_MS = pa.timestamp("us", tz="UTC")
-_ARROW = pa.schema(
-    [
-        ("id", pa.string()),
-        ("value", pa.binary()),
-        ("headers", pa.map_(pa.string(), pa.string())),
-        ("queue", pa.string()),
-        ("routing_key", pa.string()),
-        ("deliveries", pa.int32()),
-        ("failures", pa.int32()),
-        ("redelivered", pa.bool_()),
-        ("enqueued_at", _MS),
-        ("due_at", _MS),
-        ("died_at", _MS),
-        ("reason", pa.string()),
-        ("error_class", pa.string()),
-        ("error", pa.string()),
-    ]
-)
 
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 _NO_EXTRA = Extra()

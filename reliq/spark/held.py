@@ -16,7 +16,7 @@ from reliq.protocol.application import eviction_allowed, url_from_environment
 from reliq.protocol.partial_reads import every_queue
 from reliq.protocol.workers import consuming
 from reliq.spark.claims import Claims
-from reliq.spark.session import say
+from reliq.spark.session import command, say
 from reliq.transport.store import Store
 
 _WHILE_RELEASED = 60.0  #: seconds for which a batch is kept together while it is given back
@@ -93,11 +93,7 @@ def release(held: Sequence[Held], stream: str, force: bool) -> Steps[int]:
 
 def add_to(commands: Any) -> None:
     """Add the command to a parser's subparsers."""
-    one = commands.add_parser(
-        "claims", help="list the micro-batches that streams hold, or release those of one",
-        description="List the micro-batches that streams hold, or release those of one.",
-    )  # fmt: skip
-    one.set_defaults(run=claims)
+    one = command(commands, "claims", claims, "list the micro-batches that streams hold, or release those of one")
     one.add_argument("--queue", metavar="NAME", help="list only those of this queue")
     one.add_argument("--release", metavar="STREAM", help="the stream whose messages a monitor is to return")
     one.add_argument("--force", action="store_true", help="release it even if its driver may still run")

@@ -14,7 +14,7 @@ from reliq.errors import ReliqError
 from reliq.features.staging.spark.enqueue import add_to as add_enqueue
 from reliq.model.keys import check_name
 from reliq.spark.held import add_to as add_claims
-from reliq.spark.session import Session, common, say
+from reliq.spark.session import Session, command, common, say
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,11 +31,8 @@ def add_commands(commands: Any) -> None:
 
 def add_export_dead(commands: Any) -> None:
     """Add `export-dead`."""
-    one = commands.add_parser(
-        "export-dead", help="write the dead letters of a queue to files; they stay where they are",
-        description="Write the dead letters of a queue to files; they stay where they are.",
-    )  # fmt: skip
-    one.set_defaults(run=export_dead)
+    what = "write the dead letters of a queue to files; they stay where they are"
+    one = command(commands, "export-dead", export_dead, what)
     one.add_argument("--output", required=True, metavar="PATH", help="a folder that does not exist yet")
     one.add_argument("--format", choices=_FORMATS, default="parquet", help="the format of the output (default parquet)")
     one.add_argument("--queue", required=True, metavar="NAME", help="the queue's name")

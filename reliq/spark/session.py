@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 _OLDEST_JAVA = 17
 # Spark wraps an error of a worker into its traceback; only the sentence is useful.
 _OURS = re.compile(r"^reliq\.errors\.\w+: (.+)$", re.MULTILINE)
+
+
+def command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+    """Add a command to a parser's subparsers."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
 
 
 def common(parser: argparse.ArgumentParser) -> None:

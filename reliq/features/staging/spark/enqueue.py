@@ -10,7 +10,7 @@ from reliq.features.staging.spark.last import last_write
 from reliq.features.staging.spark.naming import job_name
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job, check_name
 from reliq.protocol.application import eviction_allowed, url_from_environment
-from reliq.spark.session import Session, common, say
+from reliq.spark.session import Session, command, common, say
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -27,11 +27,7 @@ _LESS = ("deduplicated", "unroutable")  #: why there may be fewer messages than 
 
 def add_to(commands: Any) -> None:
     """Add the command to a parser's subparsers."""
-    one = commands.add_parser(
-        "enqueue", help="write files or a table into a queue, all rows or none",
-        description="Write files or a table into a queue, all rows or none.",
-    )  # fmt: skip
-    one.set_defaults(run=enqueue)
+    one = command(commands, "enqueue", enqueue, "write files or a table into a queue, all rows or none")
     one.add_argument("--input", required=True, metavar="PATH", help="what to read; with --format jdbc the JDBC URL")
     one.add_argument("--format", choices=_FORMATS, default="parquet", help="the format of the input (default parquet)")
     one.add_argument("--select", metavar="SQL", help="columns of the messages (default: value, the whole row as JSON)")
