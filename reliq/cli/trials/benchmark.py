@@ -1,9 +1,7 @@
 """`reliq bench`: how fast reliq is on the user's own Redis, in a queue of its own that is removed afterwards."""
 
-import contextlib
 import secrets
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -12,12 +10,11 @@ from typing import Any, TypeVar
 
 from reliq.cli.progress import Progress
 from reliq.cli.trials.bench_app import HOLD, MARK, NOTES, NOTHING, QUEUE
-from reliq.cli.trials.own_queue import remove_queue
-from reliq.cli.trials.processes import Workers, terminated_as_interrupted
+from reliq.cli.trials.own_queue import run_trial
+from reliq.cli.trials.processes import Workers
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq_monitor import MonitorThread
 
 T = TypeVar("T")
 
@@ -77,17 +74,7 @@ class Report:
 
 def run(url: str | None, plan: Plan) -> Report:
     """Measure, and remove the queue in any case."""
-    with contextlib.ExitStack() as everything:
-        everything.enter_context(terminated_as_interrupted())
-        folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-bench-")))
-        app = everything.enter_context(contextlib.closing(Reliq(url)))
-        bench = _Bench(app, plan, folder)
-        everything.callback(remove_queue, app, bench.queue.name)
-        monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
-        monitor.start()
-        everything.callback(monitor.stop)
-        everything.callback(bench.workers.stop)
-        return bench.run()
+    return run_trial("bench", url, lambda app, folder: _Bench(app, plan, folder))
 
 
 class _Bench:

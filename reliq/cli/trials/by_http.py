@@ -1,7 +1,6 @@
 """The half of the demo's messages that is sent over HTTP."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,14 +13,14 @@ from pathlib import Path
 
 from reliq.embedded import free_port
 from reliq.errors import ReliqError
-from reliq.extras import install_command
+from reliq.extras import install_command, is_installed
 
 _START_TIMEOUT = 30.0
 
 
 def missing() -> str:
     """Return a sentence that says what the HTTP service lacks; empty if it can run."""
-    lacking = [name for name in ("fastapi", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
+    lacking = [name for name in ("fastapi", "uvicorn", "jinja2") if not is_installed(name)]
     return f"The HTTP service needs the package {lacking[0]}: {install_command('api')}" if lacking else ""
 
 

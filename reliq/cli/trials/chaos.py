@@ -1,9 +1,7 @@
 """`reliq chaos`: kill and pause workers while they handle messages, then look for every message."""
 
-import contextlib
 import random
 import secrets
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +11,13 @@ from reliq import ops
 from reliq.cli.progress import Progress
 from reliq.cli.trials.chaos_app import HISTORY, QUEUE, WORK
 from reliq.cli.trials.chaos_report import Fault, Report, lost_and_runs
-from reliq.cli.trials.own_queue import remove_queue
-from reliq.cli.trials.processes import WorkerProcess, Workers, terminated_as_interrupted
+from reliq.cli.trials.own_queue import run_trial
+from reliq.cli.trials.processes import WorkerProcess, Workers
 from reliq.client.app import Reliq
 from reliq.contract import values
-from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys, belongs_to, owner_of
 from reliq.model.message import Message
 from reliq.ops.schema import Counter
-from reliq_monitor import MonitorThread
 
 _TICK = 0.02
 _WORK = 0.002
@@ -50,39 +46,28 @@ class Plan:
 
 def run(url: str | None, plan: Plan) -> Report:
     """Run on an embedded Redis or the given one, in a separate queue that is removed at the end."""
-    with contextlib.ExitStack() as everything:
-        everything.enter_context(terminated_as_interrupted())
-        server_url = url or everything.enter_context(EmbeddedRedis()).url
-        folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-chaos-")))
-        app = everything.enter_context(contextlib.closing(Reliq(server_url)))
-        chaos = _Chaos(app, plan, folder)
-        everything.callback(chaos.remove_queue)
-        monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
-        monitor.start()
-        everything.callback(monitor.stop)
-        everything.callback(chaos.workers.stop)
-        return chaos.run()
+    return run_trial("chaos", url, lambda app, folder: _Chaos(app, plan, folder), embedded=True)
 
 
 class _Chaos:
     def __init__(self, app: Reliq, plan: Plan, folder: Path) -> None:
         self._app = app
         self._plan = plan
-        self._queue = app.queue(f"chaos-{secrets.token_hex(6)}")
-        self._keys = QueueKeys(self._queue.name)
+        self.queue = app.queue(f"chaos-{secrets.token_hex(6)}")
+        self._keys = QueueKeys(self.queue.name)
         self._history = folder / "history"
         self._history.touch()
         self.workers = Workers(
             app.url, "reliq.cli.trials.chaos_app:app", folder / "workers.log", "--lease", str(plan.lease),
-            "--no-monitor", **{HISTORY: str(self._history), QUEUE: self._queue.name, WORK: str(_WORK)},
+            "--no-monitor", **{HISTORY: str(self._history), QUEUE: self.queue.name, WORK: str(_WORK)},
         )  # fmt: skip
         self._killed: list[Fault] = []
         self._paused: list[Fault] = []
         self._due = _spread(plan.kills, plan.pauses)
 
     def run(self) -> Report:
-        self._queue.configure(max_deliveries=_DELIVERIES)
-        sent = self._queue.send_many(range(self._plan.messages))
+        self.queue.configure(max_deliveries=_DELIVERIES)
+        sent = self.queue.send_many(range(self._plan.messages))
         for _ in range(self._plan.workers):
             self.workers.start()
         started = time.monotonic()
@@ -94,7 +79,7 @@ class _Chaos:
     def _until_all_are_handled(self, total: int, until: float) -> None:
         bar = Progress("handled", total)
         while time.monotonic() < until:
-            stats = self._queue.stats()
+            stats = self.queue.stats()
             acked = stats.counters.get(Counter.ACKED, 0)
             bar.update(acked, f"killed {len(self._killed)} paused {len(self._paused)}")
             self._continue_paused()
@@ -105,7 +90,7 @@ class _Chaos:
             if self._due and acked >= total * self._due[0][0]:
                 self._do_harm()
             time.sleep(_TICK)
-        bar.update(self._queue.stats().counters.get(Counter.ACKED, 0), final=True)
+        bar.update(self.queue.stats().counters.get(Counter.ACKED, 0), final=True)
 
     # --- faults ---
 
@@ -166,7 +151,7 @@ class _Chaos:
             seconds=seconds,
             killed=self._killed,
             paused=self._paused,
-            redelivered=self._queue.stats().counters.get(Counter.RECLAIMED, 0),
+            redelivered=self.queue.stats().counters.get(Counter.RECLAIMED, 0),
             handled=handled,
             extra_runs=extra_runs,
             lost=len(lost),
@@ -179,11 +164,7 @@ class _Chaos:
         reads = [ops.whole_list(key) for key in lists]
         reads += [ops.whole_zset(key) for key in (self._keys.delayed, self._keys.dead)]
         found = self._app.store.call(ops.Transaction(tuple(reads)))
-        return {Message.decode(self._queue.name, element).id for some in found for element in some}
-
-    def remove_queue(self) -> None:
-        """Remove the queue completely: others may use the Redis."""
-        remove_queue(self._app, self._queue.name)
+        return {Message.decode(self.queue.name, element).id for some in found for element in some}
 
 
 def _spread(kills: int, pauses: int) -> list[tuple[float, str]]:
