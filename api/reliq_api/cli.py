@@ -15,6 +15,7 @@ from reliq import ops
 from reliq.contract.values import port, seconds, size
 from reliq.errors import InvalidSetting, RedisUnavailable
 from reliq.extras import missing_extra
+from reliq.ops import Steps
 from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
 from reliq.transport.store import Store
 from reliq_api.access import keyring
@@ -32,7 +33,7 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
     `beside`: each adds the options of another endpoint to `reliq api`, and returns what serves it, as a context.
     """
     defaults = Settings()
-    one = command(commands, "api", api, "serve queues over HTTP, and the dashboard")
+    one = command(commands, "api", api, "serve queues over HTTP, and the dashboard", json_too=False)
     one.set_defaults(beside=[add(one) for add in beside])
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
@@ -57,7 +58,7 @@ def add_to(commands: Any, command: Add, beside: Sequence[Callable[[argparse.Argu
 
 
 def _key_commands(commands: Any, command: Add) -> None:
-    one = command(commands, "key create", create, "create an API key, and print it once", json_too=True)
+    one = command(commands, "key create", create, "create an API key, and print it once")
     one.add_argument("name", help="its purpose; two keys may have the same name")
     one.add_argument(
         "--scope", action="append", choices=keyring.SCOPES, required=True, help="what the key allows; may be repeated"
@@ -73,8 +74,8 @@ def _key_commands(commands: Any, command: Add) -> None:
     one.add_argument(
         "--rate", type=float, default=0.0, metavar="N", help="at most N requests per second (default: no limit)"
     )
-    command(commands, "key list", list_keys, "list the API keys, without their secrets", json_too=True)
-    one = command(commands, "key revoke", revoke, "revoke an API key; takes effect within two seconds", json_too=True)
+    command(commands, "key list", list_keys, "list the API keys, without their secrets")
+    one = command(commands, "key revoke", revoke, "revoke an API key; takes effect within two seconds")
     one.add_argument("id", help="its id, the part before the dot")
 
 
@@ -154,9 +155,8 @@ def list_keys(options: argparse.Namespace) -> int:
 
 
 def _columns(identity: str, key: keyring.ApiKey) -> list[str]:
-    until = "until " + utc(key.expires_at) if key.expires_at else "for ever"
     rate = f"{key.rate:g}/s" if key.rate else ""
-    return [identity, key.name, ",".join(key.scopes), ",".join(key.queues), until, rate]
+    return [identity, key.name, ",".join(key.scopes), ",".join(key.queues), until(key.expires_at), rate]
 
 
 def _described(key: keyring.ApiKey) -> dict[str, Any]:
@@ -173,12 +173,22 @@ def _described(key: keyring.ApiKey) -> dict[str, Any]:
 def revoke(options: argparse.Namespace) -> int:
     """Revoke a key; exit 1 if the id is unknown."""
     identity = options.id.partition(".")[0]
-    revoked = identity.isascii() and store_of(options).run(keyring.revoke(identity))
+    return say_revoked(options, identity, keyring.revoke, "key")
+
+
+def say_revoked(options: argparse.Namespace, identity: str, revoke: Callable[[str], Steps[bool]], kind: str) -> int:
+    """Revoke a key of this kind, and say so; return the exit status."""
+    revoked = identity.isascii() and store_of(options).run(revoke(identity))
     if options.json:
         print(json.dumps({"id": identity, "revoked": revoked}))
     else:
-        print(f"{identity} is revoked" if revoked else f"there is no key {identity!r}")
+        print(f"{identity} is revoked" if revoked else f"there is no {kind} {identity!r}")
     return 0 if revoked else 1
+
+
+def until(expires_at: int) -> str:
+    """Return in words until when a key is valid."""
+    return "until " + utc(expires_at) if expires_at else "for ever"
 
 
 def store_of(options: argparse.Namespace) -> Store:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from reliq.contract.values import port, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
-from reliq_api.cli import check_no_auth, store_of, utc
+from reliq_api.cli import check_no_auth, say_revoked, store_of, until
 from reliq_sqs.access import SCOPES
 from reliq_sqs.settings import Settings
 
@@ -31,7 +31,7 @@ _REGION = re.compile(r"[a-z0-9-]{1,32}")
 def add_to(commands: Any, command: Add) -> None:
     """Add the commands to the parser; `command` adds one with the common options."""
     defaults = Settings()
-    one = command(commands, "sqs", sqs, "serve queues to the SDKs of AWS, as Amazon SQS")
+    one = command(commands, "sqs", sqs, "serve queues to the SDKs of AWS, as Amazon SQS", json_too=False)
     one.set_defaults(patient=True)
     one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
     one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
@@ -55,7 +55,7 @@ def add_to(commands: Any, command: Add) -> None:
 
 
 def _key_commands(verbs: Any, command: Add) -> None:
-    one = command(verbs, "create", create, "make an access key, and print it once", json_too=True)
+    one = command(verbs, "create", create, "make an access key, and print it once")
     one.add_argument("name", help="what the key is for; two keys may have the same name")
     text = "what the key allows; may be repeated"
     one.add_argument("--scope", action="append", choices=tuple(SCOPES), required=True, help=text)
@@ -63,8 +63,8 @@ def _key_commands(verbs: Any, command: Add) -> None:
     one.add_argument("--queue", action="append", required=True, metavar="PATTERN", help=text)
     one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
     one.add_argument("--key-file", metavar="FILE", help=_KEY_FILE)
-    command(verbs, "list", list_keys, "the access keys, without their secrets", json_too=True)
-    one = command(verbs, "revoke", revoke, "revoke an access key; takes effect within two seconds", json_too=True)
+    command(verbs, "list", list_keys, "the access keys, without their secrets")
+    one = command(verbs, "revoke", revoke, "revoke an access key; takes effect within two seconds")
     one.add_argument("id", help="the id of the key, as `key list` shows it")
 
 
@@ -185,20 +185,13 @@ def list_keys(options: argparse.Namespace) -> int:
     if not keys:
         print("there are no access keys: `reliq sqs key create` makes one", file=sys.stderr)
     for identity, key in keys:
-        until = "until " + utc(key.expires_at) if key.expires_at else "for ever"
-        print(f"{identity}  {key.name}  {','.join(key.scopes)}  {','.join(key.queues)}  {until}")
+        print(f"{identity}  {key.name}  {','.join(key.scopes)}  {','.join(key.queues)}  {until(key.expires_at)}")
     return 0
 
 
 def revoke(options: argparse.Namespace) -> int:
     """Revoke an access key; exit 1 if the id is unknown."""
-    steps = _keys().revoke
-    revoked = options.id.isascii() and store_of(options).run(steps(options.id))
-    if options.json:
-        print(json.dumps({"id": options.id, "revoked": revoked}))
-    else:
-        print(f"{options.id} is revoked" if revoked else f"there is no access key {options.id!r}")
-    return 0 if revoked else 1
+    return say_revoked(options, options.id, _keys().revoke, "access key")
 
 
 def _keys() -> ModuleType:

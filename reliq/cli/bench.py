@@ -9,10 +9,8 @@ from reliq.cli.options import command
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    one = command(
-        commands, "bench", bench, "measure throughput, latency and recovery on your Redis, in a queue of its own",
-        json_too=True,
-    )  # fmt: skip
+    what = "measure throughput, latency and recovery on your Redis, in a queue of its own"
+    one = command(commands, "bench", bench, what)
     one.add_argument("--messages", type=int, default=100_000, metavar="N", help="throughput messages (default 100000)")
     one.add_argument("--samples", type=int, default=500, metavar="N", help="samples of the latency (default 500)")
     one.add_argument("--kills", type=int, default=3, metavar="N", help="workers that get SIGKILL (default 3)")

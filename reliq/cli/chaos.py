@@ -15,7 +15,6 @@ def add_to(commands: Any) -> None:
         "chaos",
         chaos,
         "kill and pause workers while they handle messages, and report what was lost",
-        json_too=True,
         url_default="an embedded one",
     )
     one.add_argument("--messages", type=int, default=10_000, metavar="N", help="messages to send (default 10000)")

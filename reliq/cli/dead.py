@@ -34,17 +34,13 @@ _NAMED = 5  #: ids that a question repeats
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "dead list", dead_list, "list dead letters, latest first", queue=True, json_too=True)
+    one = command(commands, "dead list", dead_list, "list dead letters, latest first", queue=True)
     one.add_argument("--limit", type=int, default=50, help="show at most this many (default 50)")
     one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
     _dead_filters(one)
-    one = command(
-        commands, "dead show", dead_show, "show one dead letter, with its errors and body", queue=True, json_too=True
-    )
+    one = command(commands, "dead show", dead_show, "show one dead letter, with its errors and body", queue=True)
     one.add_argument("id", help="its id")
-    one = command(
-        commands, "dead redrive", dead_redrive, "put dead letters back into the queue", queue=True, json_too=True
-    )
+    one = command(commands, "dead redrive", dead_redrive, "put dead letters back into the queue", queue=True)
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--all", action="store_true", help="all dead letters, as when ids and filters are missing")
     one.add_argument("--rate", type=float, metavar="N", help="at most N per second")
@@ -58,7 +54,7 @@ def add_to(commands: Any) -> None:
         help="with --rate: stop when more than this share (0 to 1) died again",
     )
     _dead_filters(one)
-    one = command(commands, "dead purge", dead_purge, "remove dead letters for good", queue=True, json_too=True)
+    one = command(commands, "dead purge", dead_purge, "remove dead letters for good", queue=True)
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--all", action="store_true", help="all dead letters")
     one.add_argument("--yes", action="store_true", help="do not ask")

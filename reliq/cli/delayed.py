@@ -13,14 +13,12 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(
         commands, "delayed list", delayed_list, "list delayed messages, due soonest first, with errors of retries",
-        queue=True, json_too=True,
+        queue=True,
     )  # fmt: skip
     one.add_argument("--limit", type=int, default=50, help="show at most this many (default 50)")
     one.add_argument("--after", metavar="CURSOR", help="continue after an earlier page")
     _filters_of(one)
-    one = command(
-        commands, "delayed run", delayed_run, "run delayed messages now, retries too", queue=True, json_too=True
-    )
+    one = command(commands, "delayed run", delayed_run, "run delayed messages now, retries too", queue=True)
     one.add_argument("id", nargs="*", help="only these")
     one.add_argument("--all", action="store_true", help="all delayed messages")
     one.add_argument("--dry-run", action="store_true", help="only count them")

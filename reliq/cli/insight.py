@@ -15,18 +15,16 @@ from reliq.transport.store import unchecked_store
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "doctor", doctor, "report what this Redis may lose, and what to change", json_too=True)
+    one = command(commands, "doctor", doctor, "report what this Redis may lose, and what to change")
     one.add_argument("--strict", action="store_true", help="exit 1 when there are warnings")
 
-    one = command(
-        commands, "queue audit", audit, "check that every enqueued message is in its queue or counted", json_too=True
-    )
+    one = command(commands, "queue audit", audit, "check that every enqueued message is in its queue or counted")
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
     one.add_argument(
         "--repair", action="store_true", help="make the monitor return the messages of consumers unknown to it"
     )
 
-    one = command(commands, "top", top, "show the queues live: counts and rates", json_too=True)
+    one = command(commands, "top", top, "show the queues live: counts and rates")
     one.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="time between frames (default 2)")
     one.add_argument("--once", action="store_true", help="print one frame and end")
     one.set_defaults(quiet=True)

@@ -42,7 +42,7 @@ _CLEAR = "\x1b[H\x1b[2J"  #: the screen of a terminal
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "message send", send, "send a message", queue=True, json_too=True)
+    one = command(commands, "message send", send, "send a message", queue=True)
     one.set_defaults(patient=True)
     one.add_argument("body", nargs="?", help="the body; - or no argument: standard input")
     one.add_argument(
@@ -51,7 +51,7 @@ def add_to(commands: Any) -> None:
     message_options(one, SEND)
     max_body(one)
 
-    one = command(commands, "queue stats", stats, "count messages by state", json_too=True)
+    one = command(commands, "queue stats", stats, "count messages by state")
     one.add_argument("queues", nargs="*", metavar="QUEUE", help="queues (default: all)")
     one.add_argument(
         "--watch",
@@ -62,7 +62,7 @@ def add_to(commands: Any) -> None:
         help="repeat every so many seconds until Ctrl-C (default: 2)",
     )
 
-    one = command(commands, "queue config", config, "show a queue's policy, or change it", queue=True, json_too=True)
+    one = command(commands, "queue config", config, "show a queue's policy, or change it", queue=True)
     one.add_argument(
         "changes",
         nargs="*",
@@ -71,16 +71,12 @@ def add_to(commands: Any) -> None:
         help=f"e.g. max_bytes=500MiB dead_max_age=30d; no VALUE: its default; names: {', '.join(BY_SETTING)}",
     )
 
-    command(commands, "queue pause", pause, "pause a queue: no message starts", queue=True, json_too=True)
-    command(commands, "queue resume", resume, "resume a paused queue", queue=True, json_too=True)
-    one = command(
-        commands, "queue breaker", breaker, "open or close a queue's circuit breaker", queue=True, json_too=True
-    )
+    command(commands, "queue pause", pause, "pause a queue: no message starts", queue=True)
+    command(commands, "queue resume", resume, "resume a paused queue", queue=True)
+    one = command(commands, "queue breaker", breaker, "open or close a queue's circuit breaker", queue=True)
     one.add_argument("change", choices=("open", "close"), help="open: start no message; close: start messages again")
     one.add_argument("--for", dest="duration", default="1h", metavar="TIME", help="how long it is open (default: 1h)")
-    one = command(
-        commands, "queue purge", purge, "remove ready, delayed, parked and prepared messages", queue=True, json_too=True
-    )
+    one = command(commands, "queue purge", purge, "remove ready, delayed, parked and prepared messages", queue=True)
     one.add_argument("--yes", action="store_true", help="do not ask")
 
 

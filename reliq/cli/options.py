@@ -6,9 +6,9 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from reliq.cli.queue_names import known_queue
 from reliq.client.app import Reliq
@@ -26,13 +26,21 @@ from reliq.transport.store import Store
 BAD_USAGE = 2  #: exit status
 
 
+class Summarized(Protocol):
+    def summary(self) -> dict[str, Any]:
+        """Return it as a dict for JSON."""
+
+
+T = TypeVar("T", bound=Summarized)
+
+
 def command(
     commands: Any,
     name: str,
     run: Callable[[argparse.Namespace], int],
     help: str,
     queue: bool = False,
-    json_too: bool = False,
+    json_too: bool = True,
     url_default: str | None = "RELIQ_URL, else redis://localhost:6379/0",
 ) -> argparse.ArgumentParser:
     """Add a command. `url_default`: the Redis that it uses without --url; None: it takes no other Redis."""
@@ -198,6 +206,17 @@ def missing(options: argparse.Namespace, found: int, noun: str, *, filtered: boo
         which = options.id[0] if len(ids) == 1 else f"for {absent} of the {len(ids)} ids"
         print(f"reliq: queue {options.queue} has no {noun} {which}", file=sys.stderr)
     return absent
+
+
+def say_each(options: argparse.Namespace, found: Sequence[T], line: Callable[[T], str], none: str) -> int:
+    """Print a line for each that was found, or their summaries as JSON; `none` says that there is none."""
+    if options.json:
+        print(json.dumps([one.summary() for one in found]))
+        return 0
+    say_none(found, none)
+    for one in found:
+        print(line(one))
+    return 0
 
 
 def say_none(found: Sized, text: str) -> None:

@@ -17,7 +17,7 @@ log = logging.getLogger("reliq.operator")
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     what = "delete a queue that is not used any more, with its policy, counters, schedules and bindings"
-    one = command(commands, "queue delete", delete_queue, what, queue=True, json_too=True)
+    one = command(commands, "queue delete", delete_queue, what, queue=True)
     one.add_argument(
         "--force", action="store_true", help="delete it even if it has messages, which are lost, or workers"
     )

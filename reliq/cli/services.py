@@ -12,7 +12,9 @@ from reliq.observability.histograms import Measurements
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "monitor", monitor, "return messages of dead workers, promote delayed messages")
+    one = command(
+        commands, "monitor", monitor, "return messages of dead workers, promote delayed messages", json_too=False
+    )
     one.add_argument(
         "--interval",
         type=float,
@@ -27,7 +29,7 @@ def add_to(commands: Any) -> None:
     one.set_defaults(patient=True)
 
     what = "run an embedded Redis, a monitor and the dashboard in one terminal"
-    one = command(commands, "dev", dev, what, url_default=None)
+    one = command(commands, "dev", dev, what, url_default=None, json_too=False)
     one.description = f"{one.description} It starts a Redis of its own, also where RELIQ_URL names another one."
     one.add_argument("app", nargs="?", metavar="MODULE:APP", help="also run the handlers of this application")
     one.add_argument("--sample", action="store_true", help="run a sample application, with messages to look at")
@@ -51,6 +53,7 @@ def add_to(commands: Any) -> None:
         demo,
         "watch messages survive kill -9, on the standard library's own files",
         url_default="an embedded one",
+        json_too=False,
     )
     one.add_argument("--files", type=int, default=0, metavar="N", help="at most this many files (default: all)")
     one.set_defaults(quiet=True, patient=True)

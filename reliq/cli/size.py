@@ -17,10 +17,8 @@ _LARGEST_RATE = 1e9
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    one = command(
-        commands, "size", size, "compute the masters, memory, file growth and workers that a load needs",
-        json_too=True, url_default=None,
-    )  # fmt: skip
+    what = "compute the masters, memory, file growth and workers that a load needs"
+    one = command(commands, "size", size, what, url_default=None)
     one.add_argument("--messages-per-second", required=True, metavar="N", help="messages/s of all queues, such as 5000")
     one.add_argument("--body", default="1KiB", metavar="SIZE", help="size of a body, such as 2KiB (default 1KiB)")
     one.add_argument("--queues", type=int, default=1, metavar="N", help="queues that share the load (default 1)")

@@ -14,7 +14,7 @@ from reliq.protocol.partition_progress import PartitionProgress, PartitionStats
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     what = "show a queue's partitions, and the progress of a change of their number"
-    command(commands, "queue partitions", show, what, queue=True, json_too=True)
+    command(commands, "queue partitions", show, what, queue=True)
 
 
 def show(options: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ _OF_THE_PARENT = {"run", "app", "processes", "monitor", "reconnect_grace", "metr
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    one = command(commands, "worker run", worker, "run the handlers of an application")
+    one = command(commands, "worker run", worker, "run the handlers of an application", json_too=False)
     one.set_defaults(patient=True)
     one.add_argument("app", metavar="MODULE:APP", help="the reliq.Reliq object, e.g. shop.tasks:app")
     one.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes (default 1)")

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from reliq.cli.columns import columns
-from reliq.cli.options import command, say_none, store_of
+from reliq.cli.options import command, say, say_none, store_of
 from reliq.cli.progress import age
 from reliq.errors import ReliqError
 from reliq.model.instruction import Instruction
@@ -26,14 +26,14 @@ _LEAST = (-20, -8, 6, -8, -7, 5, 5, 5, 6)
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    command(commands, "worker list", workers, "list the processes that consume, and what they run", json_too=True)
+    command(commands, "worker list", workers, "list the processes that consume, and what they run")
 
     for verb, text in (
         (Instruction.PAUSE, "pause a worker: it finishes what runs, and claims nothing"),
         (Instruction.RESUME, "let a paused worker claim messages again"),
         (Instruction.STOP, "shut a worker down cleanly, as SIGTERM does"),
     ):
-        one = command(commands, f"worker {verb}", instruct_worker, text, json_too=True)
+        one = command(commands, f"worker {verb}", instruct_worker, text)
         one.set_defaults(instruction=verb)
         one.add_argument("id", help="its id, or the beginning of it, from `reliq worker list`")
 
@@ -47,11 +47,7 @@ def instruct_worker(options: argparse.Namespace) -> int:
     if one is None or not store.run(instruct(one, verb)):
         raise UnknownWorker(f"there is no worker {options.id!r}: `reliq worker list` shows all of them")
     text = f"told worker {one.id} to {verb}: it does so with its next heartbeat, within a third of its lease"
-    if options.json:
-        print(json.dumps({"id": one.id, "told": verb.value}))
-    else:
-        print(text)
-    return 0
+    return say(options, text, id=one.id, told=verb.value)
 
 
 def workers(options: argparse.Namespace) -> int:

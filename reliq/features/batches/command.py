@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from reliq.cli.options import app_of, command, say_none, utc
+from reliq.cli.options import app_of, command, say_each, utc
 from reliq.cli.progress import bar, since
 from reliq.features.batches.model import BatchProgress
 
@@ -17,7 +17,6 @@ def add_to(commands: Any) -> None:
         "batch list",
         batches,
         "list the batches that have not ended, oldest first, with their progress",
-        json_too=True,
     )
     one.add_argument("id", nargs="?", help="show only this batch, in full")
     one.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
@@ -27,15 +26,7 @@ def batches(options: argparse.Namespace) -> int:
     """Print the batches that have not ended; or one, exit 1 if there is none of that id."""
     if options.id is not None:
         return _one(options)
-    found = app_of(options).batches(limit=options.limit)
-    if options.json:
-        print(json.dumps([one.summary() for one in found]))
-        return 0
-    say_none(found, "no batch is open")
-    for one in found:
-        counts = f"sent={one.sent} handled={one.handled} dead={one.dead} open={one.open}"
-        print(f"{one.id}  {one.state:9}  {_bar(one)}  {counts}  age={since(one.opened_at)}")
-    return 0
+    return say_each(options, app_of(options).batches(limit=options.limit), _line, "no batch is open")
 
 
 def _one(options: argparse.Namespace) -> int:
@@ -50,6 +41,11 @@ def _one(options: argparse.Namespace) -> int:
         for name in ("sent", "handled", "dead", "cancelled", "open", "batches"):
             print(f"{name:12}{getattr(found, name):,}")
     return 0 if found else 1
+
+
+def _line(one: BatchProgress) -> str:
+    counts = f"sent={one.sent} handled={one.handled} dead={one.dead} open={one.open}"
+    return f"{one.id}  {one.state:9}  {_bar(one)}  {counts}  age={since(one.opened_at)}"
 
 
 def _bar(one: BatchProgress) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from reliq.cli.options import app_of, command, say_none
+from reliq.cli.options import app_of, command, say_each
 from reliq.cli.progress import bar, since
 from reliq.client.app import Reliq
 from reliq.features.flows.model import FlowMember, FlowProgress
@@ -19,33 +19,26 @@ def add_to(commands: Any) -> None:
     every = command(
         commands, "flow list", flows,
         "list the flows that have not ended, oldest first, with how many of their messages have ended; an abandoned "
-        "one was not sent as a whole", json_too=True,
+        "one was not sent as a whole",
     )  # fmt: skip
     every.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
     one = command(
         commands, "flow show", show,
         "print the messages of a flow by layers: number, state, queue, id, the numbers of those that it waits for, and "
-        "the flows that its handler has opened, their messages below it; also in the hour after its end", json_too=True,
+        "the flows that its handler has opened, their messages below it; also in the hour after its end",
     )  # fmt: skip
     one.add_argument("id", help="the id of the flow")
     gone = command(
         commands, "flow cancel", cancel,
         "cancel the messages of a flow that have not ended, and of those that its handlers have opened; one that runs "
-        "learns it with its next heartbeat", json_too=True,
+        "learns it with its next heartbeat",
     )  # fmt: skip
     gone.add_argument("id", help="the id of the flow")
 
 
 def flows(options: argparse.Namespace) -> int:
     """Print the flows that have not ended."""
-    found = app_of(options).flows(limit=options.limit)
-    if options.json:
-        print(json.dumps([one.summary() for one in found]))
-        return 0
-    say_none(found, "no open flows")
-    for one in found:
-        print(_line(one))
-    return 0
+    return say_each(options, app_of(options).flows(limit=options.limit), _line, "no open flows")
 
 
 def show(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ def add_to(commands: Any) -> None:
     """Add this command to the parser."""
     one = command(
         commands, "message output", output, "print what the handler of a message emits, until the message has ended",
-        queue=True, json_too=True,
+        queue=True,
     )  # fmt: skip
     one.add_argument("id", help="the id of the message")
     one.add_argument("--after", default="", metavar="CHUNK", help="only what comes after the chunk with this id")

@@ -17,12 +17,10 @@ from reliq.protocol.application import body_limit
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(
-        commands, "schedule list", show_all, "list all schedules, with their next tick and latest run", json_too=True
-    )
+    one = command(commands, "schedule list", show_all, "list all schedules, with their next tick and latest run")
     one.add_argument("queue", nargs="?", help="only those of this queue")
 
-    one = command(commands, "schedule add", add, "add a schedule, or change the one with this name", json_too=True)
+    one = command(commands, "schedule add", add, "add a schedule, or change the one with this name")
     one.add_argument("name", help="the schedule's name")
     one.add_argument("when", help="a cron expression such as '*/5 * * * *', or an interval such as 30s")
     one.add_argument("queue", help="the queue that gets the messages")
@@ -53,11 +51,9 @@ def add_to(commands: Any) -> None:
         ("resume", resume, "resume a schedule, from the next tick on"),
         ("run", run_now, "send a schedule's message now, in addition to its ticks"),
     ):
-        one = command(commands, f"schedule {verb}", run, what, json_too=True)
+        one = command(commands, f"schedule {verb}", run, what)
         one.add_argument("name", help="the schedule's name")
-    one = command(
-        commands, "schedule preview", preview, "print the next ticks, in the time zone of the schedule", json_too=True
-    )
+    one = command(commands, "schedule preview", preview, "print the next ticks, in the time zone of the schedule")
     one.add_argument("name", help="the schedule's name")
     one.add_argument("--count", type=int, default=10, metavar="N", help="how many ticks (default: 10)")
 

@@ -1,26 +1,23 @@
 """Messages that wait for a signal, from the command line, and their signals."""
 
 import argparse
-import json
 import sys
 from typing import Any
 
-from reliq.cli.options import command, queue_of, say_none, utc
+from reliq.cli.options import command, queue_of, say, say_each, utc
 from reliq.cli.progress import since
 from reliq.errors import InvalidMessage, SignalRefused
 from reliq.features.steps.model import json_or_text
+from reliq.features.steps.ops import Parked
 from reliq.runtime.logging import printable
 
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "parked list", parked, "list messages that wait for a signal", queue=True, json_too=True)
+    one = command(commands, "parked list", parked, "list messages that wait for a signal", queue=True)
     one.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")
 
-    one = command(
-        commands, "message signal", signal, "give a signal to a message, even before it waits", queue=True,
-        json_too=True,
-    )  # fmt: skip
+    one = command(commands, "message signal", signal, "give a signal to a message, even before it waits", queue=True)
     one.add_argument("id", help="the id of the message")
     one.add_argument("name", help="the name of the signal, such as approval")
     one.add_argument(
@@ -30,15 +27,12 @@ def add_to(commands: Any) -> None:
 
 def parked(options: argparse.Namespace) -> int:
     """Print the messages that wait."""
-    found = queue_of(options).parked(options.limit)
-    if options.json:
-        print(json.dumps([one.summary() for one in found]))
-        return 0
-    say_none(found, "no message waits for a signal")
-    for one in found:
-        until = f"until={utc(one.until)}" if one.until else "for ever"
-        print(f"{one.id}  signal={printable(one.signal)}  since={since(one.since)} ago  {until}")
-    return 0
+    return say_each(options, queue_of(options).parked(options.limit), _line, "no message waits for a signal")
+
+
+def _line(one: Parked) -> str:
+    until = f"until={utc(one.until)}" if one.until else "for ever"
+    return f"{one.id}  signal={printable(one.signal)}  since={since(one.since)} ago  {until}"
 
 
 def signal(options: argparse.Namespace) -> int:
@@ -49,8 +43,5 @@ def signal(options: argparse.Namespace) -> int:
     except (SignalRefused, InvalidMessage) as error:
         print(f"reliq: {error}", file=sys.stderr)
         return 1
-    if options.json:
-        print(json.dumps({"taken": taken}))
-    else:
-        print("the signal is given" if taken else "the message has had this signal before: the first one counts")
-    return 0
+    text = "the signal is given" if taken else "the message has had this signal before: the first one counts"
+    return say(options, text, taken=taken)

@@ -25,7 +25,7 @@ _NO_QUEUE = "no queue is bound to a pattern that matches"
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "message publish", publish, "send a message to every bound queue", json_too=True)
+    one = command(commands, "message publish", publish, "send a message to every bound queue")
     one.set_defaults(patient=True)
     one.add_argument("routing_key", metavar="ROUTING-KEY", help="the routing key, such as order.created.eu")
     one.add_argument("body", nargs="?", help="the body; - or no argument: standard input")
@@ -33,18 +33,16 @@ def add_to(commands: Any) -> None:
     one.add_argument("--mandatory", action="store_true", help="fail if no queue is bound")
     max_body(one)
 
-    command(commands, "topic list", bindings, "list all bindings, and count unroutable messages", json_too=True)
+    command(commands, "topic list", bindings, "list all bindings, and count unroutable messages")
     for verb, run, what in (
         ("bind", bind, "bind a queue to patterns of routing keys"),
         ("unbind", unbind, "remove bindings; the queue keeps its messages"),
     ):
-        one = command(commands, f"topic {verb}", run, what, queue=True, json_too=True)
+        one = command(commands, f"topic {verb}", run, what, queue=True)
         one.add_argument("pattern", nargs="+", help="* is one word, # any number of words: 'order.*.eu', 'order.#'")
-    one = command(commands, "topic test", test, "show the queues that a routing key would reach", json_too=True)
+    one = command(commands, "topic test", test, "show the queues that a routing key would reach")
     one.add_argument("key", help="the routing key")
-    one = command(
-        commands, "topic alternate", alternate, "show or set the queue for unroutable messages", json_too=True
-    )
+    one = command(commands, "topic alternate", alternate, "show or set the queue for unroutable messages")
     one.add_argument("queue", nargs="?", help="the queue (default: show the current one)")
     one.add_argument("--off", action="store_true", help="no queue: unroutable messages are counted and dropped")
 

@@ -20,14 +20,12 @@ from reliq.runtime.logging import printable
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    one = command(commands, "message find", find, "show where a message is, and why", json_too=True)
+    one = command(commands, "message find", find, "show where a message is, and why")
     one.add_argument("id", help="its id")
     one.add_argument("--queue", metavar="QUEUE", help="the queue that it is in (default: search all)")
 
-    one = command(
-        commands, "message search", search, "look for a text in ids, headers, keys, errors and bodies", queue=True,
-        json_too=True,
-    )  # fmt: skip
+    what = "look for a text in ids, headers, keys, errors and bodies"
+    one = command(commands, "message search", search, what, queue=True)
     one.add_argument("text", help="what a message contains; upper and lower case differ")
     one.add_argument(
         "--in", dest="place", choices=[one.value for one in PLACES], help="only in this place (default: in all three)"
@@ -37,7 +35,7 @@ def add_to(commands: Any) -> None:
 
     one = command(
         commands, "message cancel", cancel, "cancel one message, wherever it is, or those with a key or with headers",
-        queue=True, json_too=True,
+        queue=True,
     )  # fmt: skip
     one.add_argument("id", nargs="?", help="its id")
     one.add_argument("--key", help="all messages with this ordering key or limit key")
