@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from reliq.model.keys import JobKeys
 from reliq.ops import Steps
-from reliq.ops.topology import Node, Slots
+from reliq.ops.topology import Node, Slots, address_of
 from reliq.transport.cluster import ClusterConnection
 from reliq.transport.connection import Connection
 from reliq.transport.notices import Notices
@@ -64,8 +64,7 @@ class Calls:
     def node_of(self, home: JobKeys) -> str:
         """Return the node of a queue; empty if it is not known, or all queues lie on the same one."""
         slots = self._slots = self._store.slots or self._slots
-        node = slots.node_of(home.jobs) if slots is not None else None
-        return "" if node is None else f"{node[0]}:{node[1]}"
+        return address_of(slots.node_of(home.jobs) if slots is not None else None)
 
     def interrupt(self) -> None:
         """Make a call that waits for a node fail. Thread-safe."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, monitors_until
-from reliq.ops.topology import Node, Slots
+from reliq.ops.topology import Node, Slots, address_of
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.pieces import grouped
 from reliq.transport.store import Store
@@ -80,7 +80,7 @@ class ClusterMonitor:
     @property
     def failing(self) -> set[tuple[str, str]]:
         """The duties that fail now, each with its queue; `node` with a node that is away."""
-        away = {("node", _shown(part.place.node)) for part in self.parts if part.away and part.place.node}
+        away = {("node", address_of(part.place.node)) for part in self.parts if part.away and part.place.node}
         names = {("queues", "")} if self._names_fail else set()
         return away.union(names, *(part.failing for part in self.parts))
 
@@ -169,7 +169,3 @@ class ClusterMonitor:
 def _tag_on(node: Node, slots: Slots) -> str:
     """Return the hash tag of the monitors of a node: the first number with a slot there."""
     return next(tag for tag in map(str, range(1_000_000)) if slots.node_of(monitors_until(tag)) == node)
-
-
-def _shown(node: Node | None) -> str:
-    return f"{node[0]}:{node[1]}" if node else ""

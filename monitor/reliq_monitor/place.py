@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reliq.model.keys import QueueKeys
-from reliq.ops.topology import Node
+from reliq.ops.topology import Node, address_of
 from reliq_monitor.duties import COMMON
 from reliq_monitor.server_watch import Sightings
 
@@ -30,7 +30,7 @@ class Place:
     def title(self) -> str:
         """What the log calls it."""
         if self.node is not None:
-            return f"monitor node={self.node[0]}:{self.node[1]}"
+            return f"monitor node={address_of(self.node)}"
         return "monitor" if self.has_queues else f"monitor of {' '.join(self.common)}"
 
 

@@ -14,7 +14,7 @@ from reliq.model.keys import CLOCK
 from reliq.observability.facts import COVERAGE, PINGS, Facts, read_facts
 from reliq.ops import Steps
 from reliq.ops.schema import ClockJump
-from reliq.ops.topology import Node
+from reliq.ops.topology import address_of
 from reliq.transport.sentinel import View
 from reliq.transport.server_check import OLDEST_REDIS
 
@@ -93,7 +93,7 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _sentinels(facts: Facts) -> Iterator[Finding]:
-    silent = [f"{_address(one.sentinel)} ({one.problem})" for one in facts.sentinels if one.master is None]
+    silent = [f"{address_of(one.sentinel)} ({one.problem})" for one in facts.sentinels if one.master is None]
     if silent:
         meaning = "A failover is seen through the others."
         if 2 * len(silent) >= len(facts.sentinels):
@@ -102,14 +102,12 @@ def _sentinels(facts: Facts) -> Iterator[Finding]:
         yield Finding("warning", "sentinels", fact, meaning, "Start them, or correct the URL and the name in it.")
     named = [one for one in facts.sentinels if one.master is not None]
     if len({one.master for one in named}) > 1:
-        says = ", ".join(f"{_address(one.sentinel)} names {_address(one.master)} (epoch {one.epoch})" for one in named)
+        says = ", ".join(
+            f"{address_of(one.sentinel)} names {address_of(one.master)} (epoch {one.epoch})" for one in named
+        )
         yield Finding("warning", "sentinels", f"they name different masters: {says}",
                       "reliq believes the highest epoch. After a failover this lasts a few seconds.",
                       "If it stays so, look whether the sentinels reach each other.")  # fmt: skip
-
-
-def _address(node: Node | None) -> str:
-    return "" if node is None else f"{node[0]}:{node[1]}"
 
 
 def _version(facts: Facts) -> Iterator[Finding]:

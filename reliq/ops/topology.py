@@ -18,6 +18,11 @@ ANY: Node = ("", 0)  #: for a request without keys: any node
 WATCHED: Node = ("", -1)  #: for UNWATCH: the node on which this connection watches
 
 
+def address_of(node: Node | None) -> str:
+    """Return a node as errors and the log name it; empty if it is not known."""
+    return "" if node is None else f"{node[0]}:{node[1]}"
+
+
 def slot_of(key: str) -> int:
     """Return the hash slot: CRC16 of the text in the first braces, else of the whole key (Redis Cluster spec)."""
     start = key.find("{")

@@ -7,7 +7,7 @@ from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import logical_name
 from reliq.ops import Steps, Together
-from reliq.ops.topology import cluster_slots
+from reliq.ops.topology import address_of, cluster_slots
 from reliq.runtime.looking import is_away, unseen
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def nodes_away() -> Steps[tuple[int, dict[str, str]]]:
     slots = yield cluster_slots(("", 0))
     answers = yield Together([ops.one(ops.exists(slots.key_on(node))) for node in slots.nodes])
     away = {
-        f"{node[0]}:{node[1]}": str(answer)
+        address_of(node): str(answer)
         for node, answer in zip(slots.nodes, answers, strict=True)
         if isinstance(answer, ReliqError) and is_away(answer)
     }

@@ -21,7 +21,7 @@ from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
 from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
 from reliq.ops import Steps
-from reliq.ops.topology import Slots, cluster_slots
+from reliq.ops.topology import Slots, address_of, cluster_slots
 from reliq.protocol.features import COUNTED, EARLY
 
 _TRIES = 10
@@ -73,7 +73,7 @@ def _placed(queue: str, number: int, there: list[str], slots: Slots) -> str:
         name = f"{number}{letters}"
         if slots.node_of(QueueKeys(partition_queue(queue, name)).messages) == emptiest:
             return name
-    raise InvalidSetting(f"no name for a partition of {queue!r} lies on {emptiest[0]}:{emptiest[1]}")
+    raise InvalidSetting(f"no name for a partition of {queue!r} lies on {address_of(emptiest)}")
 
 
 def _letters() -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from reliq import forks
 from reliq.contract import values
 from reliq.errors import UnknownCommand
-from reliq.ops.topology import Node
+from reliq.ops.topology import Node, address_of
 from reliq.transport.errors import CLOSED_BY_SERVER, ConnectionLost, connection_ended, failed, redis_errors
 from reliq.transport.resp import pack
 
@@ -93,7 +93,7 @@ class _Voter(threading.Thread):
     """Asks one sentinel repeatedly."""
 
     def __init__(self, panel: _Panel, node: Node, service: str, connect: Callable[[Node], Any]) -> None:
-        super().__init__(name=f"reliq-sentinel-{node[0]}:{node[1]}", daemon=True)
+        super().__init__(name=f"reliq-sentinel-{address_of(node)}", daemon=True)
         self._panel, self._node, self._connect = panel, node, connect
         self._question = pack([("SENTINEL", "MASTER", service), ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)])
         self._connection: Any = None

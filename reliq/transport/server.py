@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq.ops import Steps
-from reliq.ops.topology import ANY, WATCHED, Node, Slots
+from reliq.ops.topology import ANY, WATCHED, Node, Slots, address_of
 from reliq.runtime.looking import PATIENCE, missing_now
 from reliq.transport.errors import TIMED_OUT, ConnectionLost, TryAgain
 from reliq.transport.sentinel import Sentinels
@@ -129,7 +129,7 @@ class Server:
     def note_failure(self, node: Node, error: Exception) -> None:
         """Name the node in its error, and note it if it is away: not one that ended a connection of ours."""
         if isinstance(error, (ConnectionLost, TryAgain)) and not error.node:
-            error.node = f"{node[0]}:{node[1]}"
+            error.node = address_of(node)
         if isinstance(error, ConnectionLost) and not error.given_up:
             silent = error.cause == TIMED_OUT
             if silent or not error.sent:
