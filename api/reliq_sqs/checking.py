@@ -1,7 +1,6 @@
 """Parameters of a request compared with the shape that the model has for them."""
 
 import base64
-import binascii
 from typing import Any
 
 from reliq_sqs.errors import SqsError, invalid_parameter, missing
@@ -89,7 +88,7 @@ def _blob(value: Any) -> bytes:
         raise _unlike(value, _WANTED["blob"])
     try:
         return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:  # binascii.Error is one
         raise SqsError("SerializationException", "A blob is not valid Base64") from None
 
 

@@ -90,16 +90,8 @@ async def _deleted(call: Call, queue: Known, entries: list[Parameters], expired:
     handles = _handles(queue, entries)
     known = [one.receipt for one in handles if isinstance(one, receipts.Handle)]
     delete = partial(call.registry.handle(queue).delete_received, late=not queue.fifo)
-    codes = iter(await call.endpoint.joined.run(("delete", queue.queue), known, delete) if known else ())
-    errors: list[SqsError | None] = []
-    for one in handles:
-        if isinstance(one, SqsError):
-            errors.append(one)
-        elif next(codes) == "expired" and queue.fifo:
-            errors.append(expired)
-        else:
-            errors.append(None)
-    return errors
+    codes = await call.endpoint.joined.run(("delete", queue.queue), known, delete) if known else ()
+    return _errors(handles, [expired if code == "expired" and queue.fifo else None for code in codes])
 
 
 async def _changed(call: Call, queue: Known, entries: list[Parameters], path: str) -> list[SqsError | None]:
@@ -109,21 +101,18 @@ async def _changed(call: Call, queue: Known, entries: list[Parameters], path: st
     """
     done = ("changed",) if queue.fifo else ("changed", "expired")
     handles = _handles(queue, entries, path)
-    known = [
-        (one.receipt, entry["VisibilityTimeout"])
-        for one, entry in zip(handles, entries, strict=True)
-        if isinstance(one, receipts.Handle)
-    ]
-    codes = iter(await call.registry.handle(queue).change_visibility(known, late=not queue.fifo) if known else ())
-    errors: list[SqsError | None] = []
-    for one, entry in zip(handles, entries, strict=True):
-        if isinstance(one, SqsError):
-            errors.append(one)
-        elif next(codes) not in done:
-            errors.append(invalid_value(entry["ReceiptHandle"], "ReceiptHandle", _GONE))
-        else:
-            errors.append(None)
-    return errors
+    pairs = zip(handles, entries, strict=True)
+    known = [(one.receipt, entry) for one, entry in pairs if isinstance(one, receipts.Handle)]
+    times = [(receipt, entry["VisibilityTimeout"]) for receipt, entry in known]
+    codes = await call.registry.handle(queue).change_visibility(times, late=not queue.fifo) if known else ()
+    gone = [invalid_value(entry["ReceiptHandle"], "ReceiptHandle", _GONE) for _, entry in known]
+    return _errors(handles, [None if code in done else why for code, why in zip(codes, gone, strict=True)])
+
+
+def _errors(handles: list[receipts.Handle | SqsError], answers: list[SqsError | None]) -> list[SqsError | None]:
+    """Return for each handle why it was refused, else what was answered: the answers are those of the others."""
+    rest = iter(answers)
+    return [one if isinstance(one, SqsError) else next(rest) for one in handles]
 
 
 def _check_time(entry: Parameters, path: str) -> None:

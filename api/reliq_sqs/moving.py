@@ -1,7 +1,6 @@
 """The actions on move tasks: start, cancel, list."""
 
 import base64
-import binascii
 from typing import Any
 
 import msgspec
@@ -49,7 +48,7 @@ async def cancel_message_move_task(call: Call) -> Result:
     """End a move task; messages that were moved stay where they are."""
     try:
         handle = msgspec.json.decode(base64.b64decode(call.given["TaskHandle"], validate=True), type=_Handle)
-    except (ValueError, binascii.Error, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError):
         raise invalid_parameter("Value for parameter TaskHandle is invalid.") from None
     source = await _of_arn(call, handle.sourceArn, "SourceArn")
     tasks = await call.endpoint.moves.all()

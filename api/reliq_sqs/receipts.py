@@ -26,7 +26,7 @@ def read(handle: str, queue: str) -> Handle:
     try:
         mark, of, at, receipt = binascii.a2b_base64(handle, strict_mode=True).decode("ascii").split(" ")
         found = Handle(receipt, int(at))
-    except (ValueError, binascii.Error):
+    except ValueError:  # binascii.Error is one
         mark = of = ""
     if mark != _MARK:
         raise SqsError("ReceiptHandleIsInvalid", f'The input receipt handle "{handle}" is not a valid receipt handle.')
