@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
+from starlette.responses import Response
 
 from reliq.model.life import read_state
 from reliq.model.message import Message
@@ -83,3 +84,8 @@ def _is_json(body: bytes) -> bool:
 
 
 encode: Any = msgspec.json.Encoder().encode
+
+
+def answered(value: object, status: int = 200) -> Response:
+    """Return a value as the answer to a request, as it is."""
+    return Response(encode(value), status, media_type="application/json")

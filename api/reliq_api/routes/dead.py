@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from reliq_api import schemas
-from reliq_api.enqueue.bodies import encode, shown
+from reliq_api.enqueue.bodies import answered, shown
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import MAX_CURSOR, existing
@@ -50,7 +50,7 @@ async def show_dead(
         raise Problem("dead_letter_not_found", f"queue {queue!r} has no dead letter with this id")
     encoding, body = shown(letter.body, "auto", letter.headers)
     answer = {**letter.summary(), "body": body, "encoding": encoding, "errors": letter.errors}
-    return Response(encode(answer), media_type="application/json")
+    return answered(answer)
 
 
 @router.post(

@@ -12,7 +12,7 @@ from reliq_api.consume import leases
 from reliq_api.consume.homes import holder
 from reliq_api.consume.leases import Outcome
 from reliq_api.consume.polls import Poll
-from reliq_api.enqueue.bodies import encode, leased
+from reliq_api.enqueue.bodies import answered, leased
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import BoundedRequest
 from reliq_api.http.route import call_router, needs
@@ -53,7 +53,7 @@ async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request:
         "lease_seconds": wanted.lease,
         "messages": [leased(message, wanted.encoding, states.get(message.id)) for message in messages],
     }
-    return Response(encode(answer), media_type="application/json")
+    return answered(answer)
 
 
 def _title(request: Request) -> str:
@@ -91,7 +91,7 @@ async def settle(
     if elements is not None:
         state.remembered.put_back(queue, lease, elements)
     results = [{"id": one.id, "code": code} for one, code in zip(outcomes, codes, strict=True)]
-    return Response(encode({"results": results}), media_type="application/json")
+    return answered({"results": results})
 
 
 def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:

@@ -37,6 +37,13 @@ def _config(config: Config) -> schemas.QueueConfig:
     return schemas.QueueConfig(**asdict(config))
 
 
+def of_all_queues(request: Request, what: str) -> aio.Reliq:
+    """Return the application; raises Problem unless the rights cover all queues, as `what` do."""
+    request.state.access.check_all(what)
+    reliq: aio.Reliq = request.app.state.reliq
+    return reliq
+
+
 async def existing(request: Request, queue: str) -> aio.Queue:
     """Return the queue; raises Problem if it does not exist."""
     reliq: aio.Reliq = request.app.state.reliq

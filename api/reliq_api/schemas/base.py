@@ -94,3 +94,11 @@ class Request(BaseModel):
     """The body of a request. Unknown members are refused: a misspelled option must not be ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ListQuery(BaseModel):
+    """The query of a list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(100, ge=1, le=1000)

@@ -33,6 +33,12 @@ def homes_of(request: Request, queue: str) -> QueueHomes:
     return homes
 
 
+def check_all(who: Access, what: str) -> None:
+    """Refuse a page about all queues, as `what` are, to keys for some."""
+    if not (who.covers_all and who.may_see("*")):
+        raise HTTPException(403, f"{what} cover all queues: this needs a key for the queues '*'.")
+
+
 async def seen(request: Request, who: Viewer, name: str) -> Queue:
     """Return the queue in the path; 404 if it does not exist, or not for this viewer."""
     reliq = reliq_of(request)

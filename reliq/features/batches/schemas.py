@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 
 class Batch(BaseModel):
@@ -17,12 +17,6 @@ class Batch(BaseModel):
     cancelled: int
     open: int = Field(description="How many messages have not ended.")
     batches: int = Field(description="Batches in it that have not ended.")
-
-
-class BatchQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    limit: int = Field(100, ge=1, le=1000)
 
 
 class BatchList(BaseModel):

@@ -1,9 +1,9 @@
 """The page about batches that have not ended."""
 
-from fastapi import HTTPException, Request, Response
+from fastapi import Request, Response
 from fastapi.routing import APIRouter
 
-from reliq_api.ui.access import Viewer, reliq_of
+from reliq_api.ui.access import Viewer, check_all, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.render import page
 
@@ -17,6 +17,5 @@ SHOWN = 100
 @router.get("")
 async def batches(request: Request, who: Viewer) -> Response:
     """List them, oldest first. A batch may have messages in any queue, so this is for keys of all queues."""
-    if not (who.covers_all and who.may_see("*")):
-        raise HTTPException(403, "Batches cover all queues: this needs a key for the queues '*'.")
+    check_all(who, "Batches")
     return page(request, "batches.html", batches=await reliq_of(request).batches(limit=SHOWN), most=SHOWN)

@@ -26,6 +26,8 @@ from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 from reliq_api.http.strict_json import read_json
+from reliq_api.routes.queues import of_all_queues
+from reliq_api.schemas.base import ListQuery
 
 LARGEST = 8 * 1024 * 1024  #: bytes of a flow
 _SMALL = 64 * 1024  #: bytes of a flow for which a thread costs more than it spares
@@ -154,9 +156,9 @@ def _named(place: int) -> Iterator[None]:
 
 
 @looking.get("/flows", summary="The flows that have not ended, oldest first", **needs("metrics"))
-async def list_flows(request: Request, wanted: Annotated[schemas.FlowQuery, Query()]) -> schemas.FlowList:
+async def list_flows(request: Request, wanted: Annotated[ListQuery, Query()]) -> schemas.FlowList:
     """Needs a key for `*`: a flow may have messages in any queue."""
-    found = await _application(request).flows(limit=wanted.limit)
+    found = await of_all_queues(request, "flows").flows(limit=wanted.limit)
     return schemas.FlowList(flows=[schemas.Flow(**one.summary()) for one in found])
 
 
@@ -168,7 +170,7 @@ async def list_flows(request: Request, wanted: Annotated[schemas.FlowQuery, Quer
 )
 async def show_flow(id: Id, request: Request) -> Response:
     """Needs a key for `*`."""
-    found = await _application(request).flow_progress(id)
+    found = await of_all_queues(request, "flows").flow_progress(id)
     if found is None:
         raise _not_found(id)
     return Response(encode(found.graph()), media_type=JSON)
@@ -182,19 +184,13 @@ async def show_flow(id: Id, request: Request) -> Response:
 )
 async def cancel_flow(id: Id, request: Request) -> Response:
     """Needs a key for `*`. 404: it is not open."""
-    if not await _application(request).cancel_flow(id):
+    if not await of_all_queues(request, "flows").cancel_flow(id):
         raise _not_found(id)
     return Response(status_code=204)
 
 
 def _not_found(flow: str) -> Problem:
     return Problem("flow_not_found", f"there is no flow {flow!r}: it ended some time ago, or never existed")
-
-
-def _application(request: Request) -> Any:
-    request.state.access.check_all("flows")
-    application: aio.Reliq = request.app.state.reliq
-    return application
 
 
 router = APIRouter()

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from reliq.features.flows.model import MOST_MEMBERS, OnFailure
 from reliq_api.schemas.base import Lease, MessageId, QueueName, Request
@@ -76,12 +76,6 @@ class Member(BaseModel):
 
 class FlowGraph(Flow):
     members: list[Member]
-
-
-class FlowQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    limit: int = Field(100, ge=1, le=1000)
 
 
 class FlowList(BaseModel):

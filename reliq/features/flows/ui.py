@@ -6,7 +6,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq.features.flows.drawing import HEIGHT, WIDTH, drawing
-from reliq_api.ui.access import Viewer, reliq_of
+from reliq_api.ui.access import Viewer, check_all, reliq_of
 from reliq_api.ui.guard import Page
 from reliq_api.ui.render import page
 
@@ -20,13 +20,13 @@ SHOWN = 100  #: flows, and messages of a layer that is not drawn
 @router.get("")
 async def flows(request: Request, who: Viewer) -> Response:
     """List them, oldest first. A flow may have messages in any queue, so this is for keys of all queues."""
-    _check(who)
+    check_all(who, "Flows")
     return page(request, "flows.html", flows=await reliq_of(request).flows(limit=SHOWN), most=SHOWN)
 
 
 @router.get("/{flow}")
 async def flow(request: Request, who: Viewer, flow: str) -> Response:
-    _check(who)
+    check_all(who, "Flows")
     found = await reliq_of(request).flow_progress(flow)
     if found is None:
         raise HTTPException(404, "There is no such flow: it ended some time ago, or never existed.")
@@ -36,8 +36,3 @@ async def flow(request: Request, who: Viewer, flow: str) -> Response:
         request, "flow.html", flow=found, drawn=drawing(found), layers=layers, most=SHOWN, width=WIDTH, height=HEIGHT,
         opens=opens,
     )  # fmt: skip
-
-
-def _check(who: Viewer) -> None:
-    if not (who.covers_all and who.may_see("*")):
-        raise HTTPException(403, "Flows cover all queues: this needs a key for the queues '*'.")

@@ -9,7 +9,7 @@ from reliq.features.output import schemas
 from reliq.features.output.steps import Reading, emit_leased
 from reliq.features.output.waiting import Streams
 from reliq_api.consume.homes import holder
-from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.bodies import answered
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
 from reliq_api.schemas.base import Lease, MessageId, QueueName
@@ -59,7 +59,7 @@ async def output(
     if not follow:
         chunks, more = await state.reliq.store.run(reading.page())
         answer = {"chunks": [one.members() for one in chunks], "more": more}
-        return Response(encode(answer), media_type="application/json")
+        return answered(answer)
     streams.check()
 
     async def confirm() -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from reliq.features.results import schemas
 from reliq.features.results.waiting import Results
 from reliq.model.result import read_result, result_json
-from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.bodies import answered
 from reliq_api.http.requests import BoundedRequest
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
@@ -46,4 +46,4 @@ async def result(
     text = result_json(stored)
     value = b64encode(read_result(stored)).decode() if text is None else Raw(text)
     answer = {"result": value, "encoding": "base64" if text is None else "json"}
-    return Response(encode(answer), media_type="application/json")
+    return answered(answer)

@@ -11,7 +11,7 @@ from reliq.features.steps.leased import Leased, states
 from reliq.features.steps.signals import SignalSteps
 from reliq.model.result import read_result
 from reliq_api.consume.homes import holder
-from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.bodies import answered
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, keyless, needs
 from reliq_api.routes.queues import existing
@@ -36,7 +36,7 @@ async def recorded(queue: QueueName, lease: Lease, id: Annotated[MessageId, Quer
         {"name": one.name, "result": _plain(one.value) if one.kind == "s" else None, "state": states[one.kind]}
         for one in found
     ]
-    return _json({"id": id, "steps": steps})
+    return answered({"id": id, "steps": steps})
 
 
 @router.post(
@@ -49,7 +49,7 @@ async def step(queue: QueueName, lease: Lease, wanted: schemas.StepRequest, requ
     """Stored while the lease is valid and holds the message; else 409. The first result of a name stays."""
     leased = Leased(*holder(queue, lease), wanted.id)
     stored, before = await request.app.state.reliq.store.run(leased.step(wanted.name, wanted.result))
-    return _json({"id": wanted.id, "name": wanted.name, "result": _plain(stored), "before": before})
+    return answered({"id": wanted.id, "name": wanted.name, "result": _plain(stored), "before": before})
 
 
 @router.post("/queues/{queue}/leases/{lease}/sleep", summary="Let a message sleep", **needs("consume", fails=_OF_LEASE))
@@ -76,7 +76,7 @@ async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, requ
     """
     leased = Leased(*holder(queue, lease), wanted.id)
     state, stored = await request.app.state.reliq.store.run(leased.wait(wanted.signal, wanted.timeout))
-    return _json({"id": wanted.id, "state": state, "value": None if stored is None else _plain(stored)})
+    return answered({"id": wanted.id, "state": state, "value": None if stored is None else _plain(stored)})
 
 
 @router.post(
@@ -114,13 +114,9 @@ async def _given(request: Request, steps: Any) -> schemas.Signalled:
 async def parked(queue: QueueName, request: Request, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
     """Without their bodies."""
     found = await (await existing(request, queue)).parked(limit)
-    return _json({"messages": [one.summary() for one in found]})
+    return answered({"messages": [one.summary() for one in found]})
 
 
 def _plain(stored: bytes) -> Any:
     value = read_result(stored)
     return b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def _json(answer: dict[str, Any]) -> Response:
-    return Response(encode(answer), media_type="application/json")

@@ -9,7 +9,7 @@ from pydantic import Field
 from reliq.features.tracking import schemas
 from reliq.features.tracking.model import Cancellation
 from reliq.features.tracking.text_search import MOST
-from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.bodies import answered
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import existing
@@ -35,7 +35,7 @@ async def find(queue: QueueName, id: Id, request: Request) -> Response:
     found = await (await existing(request, queue)).find(id)
     if found is None:
         raise _unknown(queue)
-    return Response(encode(found.summary()), media_type="application/json")
+    return answered(found.summary())
 
 
 @router.delete(
@@ -61,7 +61,7 @@ async def cancel(queue: QueueName, id: Id, request: Request) -> Response:
             raise _unknown(queue)
         case Cancellation.DONE:
             raise Problem("message_done", "the message was handled, or is a dead letter", result=result.value)
-    return Response(encode({"result": result.value}), _STATUS[result], media_type="application/json")
+    return answered({"result": result.value}, _STATUS[result])
 
 
 @router.get(
@@ -80,7 +80,7 @@ async def search(
 ) -> Response:
     """In ids, headers, keys, errors and bodies; without the bodies. `looked` and `total` say how far it came."""
     hits = await (await existing(request, queue)).search(text, place=place, limit=limit, most=most)
-    return Response(encode(hits.summary()), media_type="application/json")
+    return answered(hits.summary())
 
 
 def _unknown(queue: str) -> Problem:
