@@ -2,6 +2,18 @@
 
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, here, quantile, quantiles, rate, worst
 
+LAST_SCAN = Number(
+    "Since the last scan",
+    "How long ago a monitor last looked for dead workers. Runbook: docs/runbooks/monitor-stale.md",
+    "time() - max(reliq_monitor_last_scan_timestamp_seconds)",
+    unit="s",
+    bad=30,
+)
+HANDLERS_BUSY = Lines(
+    "Handlers busy",
+    "Handlers that run at once, on average.",
+    {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_sum{{{QUEUE}}}[$__rate_interval]))"},
+)
 LOST_OR_STUCK = (
     Number(
         "Messages missing",
@@ -26,13 +38,7 @@ LOST_OR_STUCK = (
         unit="s",
         bad=10,
     ),
-    Number(
-        "Since the last scan",
-        "How long ago a monitor last looked for dead workers. Runbook: docs/runbooks/monitor-stale.md",
-        "time() - max(reliq_monitor_last_scan_timestamp_seconds)",
-        unit="s",
-        bad=30,
-    ),
+    LAST_SCAN,
     Number(
         "Dead letters",
         "Dead letters that wait for an operator: `reliq dead list QUEUE`. Runbook: docs/runbooks/messages-dying.md",
@@ -98,11 +104,7 @@ CAPACITY = (
         "Ready messages of the ten longest queues.",
         {"{{queue}}": f'topk(10, max by (queue) (reliq_queue_messages{{{QUEUE},state="ready"}}))'},
     ),
-    Lines(
-        "Handlers busy",
-        "Handlers that run at once, on average.",
-        {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_sum{{{QUEUE}}}[$__rate_interval]))"},
-    ),
+    HANDLERS_BUSY,
     Lines(
         "Consumers and workers wanted",
         "Existing consumers, and the workers needed so that no message waits longer than 30 s.",

@@ -1,5 +1,6 @@
 """The dashboard Workers: running and dead workers, and how fast a death was noticed."""
 
+from grafana_dashboards.overview import HANDLERS_BUSY, LAST_SCAN
 from grafana_dashboards.panels import QUEUE, Lines, Number, Page, quantile, quantiles, rate, worst
 
 MONITOR = (
@@ -27,13 +28,7 @@ MONITOR = (
         "Queues that a monitor took over from another one: it was stopped, killed, paused or starved of CPU.",
         "sum(increase(reliq_monitor_queues_taken_over_total[1h]))",
     ),
-    Number(
-        "Since the last scan",
-        "How long ago a monitor last looked for dead workers. Runbook: docs/runbooks/monitor-stale.md",
-        "time() - max(reliq_monitor_last_scan_timestamp_seconds)",
-        unit="s",
-        bad=30,
-    ),
+    LAST_SCAN,
     Number("Scan time", "How long the last scan of all queues took.", "max(reliq_monitor_scan_seconds)", unit="s"),
     Number(
         "Delayed, overdue",
@@ -98,11 +93,7 @@ WORKERS = (
         "Consumers that may hold messages, by queue; every worker process is one for each of its queues.",
         {"{{queue}}": f"max by (queue) (reliq_queue_consumers{{{QUEUE}}})"},
     ),
-    Lines(
-        "Handlers busy",
-        "Handlers that run at once, on average.",
-        {"{{queue}}": f"sum by (queue) (rate(reliq_message_process_seconds_sum{{{QUEUE}}}[$__rate_interval]))"},
-    ),
+    HANDLERS_BUSY,
     Lines(
         "Workers wanted",
         "Workers needed so that no message waits longer than 30 s; the value for the autoscaler.",

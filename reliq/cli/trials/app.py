@@ -1,6 +1,7 @@
 """The application of the demo's workers: parse a Python file, count its parts, store the result."""
 
 import ast
+import functools
 import os
 import sqlite3
 import time
@@ -26,17 +27,13 @@ def count(path: Path) -> tuple[int, int, int]:
     return lines, functions, sum(isinstance(node, ast.ClassDef) for node in nodes)
 
 
-_connection: sqlite3.Connection | None = None
-
-
+@functools.cache
 def results() -> sqlite3.Connection:
     """Return this process's connection to the results."""
-    global _connection
-    if _connection is None:
-        _connection = sqlite3.connect(os.environ[RESULTS], timeout=30, isolation_level=None)
-        _connection.execute("PRAGMA journal_mode = WAL")
-        _connection.execute("PRAGMA synchronous = OFF")
-    return _connection
+    connection = sqlite3.connect(os.environ[RESULTS], timeout=30, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")
+    return connection
 
 
 @app.handler(QUEUE)
