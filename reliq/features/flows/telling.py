@@ -107,8 +107,8 @@ def tend(flow: str, now: int, cancellations: Cancellations) -> Steps[bool]:
 
 
 @dataclass(slots=True)
-class _Look:
-    """A flow, and what its queues know of its members."""
+class _Flow:
+    """The members of a flow, and what their queues know of them."""
 
     nodes: Sequence[Node]
     noted: dict[tuple[str, str], Noted] = field(default_factory=dict)
@@ -120,38 +120,37 @@ def mend(flow: str) -> Steps[int]:
 
     Of a flow that was given up, give up what its producer has sent since.
     """
-    look = _Look((yield from nodes_of(flow)))
-    queues = dict.fromkeys(node.queue for node in look.nodes)
+    found = _Flow((yield from nodes_of(flow)))
     homes = {}
-    for queue in queues:
+    for queue in dict.fromkeys(node.queue for node in found.nodes):
         homes[queue] = yield from homes_of(queue)
         for keys in homes[queue]:
-            yield from _look(look, queue, keys)
-    yield from _remind(look)
+            yield from _look(found, queue, keys)
+    yield from _remind(found)
     fields = yield own.flow_fields(flow)  # behind the looks: what they do not find was noted before
     if fields.get("state") in (b"cancelled", b"abandoned"):
-        yield from drop(flow, look.nodes)
-    if not look.quiet or fields.get("state") != b"open":
+        yield from drop(flow, found.nodes)
+    if not found.quiet or fields.get("state") != b"open":
         return 0
     nodes, outcomes = own.nodes_in(fields)
     lost = {
         number
         for number, node in enumerate(nodes)
-        if outcomes.get(number) in _STAY and (node.queue, node.id) not in look.noted
+        if outcomes.get(number) in _STAY and (node.queue, node.id) not in found.noted
     }
     if not lost:
         return 0
     yield own.flow_ended(flow, [(number, LOST) for number in sorted(lost)])
-    for node in look.nodes:
+    for node in found.nodes:
         told = [(node.id, place, LOST) for place, before in enumerate(node.after) if before in lost]
         for keys in homes[node.queue] if told else ():
             yield from _tell(keys, told)
     return len(lost)
 
 
-def _remind(look: _Look) -> Steps[None]:
+def _remind(found: _Flow) -> Steps[None]:
     """Tell members of flows that their handlers have opened and that have ended, or are forgotten."""
-    for (queue, identity), one in look.noted.items():
+    for (queue, identity), one in found.noted.items():
         for opened in one.opened:
             ended = yield own.flow_ended(opened, ())
             if not ended.state:
@@ -160,9 +159,10 @@ def _remind(look: _Look) -> Steps[None]:
                 yield from join(opened, ended)
 
 
-def _look(look: _Look, queue: str, keys: QueueKeys) -> Steps[None]:
-    ids = [node.id for node in look.nodes if node.queue == queue]
+def _look(found: _Flow, queue: str, keys: QueueKeys) -> Steps[None]:
+    """Note what a home of a queue knows of the members there."""
+    ids = [node.id for node in found.nodes if node.queue == queue]
     for some in pieces(ids, AT_ONCE):
-        look.noted |= {(queue, one.id): one for one in (yield own.flow_noted(keys, some))}
+        found.noted |= {(queue, one.id): one for one in (yield own.flow_noted(keys, some))}
     news = yield own.flow_news(keys, 1)
-    look.quiet = look.quiet and not news.happened
+    found.quiet = found.quiet and not news.happened

@@ -164,12 +164,12 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     """Return what a step has returned before, or call its function now and store what that returns."""
     if hand.message.lost:
         raise not_held(hand.message)
-    read = _reader(asked.function)
+    reader = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "z":
         raise StepsChanged(f"{asked.name!r} is a step of this handler, and was a sleep when an earlier run recorded it")
     if entry.kind == "s":
-        return _read(read, entry)
+        return _result(entry, reader)
     if entry.kind == "f":
         raise _final(entry)
     if entry.kind == "b":
@@ -189,7 +189,7 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     except Exception as error:  # noqa: BLE001  a step may raise anything
         return (yield from _failed(hand, asked, entry, error))
     yield from hand.record(entry)
-    return _read(read, entry)
+    return _result(entry, reader)
 
 
 def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[Any]:
@@ -234,11 +234,11 @@ def _sleep(hand: Hand, asked: Nap, place: int) -> Doing[None]:
 def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
     hand.check_may_rest(asked.name)
     parting = Parting(resting(hand.message), asked.frees_key)
-    said, stored = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
+    said, signal = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
     if said != "given":
         hand.leave(said)
-    if stored != TIMED_OUT:
-        return read_result(stored)
+    if signal != TIMED_OUT:
+        return read_result(signal)
     if asked.default is Missing:
         raise SignalTimeout(f"message {hand.message.id} of {hand.message.queue!r} got no signal {asked.name!r} in time")
     return asked.default
@@ -287,11 +287,12 @@ def _reader(function: Callable[..., Any]) -> Reader | None:
         return None
 
 
-def _read(read: Reader | None, entry: Entry) -> Any:
-    if read is None or not entry.value.startswith(b"j"):
+def _result(entry: Entry, reader: Reader | None) -> Any:
+    """Return what a step has returned; raises StepsChanged if that does not fit the annotation any more."""
+    if reader is None or not entry.value.startswith(b"j"):
         return read_result(entry.value)
     try:
-        return read(entry.value[1:])
+        return reader(entry.value[1:])
     except InvalidBody as error:
         raise StepsChanged(
             f"the recorded result of step {entry.name!r} does not fit its type any more: {error}"
