@@ -9,7 +9,6 @@ import pytest
 from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.features.results.steps import result_of
-from reliq.features.results.waiting import Results
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.protocol.claiming import Failing, ready_counts
@@ -17,6 +16,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.stats import stats_of
+from reliq.transport.aiostore import AioStore
 from tests.integration.api.serving import serving
 from tests.support.hooked import beginning, hooked
 from tests.support.losing_proxy import LosingProxy, scripts_of
@@ -294,7 +294,7 @@ def test_one_who_waits_gets_a_result_from_a_partition_that_has_come_meanwhile(ap
 def test_so_does_a_client_of_http(app, change, service, monkeypatch, before, after):
     app.queue("prices").configure(partitions=before)
     waits = threading.Event()
-    beginning(monkeypatch, Results, "_awaited", waits.set)
+    beginning(monkeypatch, AioStore, "run_apart", waits.set)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(service.get, "/v1/queues/prices/messages/m/result", params={"wait": 20}, timeout=40)
         assert waits.wait(10)
