@@ -118,13 +118,13 @@ def test_a_killed_worker_gives_its_task_to_another_long_before_its_lease_ends(
 def test_a_task_of_many_leases_runs_once(broker: str, client: Any, tmp_path: Path) -> None:
     """As one of three hours with the default lease; the solo pool has no thread free for heartbeats but reliq's."""
     path = tmp_path / "notes"
-    short, one_each = '{"lease": 1}', ("--prefetch-multiplier", "1")
+    short, one_each = '{"lease": 2}', ("--prefetch-multiplier", "1")
     with (
         working(broker, "-c", "1", *one_each, TEST_OPTIONS=short),
         working(broker, "-P", "solo", *one_each, name="two", TEST_OPTIONS=short),
     ):
         for text in ("first", "second"):
-            send(client, "note", str(path), text, 5.0)
+            send(client, "note", str(path), text, 7.0)
         eventually(lambda: path.exists() and path.read_text().count("begin") == 2)
         eventually(lambda: path.read_text().count("end") == 2, timeout=30)
     assert sorted(path.read_text().splitlines()) == ["begin first", "begin second", "end first", "end second"]
