@@ -209,7 +209,7 @@ def missing(options: argparse.Namespace, found: int, noun: str, *, filtered: boo
 
 
 def say_each(options: argparse.Namespace, found: Sequence[T], line: Callable[[T], str], none: str) -> int:
-    """Print a line for each that was found, or their summaries as JSON; `none` says that there is none."""
+    """Print a line for each item, or with --json all summaries; without any item, the text `none`."""
     if options.json:
         print(json.dumps([one.summary() for one in found]))
         return 0

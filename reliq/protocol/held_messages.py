@@ -60,7 +60,7 @@ class HeldMessages:
 
     def note_large(self, message: Message) -> None:
         """Note the size of a message that has more than LARGE bytes, if that counts."""
-        if self.most_bytes is not None:  # without a limit nobody calls `room`, which drops the settled ones
+        if self.most_bytes is not None:  # only `room` drops settled ones, and without a limit it is not called
             self._large[message.element] = message.size
 
     def remove(self, element: bytes) -> Message | None:

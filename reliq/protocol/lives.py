@@ -89,17 +89,21 @@ class Lives:
         reported, told = [], []
         for (element, leaves), code in zip(leaving, codes, strict=True):
             life = self._by_element.pop(element, None)
-            is_cancelled = code == Settled.CANCELLED
-            if is_cancelled or (leaves and code == Settled.DONE):
+            if has_left(code, leaves):
                 if life is not None and life.stored:
                     reported.append(_id_of(element))
-                if is_cancelled or (life is not None and life.cancelled):
+                if code == Settled.CANCELLED or (life is not None and life.cancelled):
                     told.append(_id_of(element))
         with contextlib.suppress(ReliqError):  # what is left expires
             if reported:
                 yield ops.forget_reports(self._keys, reported)
             if told:
                 yield ops.forget_told(self._keys, told)
+
+
+def has_left(code: str, leaves: bool) -> bool:
+    """Whether a message that was settled with this code has left its queue; `leaves`: whether it was to."""
+    return code == Settled.CANCELLED or (leaves and code == Settled.DONE)
 
 
 def _id_of(element: bytes) -> str:

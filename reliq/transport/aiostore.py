@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.ops import Request, Sleep, Steps, Together
+from reliq.ops import Request, Sleep, Steps, Together, one
 from reliq.ops.mention import Mention, Mentions
 from reliq.transport.aio_cluster import AioClusterConnection
 from reliq.transport.aio_connection import AioConnection, paused
@@ -84,7 +84,7 @@ class AioStore(Server):
         return await self.run(_alone(request), timeout=timeout)
 
     async def _shared(self, wanted: Mention) -> Mentions | None:
-        """Wait together with all others who wait for this stream; the read ends when nobody does."""
+        """Wait for the read of this stream that all its waiting tasks share; the first of them starts it."""
         stream = wanted.stream
         if stream not in self._shared_reads:
             read = SharedRead(wanted)
@@ -94,7 +94,7 @@ class AioStore(Server):
 
     async def _read_for_all(self, read: SharedRead, stream: str) -> None:
         try:
-            await read.run(lambda mention: self.run(_alone(mention)))
+            await read.run(lambda mention: self.run(one(mention)))
         finally:
             del self._shared_reads[stream]
 

@@ -157,7 +157,7 @@ class Watch(threading.Thread):
                     del self._asked[key]
                     if self._waiting.get(key):
                         self._unasked.add(key)
-                    else:  # nobody waits for it, and its queue may be gone; a later wait asks again
+                    else:  # no call waits for it, and its queue may be gone; a later wait asks again
                         self._waiting.pop(key, None)
             due, self._unasked = list(self._unasked), set()
         for some in pieces(due, _TOGETHER):

@@ -35,14 +35,14 @@ class Metering:
         self._slots = {
             one.queue: processes * (options.concurrency if one.is_async else options.threads) for one in handlers
         }
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: str | None = None
         self._kept = contextlib.ExitStack()
         self._server: Any = None
 
     @property
     def folder(self) -> str | None:
         """The folder in which the processes share their measurements, if they are served."""
-        return None if self._folder is None else self._folder.name
+        return self._folder
 
     def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
         """Serve /metrics, and make the processes that start from now on measure, in `folder`.
@@ -51,10 +51,10 @@ class Metering:
         """
         every = [self.own]
         if self._processes > 1:
-            self._folder = tempfile.TemporaryDirectory(prefix="reliq-metrics-")
-            self._kept.enter_context(_locked(self._folder.name))
-            (Path(self._folder.name) / _QUEUES).write_bytes(msgspec.json.encode([*self._slots]))
-            every += [_shared(self._folder.name, place, self._slots) for place in range(self._processes)]
+            self._folder = folder = self._kept.enter_context(tempfile.TemporaryDirectory(prefix="reliq-metrics-"))
+            self._kept.enter_context(_locked(folder))
+            (Path(folder) / _QUEUES).write_bytes(msgspec.json.encode([*self._slots]))
+            every += [_shared(folder, place, self._slots) for place in range(self._processes)]
         self._server = exporter_class()(store, every, slots=self._slots, monitor=monitor).serve(port, host)
 
     def __enter__(self) -> Self:
@@ -64,8 +64,6 @@ class Metering:
         if self._server is not None:
             self._server.stop()
         self._kept.close()
-        if self._folder is not None:
-            self._folder.cleanup()
 
 
 @contextlib.contextmanager

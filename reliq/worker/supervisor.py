@@ -121,15 +121,15 @@ class Supervisor:
 
     def _bury(self, child: Child) -> None:
         """Return the messages of a dead child, beside all else: while Redis is away, each return waits for it."""
-        status = child.process.returncode
-        burial = threading.Thread(target=self._buried, args=(child, status), name="reliq-burial", daemon=True)
+        burial = threading.Thread(target=self._buried, args=(child,), name="reliq-burial", daemon=True)
         try:
             burial.start()
         except RuntimeError:  # the system has no room for another thread
             burial.run()
         self._burials = [one for one in [*self._burials, burial] if one.is_alive()]
 
-    def _buried(self, child: Child, status: int) -> None:
+    def _buried(self, child: Child) -> None:
+        status = child.process.returncode
         how = "signal" if status < 0 else "status"
         try:
             returned = self._take_back(child.owner, child.seen_at)

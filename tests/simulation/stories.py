@@ -49,7 +49,7 @@ class Run:
     began: float
     outcome: str = ""  #: empty: it has not ended
     overdue: bool = False  #: its time limit was over
-    trial: int = 0  #: how many redelivered messages may run with this one, itself included; 0: it is none
+    trial: int = 0  #: of a redelivered message: how many may run at the same time, itself included; else 0
     undone: bool = False  #: the server has never seen the claim of this run: it was restarted from an older state
 
 

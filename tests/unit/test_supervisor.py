@@ -42,7 +42,7 @@ class Shop:
 
 
 def test_children_that_die_while_redis_is_away_are_replaced_and_the_others_are_stopped_at_once():
-    """Each return of messages waits for Redis, for seconds: not one after the other, and nobody waits for them."""
+    """A return of messages may wait for Redis for seconds: returns run side by side, and the supervisor goes on."""
     asked, away = [], threading.Event()
 
     def take_back(owner, seen_at):

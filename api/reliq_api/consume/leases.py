@@ -20,7 +20,7 @@ from reliq.ops import Move, Settled, Steps
 from reliq.ops.held import Hold
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import TAGS
-from reliq.protocol.lives import cancelled_of
+from reliq.protocol.lives import cancelled_of, has_left
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 
 _SETTLED_REMEMBERED = 60.0  #: seconds for which a repeated settle is answered `already`, not `lost`
@@ -186,11 +186,7 @@ def _lives(keys: QueueKeys, elements: Sequence[bytes]) -> Steps[_Lives]:
 def _forget(keys: QueueKeys, ids: Sequence[str], acks: int, moves: Sequence[Move], codes: str) -> Steps[None]:
     """Delete the notes about the messages, acks first, that have left the queue now."""
     leaves = [True] * acks + [move.destination.leaves for move in moves]
-    gone = [
-        one
-        for one, left, code in zip(ids, leaves, codes, strict=True)
-        if code == Settled.CANCELLED or (left and code == Settled.DONE)
-    ]
+    gone = [one for one, left, code in zip(ids, leaves, codes, strict=True) if has_left(code, left)]
     if gone:
         yield [ops.forget_reports(keys, gone), ops.forget_told(keys, gone)]
 

@@ -181,7 +181,7 @@ class Channel(virtual.Channel):
         new = outgoing(message, self._options, three)
         passing = properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE
         if not exchange:
-            if not passing or self._broker.exists(routing_key):  # the reply to a client that is gone is for nobody
+            if not passing or self._broker.exists(routing_key):  # else it is the reply to a client that is gone
                 self._broker.send(routing_key, new)
             return
         key = names.routing_key(self._options.global_keyprefix + exchange, routing_key)

@@ -35,6 +35,7 @@ class Results:
             finally:
                 for task in (reading, *enough):
                     task.cancel()
+                await asyncio.gather(reading, *enough, return_exceptions=True)  # else asyncio logs what they raise
         return await self._store.run(stored_result(homes, identity, 0))
 
     def drain(self) -> None:

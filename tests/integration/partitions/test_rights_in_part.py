@@ -1,4 +1,4 @@
-"""A node of three is away: what is not seen gives nobody a right, and its name is told to nobody without one."""
+"""One of three nodes is away: queues that cannot be read grant no right; only keys for all queues see their names."""
 
 import pytest
 
