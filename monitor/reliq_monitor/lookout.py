@@ -10,7 +10,8 @@ from reliq import ops
 from reliq.model.keys import QUEUES, QueueKeys
 from reliq.ops import Steps
 from reliq_monitor.calls import Calls
-from reliq_monitor.liveness import Leases, Liveness, read_leases
+from reliq_monitor.leases import Leases, read_leases
+from reliq_monitor.liveness import Liveness
 from reliq_monitor.membership import Membership
 from reliq_monitor.place import Place
 from reliq_monitor.queue_scan import Gone, Survey, pages

@@ -12,7 +12,8 @@ from reliq.ops import Steps
 from reliq.runtime.pieces import pieces
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.known import Known
-from reliq_monitor.liveness import Leases, Vanished
+from reliq_monitor.leases import Leases
+from reliq_monitor.liveness import Vanished
 
 TOGETHER = 100  #: queues per call and per round trip; on a cluster one per call, as they lie on different nodes
 

@@ -26,7 +26,7 @@ from reliq.protocol.features import TAGS
 from reliq.protocol.oversized import ALWAYS_TAKEN, largest_argument
 from reliq.runtime.failures import FailureLog
 from reliq_monitor import marks
-from reliq_monitor.liveness import Leases
+from reliq_monitor.leases import Leases
 
 BATCH = 100  #: messages in one transaction
 deaths = FailureLog(log=logging.getLogger("reliq.monitor"))

@@ -9,8 +9,9 @@ from reliq.errors import RedisUnsuitable
 from reliq.ops import Steps
 from reliq.runtime.moment import boot_time
 from reliq.transport.connection import Connection
+from reliq_monitor.clock_jumps import ClockWatch
 from reliq_monitor.connections import Connections
-from reliq_monitor.liveness import OUTAGE_GRACE, ClockWatch, Liveness
+from reliq_monitor.liveness import OUTAGE_GRACE, Liveness
 
 log = logging.getLogger("reliq.monitor")
 

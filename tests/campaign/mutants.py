@@ -150,9 +150,9 @@ MUTANTS = [
     ),
     Mutant(
         "a dead worker is forgotten at the third scan only, and late",
-        "monitor/reliq_monitor/liveness.py",
-        "if absence is None or absence.looks < 2 or time.monotonic() - absence.since < self._grace:",
-        "if True:",
+        "monitor/reliq_monitor/absences.py",
+        "if one.looks >= 2 and one.since <= longest}",
+        "if False}",
         "sigkill",
         {"recovered late"},
         10,

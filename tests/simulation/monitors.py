@@ -18,7 +18,8 @@ from reliq.ops import Sleep, Steps
 from reliq_monitor.attempts import Attempts
 from reliq_monitor.connections import Connections
 from reliq_monitor.duty import Duty
-from reliq_monitor.liveness import Liveness, read_leases
+from reliq_monitor.leases import read_leases
+from reliq_monitor.liveness import Liveness
 from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey

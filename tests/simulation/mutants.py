@@ -26,7 +26,7 @@ from reliq.runtime.moment import Moment
 from reliq.transport import calls
 from reliq.worker.trials import ALONE, Trials
 from reliq_monitor import partitions, reclaim
-from reliq_monitor.liveness import Liveness
+from reliq_monitor.clock_jumps import Deadlines
 from tests.simulation import monitors, workers
 from tests.simulation.changed import Mutant, script
 from tests.simulation.costing import has_costs
@@ -66,12 +66,12 @@ def _acks_first(self: Any, message: Any) -> Any:
 @contextlib.contextmanager
 def _impatient() -> Iterator[None]:
     """Monitors judge leases 1.6 of their 2 seconds before they end."""
-    shift_of = Liveness._shift_of
+    shift_of = Deadlines._shift_of
 
     def taken_back(keys: QueueKeys, consumer: str, *_: bool) -> Steps[reclaim.Reclaimed]:
         return reclaim.take_back(keys, consumer, known_dead=True)
 
-    early = mock.patch.object(Liveness, "_shift_of", lambda *arguments: shift_of(*arguments) - 1600)
+    early = mock.patch.object(Deadlines, "_shift_of", lambda *arguments: shift_of(*arguments) - 1600)
     known = mock.patch.object(monitors, "take_back", taken_back)
     with early, known:
         yield

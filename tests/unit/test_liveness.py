@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from reliq.model.keys import connection_name, new_owner
-from reliq_monitor import liveness
+from reliq_monitor import absences, clock_jumps, liveness
 from reliq_monitor.liveness import Liveness, Vanished
 
 WORKER, HTTP = new_owner(), new_owner(connected=False)
@@ -30,7 +30,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("reliq_monitor.liveness.time", SimpleNamespace(monotonic=clock))
+    for module in (liveness, absences, clock_jumps):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
     return clock
 
 
@@ -248,6 +249,6 @@ def test_a_jump_is_told_from_a_slow_answer(moved, jump):
         except StopIteration as stop:
             return stop.value
 
-    watch = liveness.ClockWatch(lambda: next(ours))
+    watch = clock_jumps.ClockWatch(lambda: next(ours))
     assert run(watch.ask()) == 0
     assert abs(run(watch.ask()) - jump) <= 2000

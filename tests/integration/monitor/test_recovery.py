@@ -75,7 +75,8 @@ def test_nothing_is_measured_when_nothing_came_back(app, url):
 
 @pytest.fixture
 def liveness(monkeypatch):
-    monkeypatch.setattr("reliq_monitor.liveness.time", SimpleNamespace(monotonic=lambda: 100.0))
+    for module in ("liveness", "absences", "clock_jumps"):
+        monkeypatch.setattr(f"reliq_monitor.{module}.time", SimpleNamespace(monotonic=lambda: 100.0))
     return Liveness(reconnect_grace=0)
 
 

@@ -147,10 +147,10 @@ def test_a_monitor_that_was_missed_judges_nobody_by_what_it_saw_before(app, clie
     """A worker was absent when it looked last; meanwhile the others led, and the worker was there."""
     monitor = threads.start()
     eventually(lambda: monitor.leading)
-    liveness = monitor._whole._liveness
-    liveness._absent["queue-1"] = {"c1": None}
+    absences = monitor._whole._liveness._absences
+    absences._absent["queue-1"] = {"c1": None}
     app.store.call(ops.resign("0", monitor._whole._membership.id))
-    eventually(lambda: liveness._absent.get("queue-1") != {"c1": None})
+    eventually(lambda: absences._absent.get("queue-1") != {"c1": None})
 
 
 def test_no_neighbour_of_a_poison_message_is_charged_by_a_monitor_that_leads_another_queue(app, client, queues):
