@@ -26,8 +26,8 @@ from reliq.errors import RedisUnsuitable
 from reliq.features.cycle import ops as cycle_ops
 from reliq.features.cycle.ops import Member
 from reliq.features.schedules import ops as schedule_ops
-from reliq.features.schedules.duty import prepared
 from reliq.features.schedules.model import Definition, State
+from reliq.features.schedules.upcoming import prepared
 from reliq.features.topics import ops as topic_ops
 from reliq.features.tracking import ops as track_ops
 from reliq.features.tracking.ops import Wanted

@@ -8,8 +8,8 @@ import pytest
 from reliq import ops
 from reliq.features.charges import ops as own
 from reliq.features.schedules import ops as schedule_ops
-from reliq.features.schedules.duty import prepared
 from reliq.features.schedules.model import Definition, State
+from reliq.features.schedules.upcoming import prepared
 from reliq.model.element import Extra, group_of, latest_group_of, limit_group_of
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage

@@ -8,7 +8,7 @@ import pytest
 from reliq import ops
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Node, OnFailure, Plan, encode_node
-from reliq.features.flows.ops import Behind, Happened, Noted
+from reliq.features.flows.stored import Behind, Ended, Happened, Noted
 from reliq.features.flows.telling import tell
 from reliq.model.element import decode_envelope, new_id
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
@@ -449,10 +449,10 @@ def test_the_record_of_a_flow_ends_with_its_last_member(world: World):
     outcomes = [(0, "dead"), (0, "revived"), (0, "acked"), (0, "acked"), (0, "dead")]
     assert [world.run(own.flow_ended("flow", [one])).left for one in outcomes] == [2, 2, 1, 1, 1]
     assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow"))) == ([b"flow"], -1)
-    assert world.run(own.flow_ended("flow", [(1, "skipped")])) == own.Ended(0, "ended")
+    assert world.run(own.flow_ended("flow", [(1, "skipped")])) == Ended(0, "ended")
     assert world.run(own.flow_change("flow", "open", "cancelled")) == "ended"
     assert (world.redis.zrange(FLOWS, 0, -1), world.redis.ttl(flow_record("flow")) > 3000) == ([], True)
-    assert world.run(own.flow_ended("gone", [(1, "acked")])) == own.Ended()
+    assert world.run(own.flow_ended("gone", [(1, "acked")])) == Ended()
 
 
 def test_the_record_of_another_producer_is_left_alone(world: World):

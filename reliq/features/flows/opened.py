@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reliq.errors import InvalidSetting
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import FLOW, NUMBER, Plan
-from reliq.features.flows.ops import Ended
+from reliq.features.flows.stored import Ended
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps, layout

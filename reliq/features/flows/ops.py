@@ -1,90 +1,17 @@
 """Ops of flows: their records, what queues know of their members, and what monitors tell."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from reliq.features.flows import signatures
-from reliq.features.flows.model import Node, OnFailure, Plan, beginning_of, decode_node, encode_node, number_of
+from reliq.features.flows.model import OnFailure, Plan, beginning_of, encode_node
+from reliq.features.flows.stored import Ended, Happened, News, Noted
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.ops.browse import as_names
 from reliq.ops.held import Hold
 from reliq.ops.request import Argument, Op, Record, as_text, milliseconds, optional_text, read_fields, scripted
-from reliq.runtime.pieces import grouped
 
 KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
-_BLANK = " "
-_MARKS = ("h", "r")  #: of a member, in followed: its handler has ended; it was said to be dead
-
-
-class Behind(NamedTuple):
-    """A message that waits for another one. `home`: empty if it is in that one's home."""
-
-    place: int
-    id: str
-    home: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.place} {self.id} {self.home}".rstrip() + "\n"
-
-
-class Noted(NamedTuple):
-    """A member of a flow in its home, and who waits for it."""
-
-    id: str
-    member: str  #: its flow and its number
-    waits: bool
-    behind: Sequence[Behind]
-
-    @property
-    def opened(self) -> list[str]:
-        """The flows that it waits for, as its handler has opened them."""
-        return [one.rstrip("!-") for one in self.member.split(_BLANK)[2:] if one not in _MARKS]
-
-
-class News(NamedTuple):
-    """What has happened to members of flows in one home."""
-
-    up_to: int
-    any_flows: bool
-    happened: Sequence["Happened"]
-
-
-class Happened(NamedTuple):
-    """What has happened to one member, and who is to be told."""
-
-    outcome: str
-    id: str
-    flow: str
-    number: int
-    behind: Sequence[Behind]
-
-
-class Ended(NamedTuple):
-    """How far a flow is, and what its last messages, for which no other waits, have come to."""
-
-    left: int = 0
-    state: str = ""
-    parent: str = ""  #: queue and id of the message whose handler has opened it, with a blank between; or empty
-    rest: int = 0  #: last messages that have not ended
-    dead: int = 0
-    failed: int = 0  #: cancelled, deleted, or whatever else is no end as it should be
-
-    @property
-    def outcome(self) -> str:
-        """What the message whose handler has opened the flow is told."""
-        if self.state in ("abandoned", ""):  # the next run of the handler opens another one
-            return "acked"
-        if self.rest:
-            return "open"
-        return "cancelled" if self.failed else "dead" if self.dead else "acked"
-
-    @classmethod
-    def read(cls, reply: Sequence[Any]) -> Self:
-        if not reply:
-            return cls()
-        left, state, parent, *counts = reply
-        return cls(left, state.decode(), (parent or b"").decode(), *(int(one or 0) for one in counts))
 
 
 # --- the record of a flow ---
@@ -214,7 +141,7 @@ def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:
     """Read who waits for messages, of those that are members of flows."""
 
     def read(reply: list[bytes | None]) -> list[Noted]:
-        return [_noted(one, record) for one, record in zip(ids, reply, strict=True) if record is not None]
+        return [Noted.read(one, record) for one, record in zip(ids, reply, strict=True) if record is not None]
 
     return Op(("HMGET", keys.followed, *(f"\v\v{one}" for one in ids)), read)
 
@@ -241,7 +168,7 @@ def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, step: int = 0, 
 def flow_news(keys: QueueKeys, limit: int) -> Op[News]:
     def read(reply: list[Any]) -> News:
         up_to, any_flows, *texts = reply
-        return News(up_to, any_flows > 0, [_happened(part) for text in texts if text for part in text.split(b"\v")])
+        return News(up_to, any_flows > 0, [Happened.read(part) for text in texts if text for part in text.split(b"\v")])
 
     return scripted(signatures.flow_news(keys, limit=limit), read)
 
@@ -255,34 +182,3 @@ def flow_told(keys: QueueKeys, up_to: int) -> Op[int]:
 def stored_results(keys: QueueKeys, ids: Sequence[str]) -> list[Op[list[bytes | None]]]:
     """Read what handlers have returned, as it is stored."""
     return [Op(("HMGET", name, *ids)) for name in (keys.results, keys.earlier_results)]
-
-
-def _noted(identity: str, record: bytes) -> Noted:
-    member, *lines = record.decode().split("\n")
-    return Noted(identity, member, waits=False, behind=[_behind(line) for line in lines if line])
-
-
-def _behind(line: str) -> Behind:
-    place, identity, *home = line.split(_BLANK)
-    return Behind(int(place), identity, home[0] if home else "")
-
-
-def _happened(text: bytes) -> Happened:
-    outcome, identity, record = text.split(b" ", 2)
-    noted = _noted(identity.decode(), record)
-    flow, number, *_ = noted.member.split(_BLANK)
-    return Happened(outcome.decode(), noted.id, flow, int(number), noted.behind)
-
-
-def nodes_in(fields: Mapping[str, bytes]) -> tuple[list[Node], dict[int, str]]:
-    """Return the members of a flow and what has become of them, from the fields of its record."""
-    nodes: list[Node] = []
-    while (node := fields.get(f"m{len(nodes)}")) is not None:
-        nodes.append(decode_node(node))
-    return nodes, {int(name[1:]): one.decode() for name, one in fields.items() if name[:1] == "e"}
-
-
-def opened_in(fields: Mapping[str, bytes]) -> dict[int, list[str]]:
-    """Return the flows that handlers of members have opened, by the numbers of these."""
-    opened = ((number_of(number.decode()), name[1:]) for name, number in fields.items() if name[:1] == "c")
-    return grouped((member, flow) for member, flow in opened if member is not None)

@@ -11,13 +11,13 @@ from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
 from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of
+from reliq.features.flows.stored import Behind, Noted
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of
+from reliq.model.partitions import Layout, bucket_of
 from reliq.ops import Sleep, Steps
 from reliq.protocol.batch import Route
 from reliq.protocol.durability import ANY
 from reliq.protocol.home import Home, Moved
-from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
 from reliq.runtime.pieces import grouped, pieces
@@ -79,15 +79,16 @@ class Sending:
             if parent is not None:
                 yield from hold(plan, parent)
             for queue, numbers in plan.by_queue(waits=True).items():
-                yield from self._place(queue, numbers, self._wait, self._unwait)
+                yield from self._choose(queue, numbers)
+                yield from self._place(queue, numbers)
             first_ones = plan.by_queue(waits=False)
             for queue, numbers in first_ones.items():
-                yield from self._choose(self._queue(queue).homes, numbers)
+                yield from self._choose(queue, numbers)
             yield from self._note([number for number, one in enumerate(plan.messages) if one.waits])
             yield from self._note([number for number, one in enumerate(plan.messages) if not one.waits])
             self._check((yield own.flow_open(plan, 0, 0)))
             for queue, numbers in first_ones.items():
-                yield from self._place(queue, numbers, None, self._renote)
+                yield from self._place(queue, numbers, noted=True)
             self._check((yield own.flow_change(plan.id, "sending", "open")) in ("open", "ended"))
         except ReliqError:
             yield from self._give_up()
@@ -112,8 +113,9 @@ class Sending:
 
     # --- homes ---
 
-    def _choose(self, homes: QueueHomes, numbers: Sequence[int]) -> Steps[None]:
+    def _choose(self, queue: str, numbers: Sequence[int]) -> Steps[None]:
         """Choose the home of each member: that of its key, or any."""
+        homes = self._queue(queue).homes
         for place, number in enumerate(numbers, 1):
             if not place % _TURN:
                 yield Sleep(0.0)
@@ -125,43 +127,38 @@ class Sending:
     def _by_home(self, numbers: Sequence[int]) -> dict[str, list[int]]:
         return grouped((self._homes[number], number) for number in numbers)
 
-    def _place(
-        self,
-        queue: str,
-        numbers: Sequence[int],
-        before: Callable[[QueueKeys, Sequence[int]], Steps[None]] | None,
-        moved: Callable[[QueueKeys, Sequence[int]], Steps[None]],
-    ) -> Steps[None]:
-        """Enqueue members in their homes. One that refuses some has become another one's: `moved`, and once more."""
+    def _place(self, queue: str, numbers: Sequence[int], *, noted: bool = False) -> Steps[None]:
+        """Enqueue members in their homes. One that refuses some has become another one's: once more, in that one.
+
+        `noted`: whether homes know already who waits for these members.
+        """
         homes = self._queue(queue).homes
-        if before is not None:
-            yield from self._choose(homes, numbers)
         for _ in range(_TRIES):
             refused: list[int] = []
             for name, some in self._by_home(numbers).items():
                 home = homes.named(name)
                 for part in pieces(some, AT_ONCE):
-                    if before is not None:
-                        yield from before(home.keys, part)
-                    in_line = homes.layout.moving and before is None  # those that wait for others are asked for later
-                    refused += yield from self._enqueue(home, part, homes.layout.version, in_line)
+                    yield from self._wait(home.keys, part)
+                    refused += yield from self._enqueue(home, part, homes.layout)
             if not refused:
                 return
-            numbers = refused
-            former = self._by_home(numbers)
+            numbers, former = refused, self._by_home(refused)
             yield from homes.read_again()
-            yield from self._choose(homes, numbers)
+            yield from self._choose(queue, numbers)
             for name, some in former.items():
-                yield from moved(homes.named(name).keys, some)
+                yield from self._unwait(homes.named(name).keys, some)
+                if noted:
+                    yield from self._note(some)
         raise ReliqError(f"the partitions of queue {queue!r} change all the time: the flow is not sent")
 
-    def _enqueue(self, home: Home, numbers: Sequence[int], version: int, in_line: bool) -> Steps[Sequence[int]]:
-        """Enqueue members in a home; return those that it refuses. `in_line`: a key may have messages elsewhere."""
+    def _enqueue(self, home: Home, numbers: Sequence[int], layout: Layout) -> Steps[Sequence[int]]:
+        """Enqueue members in a home; return those that it refuses."""
         messages = [self._plan.messages[number] for number in numbers]
-        keyed = [one.id for one in messages if in_line and bucket_of(one) is not None]
+        # While homes change, a key may have messages elsewhere; of one that waits for others that is asked later.
+        in_line = [one.id for one in messages if layout.moving and not one.waits and bucket_of(one) is not None]
         before, self._entered = self._entered, True
         try:
-            yield from home.send(messages, ANY, Route(version, waiting=frozenset(keyed)))
+            yield from home.send(messages, ANY, Route(layout.version, waiting=frozenset(in_line)))
         except (Moved, QueueFull) as error:
             self._entered = before or bool(error.enqueued)
             if isinstance(error, QueueFull):
@@ -172,9 +169,11 @@ class Sending:
     # --- what homes know ---
 
     def _wait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
-        nodes = [self._plan.nodes[number] for number in numbers]
+        """Note those of the members that are to wait, before they enter."""
+        nodes = [self._plan.nodes[number] for number in numbers if self._plan.messages[number].waits]
         waiting = [(node.id, len(node.after), node.on_failure) for node in nodes]
-        self._check_ids((yield own.flow_wait(keys, self._plan.id, self._next(), waiting)))
+        if waiting:
+            self._check_ids((yield own.flow_wait(keys, self._plan.id, self._next(), waiting)))
 
     def _next(self) -> int:
         """Return the number of the next call: one that arrives behind it is late."""
@@ -191,10 +190,6 @@ class Sending:
                 noted = [self._noted(name, number) for number in part]
                 self._check_ids((yield own.flow_note(QueueKeys(name), noted, self._plan.id, self._next())))
 
-    def _renote(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
-        yield from self._unwait(keys, numbers)
-        yield from self._note(numbers)
-
     def _parts(self, numbers: Sequence[int]) -> Iterator[list[int]]:
         part: list[int] = []
         lines = 0
@@ -207,13 +202,13 @@ class Sending:
         if part:
             yield part
 
-    def _noted(self, home: str, number: int) -> own.Noted:
+    def _noted(self, home: str, number: int) -> Noted:
         plan = self._plan
         behind = []
         for other, place in plan.behind[number]:
             there = self._homes[other]
-            behind.append(own.Behind(place, plan.nodes[other].id, "" if there == home else there))
-        return own.Noted(plan.nodes[number].id, f"{plan.id} {number}", plan.messages[number].waits, behind)
+            behind.append(Behind(place, plan.nodes[other].id, "" if there == home else there))
+        return Noted(plan.nodes[number].id, f"{plan.id} {number}", plan.messages[number].waits, behind)
 
     def _check_ids(self, taken: Sequence[str]) -> None:
         if taken:

@@ -20,6 +20,7 @@ from reliq.features.flows.model import (
     number_of,
 )
 from reliq.features.flows.opened import ALIVE, Opened
+from reliq.features.flows.stored import nodes_in, opened_in
 from reliq.model.body_types import reader_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -41,7 +42,7 @@ def progress(flow: str) -> Steps[FlowProgress | None]:
     if "state" not in fields:
         return None
     head = {name: fields[name].decode() for name in ("state", "opened", "size", "left")}
-    return _of(flow, head, [*members_of(*own.nodes_in(fields), own.opened_in(fields))])
+    return _of(flow, head, [*members_of(*nodes_in(fields), opened_in(fields))])
 
 
 def open_flows(limit: int) -> Steps[list[FlowProgress]]:
@@ -90,10 +91,10 @@ def give_up(flow: str, state: str) -> Steps[list[tuple[str, str]]]:
     May be repeated, and by several at the same time: each member is given up once.
     """
     fields = yield own.flow_fields(flow)
-    nodes, _ = own.nodes_in(fields)
+    nodes, _ = nodes_in(fields)
     yield from drop(flow, nodes)
     queues = [(flow, queue) for queue in dict.fromkeys(node.queue for node in nodes)]
-    for opened in own.opened_in(fields).values():
+    for opened in opened_in(fields).values():
         for one in opened:
             queues += yield from cancelled_queues(one)
     if state != "cancelled":
@@ -109,7 +110,7 @@ def note_cancelled(queues: Iterable[tuple[str, str]]) -> Steps[None]:
 
 def nodes_of(flow: str) -> Steps[list[Node]]:
     """Return the members of a flow."""
-    nodes, _ = own.nodes_in((yield own.flow_fields(flow)))
+    nodes, _ = nodes_in((yield own.flow_fields(flow)))
     return nodes
 
 

@@ -8,8 +8,8 @@ from reliq.features.flows import ops as own
 from reliq.features.flows.finishing import Cancellations
 from reliq.features.flows.model import DEAD, REVIVED, Node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
-from reliq.features.flows.ops import Happened, Noted
 from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of
+from reliq.features.flows.stored import Happened, Noted, nodes_in
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -132,7 +132,7 @@ def mend(flow: str) -> Steps[int]:
         yield from drop(flow, found.nodes)
     if not found.quiet or fields.get("state") != b"open":
         return 0
-    nodes, outcomes = own.nodes_in(fields)
+    nodes, outcomes = nodes_in(fields)
     lost = {
         number
         for number, node in enumerate(nodes)

@@ -5,23 +5,20 @@ each. What was prepared may be out of date by then. The script compares the stat
 read: of any number of monitors one sends a tick, and a schedule that was changed is read again.
 """
 
-import heapq
 import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.locating import read_one
-from reliq.features.schedules.model import Run, State, Ticks, ticks_now
 from reliq.features.schedules.moving import MOVE_TAKES, settled
-from reliq.features.schedules.ops import Fire, Firing, Stored
+from reliq.features.schedules.ops import Firing, Stored
+from reliq.features.schedules.upcoming import MOST, Prepared, ServerTime, Upcoming, prepared
 from reliq.model.keys import QueueKeys
-from reliq.ops import Steps, StoredBody
-from reliq.protocol.batch import encoded
+from reliq.ops import Steps
 from reliq.runtime.pieces import grouped
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
@@ -33,52 +30,11 @@ _PAGE = 200  #: schedules that are read at once: other duties have their turn in
 _SENT_AT_ONCE = 10_000  #: schedules in a round trip: Redis runs the first calls while others are sent
 _OVERDUE = 1000  #: schedules that are caught up at once
 _FIRES = 250  #: schedules in one call
-_MESSAGES = 1000  #: messages in one call
 _STALE = 1000  #: ms; a tick that is later is read again, and sent by the schedule's catch-up policy
 _UNREADABLE_PAUSE = 30_000  #: ms
 _DAY = 86_400_000  #: ms
 
 Named = tuple[QueueKeys, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A tick that is ready to be sent: the schedule as it was read, and the script's arguments."""
-
-    keys: QueueKeys
-    stored: Stored
-    fire: Fire
-
-
-def prepared(keys: QueueKeys, stored: Stored, now: int, most: int = _MESSAGES) -> Prepared | None:
-    """Prepare the next tick of a schedule or, at `now`, those that are due; None if there is none, or it is changing.
-
-    `most`: of the ticks that are due; the others follow.
-    """
-    definition, state = stored.definition, stored.state
-    if state.tick is None or state.wakes is None or state.revision != definition.revision:
-        return None
-    if state.wakes > now:
-        ticks = Ticks([state.tick], 0, definition.next_tick(state.tick))
-    else:
-        ticks = ticks_now(definition, state.tick, now)
-        if len(ticks.send) > most:
-            ticks = Ticks(ticks.send[:most], ticks.missed, ticks.send[most])
-    latest = ticks.send[-1] if ticks.send else state.tick
-    messages: list[tuple[bytes, bytes]] = []
-    for tick in ticks.send:
-        bodies: list[StoredBody] = []
-        element = encoded(definition.message(definition.message_id(tick)), max(now, state.wakes), bodies)
-        messages.append((element, bodies[0].body if bodies else b""))
-    following = State.at(definition, ticks.following, state)
-    following = msgspec.structs.replace(
-        following, fired=state.fired + len(messages), missed=state.missed + ticks.missed
-    )  # fmt: skip
-    identity = definition.message_id(latest) if messages else ""
-    run = Run(latest, definition.due(latest), identity, len(messages), ticks.missed)
-    fire = Fire(definition.name, stored.raw_state, following, state.wakes, run, messages)
-    fire.packed  # noqa: B018  encoded now, not at the time of the tick
-    return Prepared(keys, stored, fire)
 
 
 class Schedules(Duty[int]):
@@ -91,14 +47,13 @@ class Schedules(Duty[int]):
 
     def __init__(self) -> None:
         self.forget()
-        self._ahead = -math.inf  #: ms that the server's clock is ahead of time.monotonic()
+        self._clock = ServerTime()
 
     def forget(self) -> None:
         """Forget what was prepared."""
         self._queues: Sequence[QueueKeys] = []
         self._unread: deque[Named] = deque()  #: schedules whose next tick is to be prepared
-        self._prepared: dict[tuple[int, str], list[Prepared]] = {}  #: by due, in ms, and queue
-        self._order: list[tuple[int, str]] = []  #: a heap of the keys of `_prepared`
+        self._upcoming = Upcoming()
         self._looked_until: dict[str, int] = {}  #: by queue: ms; schedules that are due earlier were found
         self._next_look = 0.0  #: by time.monotonic()
         self._cramped: set[tuple[str, str]] = set()  #: by queue and name: have more due ticks than room
@@ -111,12 +66,8 @@ class Schedules(Duty[int]):
         names = {keys.queue for keys in queues}
         for queue in self._looked_until.keys() - names:
             del self._looked_until[queue]
-        if any(queue not in names for _, queue in self._prepared) or any(
-            keys.queue not in names for keys, _ in self._unread
-        ):
-            self._unread = deque(one for one in self._unread if one[0].queue in names)
-            self._prepared = {at: some for at, some in self._prepared.items() if at[1] in names}
-            self._order = sorted(self._prepared)  # a sorted list is a heap
+        self._unread = deque(one for one in self._unread if one[0].queue in names)
+        self._upcoming.keep(names)
 
     @property
     def pause(self) -> float:
@@ -125,10 +76,7 @@ class Schedules(Duty[int]):
             return math.inf
         if self._unread:
             return 0.0
-        pause = self._next_look - time.monotonic()
-        if self._order:
-            pause = min(pause, (self._order[0][0] - self._now()) / 1000)
-        return max(0.0, pause)
+        return max(0.0, min(self._next_look - time.monotonic(), (self._upcoming.first - self._clock.now()) / 1000))
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Send what is due, and prepare what will be soon; return the number of messages."""
@@ -136,14 +84,14 @@ class Schedules(Duty[int]):
         if not self._queues:
             return 0
         sent = 0
-        while due := self._take_due():
+        while due := self._upcoming.take(self._clock.now(), _STALE, _SENT_AT_ONCE):
             sent += yield from self._send(survey, due)
         if time.monotonic() >= self._next_look:
             overdue = yield from self._look(survey)
             sent += yield from self._send(survey, (yield from self._read(survey, overdue)))
         unread = [self._unread.popleft() for _ in range(min(_PAGE, len(self._unread)))]
         for one in (yield from self._read(survey, unread)):
-            self._await(one)
+            self._upcoming.add(one)
         return sent
 
     # --- find and prepare ---
@@ -158,13 +106,13 @@ class Schedules(Duty[int]):
                 own.ticks(group, AHEAD, _PAGE, _NAMES, until) for group, until in zip(groups, seen, strict=True)
             ]
             for now, _ in answers:
-                self._note_time(now)
+                self._clock.note(now)
             return [one for _, found in answers for one in found]
 
         self._next_look = time.monotonic() + _LOOK_EVERY
         overdue: list[Named] = []
         for keys, seen in (yield from survey.attempts.together(self.name, self._queues, ask)):
-            until = self._now() + AHEAD * 1000 if len(seen.soon) < _NAMES else seen.soon[-1][1] - 1
+            until = self._clock.now() + AHEAD * 1000 if len(seen.soon) < _NAMES else seen.soon[-1][1] - 1
             self._looked_until[keys.queue] = max(int(until), self._looked_until.get(keys.queue, 0))
             self._unread.extend((keys, name) for name, _ in seen.soon)
             overdue += [(keys, name) for name, _ in seen.due]
@@ -198,38 +146,22 @@ class Schedules(Duty[int]):
 
     def _end_move(self, keys: QueueKeys, name: str) -> Steps[None]:
         """End the move of a schedule whose mover has died; what the index does not know of does nothing."""
-        now = int(self._now())
+        now = int(self._clock.now())
         yield own.postpone(keys, name, now + MOVE_TAKES)  # until the next try
         left = (yield from settled(keys, [name])).get(name)
         if left is not None and left.state.source:
             yield own.postpone(keys, name, now + _DAY)
 
     def _prepare(self, keys: QueueKeys, stored: Stored) -> Prepared | None:
-        most = 1 if (keys.queue, stored.definition.name) in self._cramped else _MESSAGES
-        return prepared(keys, stored, int(self._now()), most)
+        most = 1 if (keys.queue, stored.definition.name) in self._cramped else MOST
+        return prepared(keys, stored, int(self._clock.now()), most)
 
     def _put_off(self, keys: QueueKeys, name: str, error: Exception) -> Steps[None]:
         """Leave a schedule that cannot be prepared for a while, and fail."""
-        yield own.postpone(keys, name, int(self._now()) + _UNREADABLE_PAUSE)
+        yield own.postpone(keys, name, int(self._clock.now()) + _UNREADABLE_PAUSE)
         raise error
 
     # --- send ---
-
-    def _await(self, one: Prepared) -> None:
-        at = one.fire.due, one.keys.queue
-        if at not in self._prepared:
-            self._prepared[at] = []
-            heapq.heappush(self._order, at)
-        self._prepared[at].append(one)
-
-    def _take_due(self) -> list[Prepared]:
-        """Take prepared ticks that are due, without those that are too late: they are read again."""
-        now, due = self._now(), list[Prepared]()
-        while self._order and self._order[0][0] <= now and len(due) < _SENT_AT_ONCE:
-            at = heapq.heappop(self._order)
-            some = self._prepared.pop(at)
-            due += some if now - at[0] <= _STALE else []
-        return due
 
     def _send(self, survey: Survey, due: Sequence[Prepared]) -> Steps[int]:
         by_queue = grouped((one.keys, one) for one in due)
@@ -241,7 +173,7 @@ class Schedules(Duty[int]):
             done: dict[QueueKeys, list[tuple[Prepared, Firing]]] = {keys: [] for keys in some}
             for (keys, call), (now, codes) in zip(asked, answers, strict=True):
                 outcomes = list(zip(call, codes, strict=True))
-                self._note_time(now, early=Firing.EARLY in codes)
+                self._clock.note(now, early=Firing.EARLY in codes)
                 _measure(survey, keys, now, outcomes)
                 done[keys] += outcomes
             return list(done.values())
@@ -255,29 +187,18 @@ class Schedules(Duty[int]):
                 elif code is Firing.FULL and len(one.fire.messages) > 1:
                     self._cramped.add((keys.queue, one.fire.name))
                 elif code is Firing.EARLY:
-                    self._await(one)
+                    self._upcoming.add(one)
         return sent
 
     def _follow_up(self, keys: QueueKeys, one: Prepared) -> None:
         """Prepare the tick after one that was sent, if it is due before what the next look finds."""
         state = one.fire.state
-        if state.wakes is None or state.wakes > self._now():
+        if state.wakes is None or state.wakes > self._clock.now():
             self._cramped.discard((keys.queue, one.fire.name))
         if state.wakes is not None and state.wakes <= self._looked_until.get(keys.queue, 0):
             after = self._prepare(keys, Stored(one.stored.definition, state, msgspec.json.encode(state)))
             if after is not None:
-                self._await(after)
-
-    # --- the server's clock ---
-
-    def _now(self) -> float:
-        """Return the estimated time of the server, ms; a little behind it rather than ahead."""
-        return time.monotonic() * 1000 + self._ahead
-
-    def _note_time(self, now: int, early: bool = False) -> None:
-        """Note the time of a reply: the one that took least is the best. `early`: the estimate was ahead of it."""
-        ahead = now - time.monotonic() * 1000
-        self._ahead = ahead if early else max(ahead, self._ahead - 1.0)
+                self._upcoming.add(after)
 
 
 def _measure(survey: Survey, keys: QueueKeys, now: int, outcomes: Iterable[tuple[Prepared, Firing]]) -> None:
@@ -291,7 +212,7 @@ def _calls(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
     call: list[Prepared] = []
     messages = 0
     for one in due:
-        if call and (len(call) == _FIRES or messages + len(one.fire.messages) > _MESSAGES):
+        if call and (len(call) == _FIRES or messages + len(one.fire.messages) > MOST):
             yield call
             call, messages = [], 0
         call.append(one)

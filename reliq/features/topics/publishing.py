@@ -1,96 +1,26 @@
-"""One message on its way to every queue that is bound: to a home of each, and to another one where that takes none."""
+"""One message on its way to every queue that is bound."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from reliq import ops
-from reliq.errors import OutcomeUnknown, QueueFull, RedisUnavailable, ReliqError
+from reliq.errors import OutcomeUnknown, QueueFull, ReliqError
 from reliq.features.topics import ops as own
+from reliq.features.topics.destinations import Destination, Group, Offer
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
-from reliq.model.partitions import bucket_of
 from reliq.ops import Steps, Together
 from reliq.ops.topology import slot_of
 from reliq.protocol.batch import encoded
 from reliq.protocol.durability import Terms, confirm
 from reliq.protocol.home import Home, at_limit, count_rejected
-from reliq.protocol.homes import QueueHomes, Settling
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool, ProducerSession, stored
 from reliq.runtime.pieces import grouped, pieces
 
 _Op = ops.Op[own.Published]
 
 _AT_ONCE = 16  #: groups that are asked at the same time, each over a connection of its own
-
-
-class Destination:
-    """One of the bound queues."""
-
-    def __init__(self, homes: QueueHomes, message: NewMessage) -> None:
-        self.homes = homes
-        self.queue = homes.queue
-        self.waits = False  #: whether the message waits in the home for others of its key, which the former one has
-        self._bucket = bucket_of(message)
-        self._settling = Settling(homes)
-        self._refused: list[str] = []  #: homes that are not the home of its key
-        self._unreachable: set[str] = set()
-
-    @property
-    def free(self) -> bool:
-        """Whether the message has no key, so that any home of several may take it."""
-        return self._bucket is None and self.homes.layout.count > 1
-
-    def offered(self) -> Steps[Home]:
-        """Return the home that the message is offered to: the first of its homes that has not refused it.
-
-        Where all have, the layout is read again; raises RedisUnavailable when that has not helped for long.
-        """
-        if self.homes.current() is None:
-            yield from self.homes.read()
-        names = self._names()
-        if not names:
-            yield from self._settling.look_again(1)
-            self._refused.clear()
-            self.waits = False
-            names = self._names()
-        return self.homes.named(names[0])
-
-    def _names(self) -> list[str]:
-        if self._bucket is not None:
-            names = self.homes.layout.homes(self.queue, self._bucket)
-            return [one for one in names if one not in self._refused]
-        if self._refused:  # closed: the layout has changed
-            return []
-        names = self.homes.open_ones()
-        return [one for one in names if one not in self._unreachable] or names
-
-    def note_refusal(self, home: str, has_others: bool) -> None:
-        """Note that a home is not the one of the message's key; `has_others`: it has others of that key."""
-        self._refused.append(home)
-        self.waits = self.waits or has_others
-
-    def note_failure(self, home: str, error: ReliqError) -> bool:
-        """Note that a home gave no answer; return whether another one may get the message."""
-        if self.homes.layout.several:
-            self.homes.note_away(home)
-        if not (self.free and isinstance(error, RedisUnavailable)):
-            return False
-        self._unreachable.add(home)
-        return self.homes.has_others(self._unreachable)
-
-
-class Offer(NamedTuple):
-    """The message, for one home of a queue."""
-
-    to: Destination
-    home: Home
-
-    @property
-    def keys(self) -> QueueKeys:
-        return self.home.keys
-
-
-Group = Sequence[Offer]  #: offers that one atomic step can carry out
 
 
 class Publication:
@@ -150,19 +80,22 @@ class Publication:
             answers = yield from self._together(groups, publish)
         else:
             answers = yield from self._each(groups, publish, bodies, session)
-        left = [one for group, answer in zip(groups, answers, strict=False) for one in self._noted(group, answer)]
-        left += [one.to for group in groups[len(answers) :] for one in group]
-        given = [answer for answer in answers if isinstance(answer, own.Published)]
+        answered = list(zip(groups, answers, strict=True))
+        left = [one for group, answer in answered for one in self._noted(group, answer)]
+        given = [(group, answer) for group, answer in answered if isinstance(answer, own.Published)]
         if given:
-            self._pool.clock.note(given[0].now, session.called_at)
+            self._pool.clock.note(given[0][1].now, session.called_at)
         yield from self._raise()
-        sure = self._terms.wanted or max(
-            (one.home.durability for one in offers), key=lambda one: (one.replicas, one.disks)
-        )
-        for group, answer in zip(groups, answers, strict=False):
-            if sure.waits and isinstance(answer, own.Published) and answer.status != "moved":
-                yield from confirm(group[0].keys, sure, session.producer, session.sequence)
+        yield from self._confirm([group for group, answer in given if answer.status != "moved"], session, offers)
         return left
+
+    def _confirm(self, groups: Sequence[Group], session: ProducerSession, offers: Sequence[Offer]) -> Steps[None]:
+        """Wait until these groups have the message as surely as asked; by default as the surest queue asks."""
+        durabilities = (one.home.durability for one in offers)
+        sure = self._terms.wanted or max(durabilities, key=lambda one: (one.replicas, one.disks))
+        if sure.waits:
+            for group in groups:
+                yield from confirm(group[0].keys, sure, session.producer, session.sequence)
 
     def _groups(self, offers: Sequence[Offer]) -> Sequence[Group]:
         """Group the homes that one atomic step can reach: all of them or, on a cluster, those of one hash slot."""
@@ -193,16 +126,21 @@ class Publication:
         bodies: Sequence[ops.StoredBody],
         session: ProducerSession,
     ) -> Steps[list[Any]]:
-        """Publish in each group with a request of its own; return answers and errors, as far as the first errors."""
+        """Publish in each group with a request of its own; return answers and errors, None for those not asked.
+
+        After an error no others are asked.
+        """
         answers: list[Any] = []
         for some in pieces([*zip(groups, publish, strict=True)], _AT_ONCE):
             answers += yield from _outcomes([_published(group, one, bodies, session) for group, one in some])
             if any(isinstance(one, ReliqError) for one in answers):
                 break
-        return answers
+        return answers + [None] * (len(groups) - len(answers))
 
     def _noted(self, group: Group, answer: Any) -> list[Destination]:
         """Note the answer of a group; return which of its queues the message is to be offered to once more."""
+        if answer is None:
+            return [one.to for one in group]
         if isinstance(answer, ReliqError):
             others = [one.to.note_failure(one.keys.queue, answer) for one in group]
             if not all(others):

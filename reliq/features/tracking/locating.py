@@ -79,21 +79,26 @@ class Locator:
             match = Match(identity, -1, Glimpse(element)) if element else None
             if match is not None:
                 return (yield from self._describe(self.keys.waiting, match))
-        entered, guesses = int(where) if where.isdigit() else 0, []
+        entered, guess = int(where) if where.isdigit() else 0, None
         for place in (self.keys.messages, self.keys.high, self.keys.low):
             length, tail = yield [ops.list_length(place), ops.from_tail(place, 0, 1)]
             if not tail:
                 continue
             first = yield from self._entered(tail[0])
             behind = min(max(0, entered - first), max(0, length - 1))
-            guesses.append(behind)
-            swept: Swept = yield own.sweep(self.keys, place, max(0, length - behind - own.SWEEP // 2), wanted)
+            guess = behind if guess is None else guess
+            swept = yield from self._around(place, length, behind, wanted)
             if not swept.matches and length > own.SWEEP:  # others have left, or went elsewhere
                 behind = yield from self._behind(place, length, entered)
-                swept = yield own.sweep(self.keys, place, max(0, length - behind - own.SWEEP // 2), wanted)
+                swept = yield from self._around(place, length, behind, wanted)
             if swept.matches:
                 return (yield from self._describe(place, swept.matches[0]))
-        return Found(self.keys.logical, identity, Place.READY, position=guesses[0] if guesses else 0)
+        return Found(self.keys.logical, identity, Place.READY, position=guess or 0)
+
+    def _around(self, place: str, length: int, behind: int, wanted: Wanted) -> Steps[Swept]:
+        """Look through the part of a list in whose middle a message is that has `behind` before it."""
+        swept: Swept = yield own.sweep(self.keys, place, max(0, length - behind - own.SWEEP // 2), wanted)
+        return swept
 
     def _behind(self, place: str, length: int, entered: int) -> Steps[int]:
         """Return about how many of a list have entered before, by halves: they lie in the order of their numbers."""

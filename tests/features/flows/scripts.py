@@ -3,6 +3,7 @@
 from reliq import ops
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan
+from reliq.features.flows.stored import Behind, Noted
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
 from reliq.ops import Entry
@@ -17,7 +18,7 @@ def plan() -> Plan:
     return made
 
 
-FIRST = own.Noted("first", "flow 0", waits=False, behind=[own.Behind(0, "later", "")])
+FIRST = Noted("first", "flow 0", waits=False, behind=[Behind(0, "later", "")])
 MESSAGE = Message.decode("q", element("flowing"))
 CALLS = {
     "flow_wait": lambda: own.flow_wait(KEYS, "flow", 1, [("later", 2, "fail")]),
