@@ -1,8 +1,9 @@
 """Queue scan: find the queues that need work. Most need none, so one call asks about many of them."""
 
-import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import attrgetter
 from typing import TypeVar
 
 from reliq import ops
@@ -75,72 +76,51 @@ class Survey:
     def having(
         self, duty: str, key: Callable[[Home], str], homes: Sequence[Home], but: Container[str] = ()
     ) -> Steps[list[Home]]:
-        """Return those of `homes` for which this key exists; it is asked about those that are not known.
+        """Return those of `homes` for which this key exists.
 
         The duty has nothing to do for the others, except for the parts `but`.
         """
-        there = {key(one): self.known.get(key(one)) for one in homes}
-        unknown = [one for one in homes if there[key(one)] is None]
-        if unknown:
-            for one, found in (yield from self._asked(duty, key, unknown)):
-                there[key(one)] = found
-                self.known.note(key(one), found)
-        if self.attempts.any_failing:
-            self.attempts.nothing_to_do(duty, (one for one in homes if there[key(one)] is False), but)
-        return [one for one in homes if there[key(one)]]
-
-    def _asked(self, duty: str, key: Callable[[Home], str], homes: Sequence[Home]) -> Steps[list[tuple[Home, bool]]]:
-        """Ask for which of `homes` this key exists; the answers, without those that fail."""
-
-        def find() -> Steps[list[tuple[Home, bool]]]:
-            groups = self.groups(homes)
-            some = [True] * len(groups)
-            if self.at_once > 1:  # mostly none exists, and one command says so
-                some = yield [ops.any_exists([key(one) for one in group]) for group in groups]
-            few = list(itertools.compress(groups, some))
-            answers = iter((yield [ops.existing([key(one) for one in group]) for group in few]) if few else ())
-            places = [next(answers) if any_of_it else [] for any_of_it in some]
-            return list(zip(homes, flags(groups, places), strict=True))
-
-        def ask(some: Sequence[Home]) -> Steps[list[bool]]:
-            groups = self.groups(some)
-            answers = yield [ops.existing([key(one) for one in group]) for group in groups]
-            return flags(groups, answers)
-
-        if not self.attempts.any_failing:
-            try:
-                return (yield from find())
-            except Exception as error:  # the following calls find out for which of them
-                if self.attempts.is_outage(error):
-                    raise
-        return (yield from self.attempts.together(duty, homes, ask, "exists"))
+        [found] = yield from self._having(duty, [key], homes, but)
+        return found
 
     def having_each(self, duty: str, keys: Sequence[str]) -> Steps[dict[str, list[QueueKeys]]]:
         """Return for each of these keys the queues that have it, by as many calls as for one key."""
-        there = {name: self.known.get(name) for one in self.queues for name in _names(one, keys)}
-        unknown = [one for one in self.queues if any(there[name] is None for name in _names(one, keys))]
+        found = yield from self._having(duty, [attrgetter(key) for key in keys], self.queues)
+        return dict(zip(keys, found, strict=True))
 
-        def ask(some: Sequence[QueueKeys]) -> Steps[list[Sequence[bool]]]:
-            groups = [[name for one in group for name in _names(one, keys)] for group in self.groups(some)]
-            answers = yield [ops.existing(names) for names in groups]
-            return [*pieces(flags(groups, answers), len(keys))]
+    def _having(
+        self, duty: str, keys: Sequence[Callable[[Home], str]], homes: Sequence[Home], but: Container[str] = ()
+    ) -> Steps[list[list[Home]]]:
+        """Return for each key those of `homes` that have it; the server is asked about those that are not known."""
+        known = self.known.get
+        there = [[known(key(one)) for key in keys] for one in homes]
+        unknown = {one: some for one, some in zip(homes, there, strict=True) if None in some}
 
-        for one, found in (yield from self.attempts.together(duty, unknown, ask, "exists")) if unknown else ():
-            for name, exists in zip(_names(one, keys), found, strict=True):
-                there[name] = exists
-                self.known.note(name, exists)
+        def ask(some: Sequence[Home]) -> Steps[list[Sequence[bool]]]:
+            groups = [[key(one) for one in group for key in keys] for group in self.groups(some)]
+            return [*pieces((yield from self._exist(groups, mostly=len(keys) > 1)), len(keys))]
+
+        for one, found in (yield from self.attempts.together(duty, list(unknown), ask, "exists")) if unknown else ():
+            unknown[one][:] = found
+            for key, exists in zip(keys, found, strict=True):
+                self.known.note(key(one), exists)
         if self.attempts.any_failing:
-            idle = (one for one in self.queues if all(there[name] is False for name in _names(one, keys)))
-            self.attempts.nothing_to_do(duty, idle)
-        return {key: [one for one in self.queues if there[getattr(one, key)]] for key in keys}
+            idle = (one for one, some in zip(homes, there, strict=True) if all(exists is False for exists in some))
+            self.attempts.nothing_to_do(duty, idle, but)
+        return [[one for one, some in zip(homes, there, strict=True) if some[at]] for at in range(len(keys))]
+
+    def _exist(self, groups: Sequence[Sequence[str]], *, mostly: bool) -> Steps[list[bool]]:
+        """Return for each name whether it exists; a call may ask about one group. `mostly`: of most groups some do."""
+        some = [True] * len(groups)
+        if self.at_once > 1 and not mostly:  # one command says that none exists
+            some = yield [ops.any_exists(group) for group in groups]
+        asked = list(compress(groups, some))
+        answers = iter((yield [ops.existing(group) for group in asked]) if asked else ())
+        return flags(groups, [next(answers) if any_of_it else () for any_of_it in some])
 
     def groups(self, homes: Sequence[T]) -> list[Sequence[T]]:
         """Group `homes` by what one call may ask about."""
         return [*pieces(homes, self.at_once)]
-
-
-def _names(one: QueueKeys, keys: Sequence[str]) -> list[str]:
-    return [getattr(one, key) for key in keys]
 
 
 def flags(groups: Sequence[Sequence[object]], answers: Sequence[Sequence[int]]) -> list[bool]:

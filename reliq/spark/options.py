@@ -58,7 +58,7 @@ class Connection:
         return Store(self.url, allow_eviction=self.allow_eviction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WriteOptions:
     connection: Connection
     queue: str | None
@@ -137,21 +137,21 @@ class Given:
         time_limit = self._duration("timeLimit", values.JOB_TIME_LIMIT, 60.0)
         queue = self._keys().queue if "queue" in self._options else None
         return WriteOptions(
-            self.connection(),
-            queue,
-            job,
-            time_limit,
-            self._flag("mandatory") or False,
-            self._one_of("body", ("value", "row")),
-            self._names("columns"),
-            self._rules(queue),
-            self._transaction(job),
-            self._application(),
-            self._one_of("ifCommitted", ("skip", "fail")) or "skip",
-            self._session,
-            check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
-            self._bytes_per_second(),
-            self._durability(),
+            connection=self.connection(),
+            queue=queue,
+            job=job,
+            time_limit=time_limit,
+            mandatory=self._flag("mandatory") or False,
+            body=self._one_of("body", ("value", "row")),
+            columns=self._names("columns"),
+            rules=self._rules(queue),
+            transaction=self._transaction(job),
+            application=self._application(),
+            if_committed=self._one_of("ifCommitted", ("skip", "fail")) or "skip",
+            session=self._session,
+            on_handled=check_name(self._options["onhandled"]) if "onhandled" in self._options else None,
+            rate=self._bytes_per_second(),
+            durability=self._durability(),
         )
 
     def _durability(self) -> str | None:
