@@ -23,7 +23,7 @@ def every_worker() -> Steps[list[WorkerProcess]]:
 
     A queue that cannot be read is left out: `reliq queue stats` says why.
     """
-    return grouped((yield from consuming((yield from every_queue()))))
+    return by_process((yield from consuming((yield from every_queue()))))
 
 
 def consuming(queues: Sequence[str]) -> Steps[list[Consuming]]:
@@ -44,7 +44,7 @@ def consuming(queues: Sequence[str]) -> Steps[list[Consuming]]:
     return found
 
 
-def grouped(found: Sequence[Consuming]) -> list[WorkerProcess]:
+def by_process(found: Sequence[Consuming]) -> list[WorkerProcess]:
     """Return the processes to which these consumers belong."""
     workers: dict[str, WorkerProcess] = {}
     for one in found:

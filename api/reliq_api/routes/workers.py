@@ -7,7 +7,7 @@ from fastapi import Path, Request
 from reliq import aio
 from reliq.model.instruction import Instruction
 from reliq.model.worker import NO_WORKER
-from reliq.protocol.workers import consuming, find_worker, grouped, instruct
+from reliq.protocol.workers import by_process, consuming, find_worker, instruct
 from reliq.runtime.looking import seeing_all
 from reliq_api import schemas
 from reliq_api.access.auth import Access
@@ -25,7 +25,7 @@ async def list_workers(request: Request) -> schemas.WorkerList:
     reliq: aio.Reliq = request.app.state.reliq
     access: Access = request.state.access
     names = [name for name in await reliq.queues(of_broadcasts=True) if access.may_see(name)]
-    found = [one.summary() for one in grouped(await reliq.store.run(consuming(names)))]
+    found = [one.summary() for one in by_process(await reliq.store.run(consuming(names)))]
     for one in found:
         if one["running"] and not access.may_operate(one["running"]["queue"]):
             one["running"] = None

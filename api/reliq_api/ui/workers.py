@@ -7,7 +7,7 @@ from fastapi.routing import APIRouter
 
 from reliq.model.instruction import Instruction
 from reliq.model.worker import NO_WORKER, WorkerProcess
-from reliq.protocol.workers import consuming, find_worker, grouped, instruct
+from reliq.protocol.workers import by_process, consuming, find_worker, instruct
 from reliq.runtime.looking import seeing_all
 from reliq_api.access.auth import Access
 from reliq_api.ui.access import Viewer, reliq_of
@@ -30,7 +30,7 @@ async def workers(request: Request, who: Viewer) -> Response:
     """List them by host and pid, with those of their queues that the key may see."""
     reliq = reliq_of(request)
     names = [name for name in await reliq.queues(of_broadcasts=True) if who.may_see(name)]
-    found = grouped(await reliq.store.run(consuming(names)))
+    found = by_process(await reliq.store.run(consuming(names)))
     operated = {name for name in names if who.may_operate(name)}  # of others no message is shown
     return page(request, "workers.html", workers=found[:SHOWN], count=len(found), most=SHOWN, operated=operated)
 
