@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         startup.imported()
         if isinstance(sys.stdout, io.TextIOWrapper):  # characters missing in the terminal's encoding are escaped
             sys.stdout.reconfigure(errors="backslashreplace")
-        options = _parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options = _parser(words).parse_args(words)
         level = logging.WARNING if getattr(options, "quiet", False) else logging.INFO
         as_json, tracebacks = getattr(options, "log_json", False), getattr(options, "tracebacks", False)
         logs.configure(level, as_json, tracebacks)
@@ -117,7 +118,8 @@ def entry() -> NoReturn:
     sys.exit(main())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of these words, without what none of them can be; None: of all commands."""
     parser = Parser(
         prog="reliq",
         description="A reliable message queue on Redis lists.",
@@ -149,7 +151,9 @@ def _parser() -> argparse.ArgumentParser:
         size,
     ):
         part.add_to(commands)
-    _spark(commands.add_parser("spark", help="write data into queues and export dead letters, with Spark"))
+    spark = commands.add_parser("spark", help="write data into queues and export dead letters, with Spark")
+    if words is None or {"spark", "completion"}.intersection(words):  # its modules would make each command start later
+        _spark(spark)
     add_api(commands, command, (beside_options,))
     for add_to in (add_sqs,):
         add_to(commands, command)

@@ -32,6 +32,7 @@ def test_the_command_line_explains_itself_without_the_parts_it_does_not_need(arg
     )
 
     assert loaded & HEAVY == set()
+    assert ("reliq.spark" in loaded) == ("spark" in arguments)
 
 
 def test_an_application_loads_redis_py_when_it_is_made_but_not_its_own_store_for_asyncio() -> None:
