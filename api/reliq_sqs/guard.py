@@ -46,14 +46,14 @@ class Guard:
         signature = signing.read(headers, query)
         if signature is None:
             raise SqsError("MissingAuthenticationTokenException", "Missing Authentication Token")
-        key = (await self._keys.get()).get(signature.key)
+        opened = (await self._keys.get()).get(signature.key)
         now = self._clock.now()
-        if key is None or key.expired(now):
+        if opened is None or opened.key.expired(now):
             raise SqsError("InvalidClientTokenIdException", _UNKNOWN)
         path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
         request = signing.Signed(scope["method"], path, query, headers, body)
-        signing.verify(signature, key.secret, request, now / 1000)
-        return key.sender, self._known(signature.region)
+        signing.verify(signature, opened.secret, request, now / 1000)
+        return opened.sender, self._known(signature.region)
 
     def _known(self, region: str) -> str:
         """Return a region that has the form of one; else that of the endpoint."""

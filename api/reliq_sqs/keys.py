@@ -18,7 +18,7 @@ from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.ops import sqs as own
 from reliq.protocol.producer import Clock
-from reliq_api.access.keyring import checked_lifetime
+from reliq_api.access.keyring import Key, checked_lifetime
 from reliq_sqs.access import SCOPES, Sender
 
 _SHORTEST = 16  #: characters of what encrypts the secrets
@@ -27,27 +27,19 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 VARIABLE = "RELIQ_SQS_KEY"
 
 
-class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An access key as stored in Redis."""
+class AccessKey(Key, frozen=True, kw_only=True):
+    """An access key; its patterns are of the names of reliq's queues."""
 
-    name: str
     secret: str  #: encrypted, Base64
-    scopes: tuple[str, ...]
-    queues: tuple[str, ...]  #: patterns of the names of reliq's queues; `*` stands for any text
-    created_at: int  #: ms since the epoch, the Redis server's clock
-    expires_at: int = 0  #: as above; 0 = never
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A valid access key with its secret."""
+    """An access key with its secret."""
 
+    key: AccessKey
     secret: str
     sender: Sender
-    expires_at: int
-
-    def expired(self, now: int) -> bool:
-        return 0 < self.expires_at <= now
 
 
 class Vault:
@@ -127,5 +119,5 @@ def open_all(vault: Vault, keys: Mapping[str, AccessKey]) -> dict[str, Opened]:
     for identity, key in keys.items():
         secret = vault.open(identity, key.secret)
         if secret is not None:
-            found[identity] = Opened(secret, Sender(identity, key.scopes, key.queues), key.expires_at)
+            found[identity] = Opened(key, secret, Sender(identity, key.scopes, key.queues))
     return found

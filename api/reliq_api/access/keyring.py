@@ -21,19 +21,24 @@ _NAME = re.compile(r"[ -~]{1,80}")
 _NOBODY = hashlib.sha256(b"").hexdigest()  #: compared with the secret of an unknown key, for constant time
 
 
-class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key as stored in Redis, with its rights."""
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """What every key has, as stored in Redis: rights, and a time until which it is valid."""
 
     name: str
-    sha256: str  #: of its secret, 256 random bits: in no word list, so one round is enough
     scopes: tuple[str, ...]
     queues: tuple[str, ...]  #: patterns of queue names; `*` stands for any text
     created_at: int  #: ms since the epoch, the Redis server's clock
     expires_at: int = 0  #: as above; 0 = never
-    rate: float = 0.0  #: requests per second over all processes of the service; 0 = not limited
 
     def expired(self, now: int) -> bool:
         return 0 < self.expires_at <= now
+
+
+class ApiKey(Key, frozen=True, kw_only=True):
+    """An API key."""
+
+    sha256: str  #: of its secret, 256 random bits: in no word list, so one round is enough
+    rate: float = 0.0  #: requests per second over all processes of the service; 0 = not limited
 
     def covers(self, queue: str) -> bool:
         """Whether the key has rights to the queue; otherwise the queue does not exist for it."""
