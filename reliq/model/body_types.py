@@ -40,7 +40,7 @@ def reader_of(annotation: Any) -> Reader:
     if annotation in _NO_JSON:
         raise TypeError("a body of text or bytes is not JSON: take the reliq.Message and read message.body")
     name = name_of(annotation)
-    if any(map(_is_pydantic, _parts(annotation))):
+    if any(map(is_pydantic, _parts(annotation))):
         return _pydantic_reader(annotation, name)
     _check_for_msgspec(annotation)
     decode = msgspec.json.Decoder(annotation).decode
@@ -65,7 +65,7 @@ def invalid(name: str, path: str, problem: str) -> InvalidBody:
 def plain(value: object) -> Any:
     """Return a typed object as what `json` can encode; TypeError for another object."""
     kind: Any = type(value)
-    if _is_pydantic(kind):
+    if is_pydantic(kind):
         return _adapter(kind).dump_python(value, mode="json", by_alias=True)
     if isinstance(value, msgspec.Struct) or (is_dataclass(value) and not isinstance(value, type)):
         return msgspec.to_builtins(value, str_keys=True, enc_hook=plain)
@@ -83,7 +83,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def _is_pydantic(kind: Any) -> bool:
+def is_pydantic(kind: Any) -> bool:
     """Whether this is a pydantic model or one of pydantic's dataclasses."""
     return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
 

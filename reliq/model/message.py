@@ -252,7 +252,7 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
         """Return the body decoded as JSON; raises InvalidMessage."""
         try:
             return msgspec.json.decode(self.body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             why = f"{error}; a text is sent as it is, and message.body has it"
             raise InvalidMessage(f"the body of message {self.id} is not JSON: {why}") from None
 

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType, SimpleNamespace, UnionType
@@ -53,7 +54,7 @@ def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> Typ
     results = [name for name, kind in given.items() if _is_results(kind)]
     bodies = [name for name, kind in given.items() if not _is_message(kind) and name not in results]
     if results:
-        return _with_results(function, shown, given, bodies, results)
+        return _with_results(function, signature, shown, given, bodies, results)
     if not bodies:
         return None
     others = [signature.parameters[name].annotation for name in given if name not in bodies]
@@ -72,7 +73,12 @@ def _reader(shown: str, name: str, kind: Any) -> Reader:
 
 
 def _with_results(
-    function: HandlerFunction, shown: str, given: dict[str, Any], bodies: list[str], results: list[str]
+    function: HandlerFunction,
+    signature: inspect.Signature,
+    shown: str,
+    given: dict[str, Any],
+    bodies: list[str],
+    results: list[str],
 ) -> TypedCall:
     """Return the call of a function that takes results, by the names of its parameters."""
     messages = [name for name in given if name not in bodies and name not in results]
@@ -84,10 +90,11 @@ def _with_results(
     if kind not in (Any, bytes):
         _reader(shown, results[0], kind)
     read = _reader(shown, bodies[0], given[bodies[0]]) if bodies else None
+    called = _by_names(function, signature)
 
     def call(body: Any, message: Message, found: list[Any]) -> Any:
         values = dict.fromkeys(bodies, body) | dict.fromkeys(messages, message)
-        return function(**values, **{results[0]: Results(found)})
+        return called(values | {results[0]: Results(found)})
 
     return TypedCall(read, call, kind)
 
@@ -102,10 +109,23 @@ def _caller(
     """Return a call of the function with its body and its message, in whichever order and form it takes them."""
     first = list(signature.parameters.values())[: len(given)]
     if [one.name for one in first if one.kind in _BY_PLACE] != given:
-        return lambda value, message: function(**{name: value if name == body else message for name in given})
+        call = _by_names(function, signature)
+        return lambda value, message: call({name: value if name == body else message for name in given})
     if len(given) == 1:
         return lambda value, _: function(value)
     return function if given[0] == body else lambda value, message: function(message, value)
+
+
+def _by_names(function: HandlerFunction, signature: inspect.Signature) -> Callable[[dict[str, Any]], Any]:
+    """Return a call of the function with values by the names of its parameters, also of those with only a place."""
+    by_place = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_ONLY]
+    names = {one.name for one in by_place}
+
+    def call(values: dict[str, Any]) -> Any:
+        places = [values.get(one.name, one.default) for one in by_place]
+        return function(*places, **{name: value for name, value in values.items() if name not in names})
+
+    return call
 
 
 def _type_of(function: HandlerFunction, parameter: inspect.Parameter, bare: Any, what: str) -> Any:
@@ -148,6 +168,8 @@ def _globals_of(function: Any) -> dict[str, Any]:
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         function = inspect.unwrap(function.func)
+    if isinstance(function, type):  # its __init__ is called
+        return vars(sys.modules.get(function.__module__, function))
     function = getattr(function, "__func__", function)  # of a method
     if not hasattr(function, "__globals__"):
         function = type(function).__call__
@@ -173,7 +195,7 @@ def check_runs(function: object, what: str) -> None:
     """Raise InvalidHandler unless a call of this runs something."""
     if not callable(function):
         raise InvalidHandler(f"{what} is {function!r}, which is not a function")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if _runs(inspect.isgeneratorfunction, function) or _runs(inspect.isasyncgenfunction, function):
         raise InvalidHandler(f"{what} is {name_of(function)}, a generator: a call runs none of it; remove its yield")
 
 
@@ -186,8 +208,17 @@ def _signature(function: Any) -> inspect.Signature | None:
 
 def is_async(function: HandlerFunction) -> bool:
     """Whether a call of the function must be awaited."""
-    # An object with an async __call__ counts as well; __call__ is looked up on its class.
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return _runs(inspect.iscoroutinefunction, function)
+
+
+def _runs(is_kind: Callable[[Any], bool], function: Any) -> bool:
+    """Whether a call runs a function of this kind, also behind a partial, a static method and an object's `__call__`.
+
+    `__call__` is looked up on the class.
+    """
+    while isinstance(function, (functools.partial, staticmethod)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    return is_kind(function) or is_kind(type(function).__call__)
 
 
 def check_called(given: object, decorator: str, arguments: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reliq.contract.values import cut
+from reliq.model.body_types import is_pydantic, plain
 
 #: What to do about a type that JSON does not have.
 _ADVICE = {
@@ -60,6 +61,13 @@ def _problems(value: Any, path: str, depth: int) -> Iterator[str]:
             part = getattr(value, name)
             if not _is_builtin(part):
                 yield from _problems(part, f"{path}.{name}", depth + 1)
+    elif is_pydantic(type(value)):
+        try:
+            written = plain(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            yield f"pydantic makes no JSON of {path}: {error}"
+        else:
+            yield from _problems(written, path, depth + 1)
     else:
         name = type(value).__name__
         advice = _ADVICE.get(name, "send the parts of it that JSON has")

@@ -7,6 +7,7 @@ import pytest
 import reliq
 from reliq import aio
 from reliq.errors import InvalidHandler
+from reliq.model.signatures import is_async
 
 
 def no_argument():
@@ -86,9 +87,25 @@ def test_a_generator_is_refused_because_a_call_runs_none_of_it(app, way):
     async def work_async(message):
         yield message
 
-    for function in (work, work_async):
+    class Work:
+        def __call__(self, message):
+            yield message
+
+    for function in (work, work_async, Work(), staticmethod(work), functools.partial(Work())):
         with pytest.raises(InvalidHandler, match="a generator"):
             ways(app)[way](function)
+
+
+class AsyncWork:
+    async def __call__(self, message):
+        """Awaited."""
+
+
+@pytest.mark.parametrize(
+    "function", [AsyncWork(), functools.partial(AsyncWork()), staticmethod(no_argument_async), AsyncWork().__call__]
+)
+def test_what_must_be_awaited_is_known_behind_a_partial_and_a_static_method(function):
+    assert is_async(function)
 
 
 def test_an_async_on_dead_is_refused_because_it_is_never_awaited(app):

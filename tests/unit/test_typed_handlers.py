@@ -170,6 +170,15 @@ def body_by_name(message: Message, *, order: Order):
     return order, message
 
 
+def half_by_place(message: Message, /, *, order: Order):
+    return order, message
+
+
+def past_a_default(order: Order, dry: bool = False, message: Message | None = None, /):
+    assert not dry
+    return order, message
+
+
 def optional_message(order: Order, dry: bool = False, message: Message | None = None):
     assert not dry
     return order, message
@@ -218,9 +227,10 @@ class Shop:
 
 
 FUNCTIONS = [
-    body_only, body_first, message_first, by_place, by_name, body_by_name, optional_message,
-    own_default, forward, for_type_checkers_only,
-    Shop().ship, Shop(), Shop.static, Shop.of_class, decorated(body_first), functools.partial(with_shop, "eu"),
+    body_only, body_first, message_first, by_place, by_name, body_by_name, half_by_place, past_a_default,
+    optional_message, own_default, forward, for_type_checkers_only,
+    Shop().ship, Shop(), Shop.static, staticmethod(body_first), Shop.of_class,
+    decorated(body_first), functools.partial(with_shop, "eu"),
     functools.partial(decorated(forward)), decorated(functools.partial(with_shop, "eu")),
 ]  # fmt: skip
 
@@ -232,6 +242,33 @@ def test_it_is_called_with_its_body_and_its_message(app, function):
     order, message = call(app, function, ORDER)
     assert order == ORDER
     assert message is None or message.id == "id"
+
+
+def all_by_place(order: Order, message: Message, parts: reliq.Results[int], /):
+    return order, message, parts
+
+
+def results_alone(parts: reliq.Results[int], /):
+    return None, None, parts
+
+
+@pytest.mark.parametrize("function", [all_by_place, results_alone])
+def test_results_may_be_taken_by_place(app, function):
+    app.handler("orders")(function)
+    (handler,) = app.handlers
+    order, message, parts = handler.typed.call(ORDER, message_of(ORDER), [1, 2])
+    assert parts == [1, 2]
+    assert order in (ORDER, None)
+    assert message is None or message.id == "id"
+
+
+class Parcel:
+    def __init__(self, order: "Order"):
+        self.order = order
+
+
+def test_a_class_may_be_a_handler(app):
+    assert call(app, Parcel, ORDER).order == ORDER
 
 
 def test_a_message_imported_for_type_checkers_only_is_the_message(app):
@@ -353,6 +390,29 @@ class Number:
 def test_what_is_not_json_is_refused_as_before(body):
     with pytest.raises(InvalidMessage, match="neither bytes, text nor JSON"):
         encode_body(body)
+
+
+class Reading(pydantic.BaseModel):
+    value: float = 0.0
+    raw: bytes = b""
+
+
+@pytest.mark.parametrize(
+    ("reading", "why"),
+    [
+        (Reading(value=float("nan")), "$.at[0].value is nan, which JSON does not have"),
+        (Reading(raw=b"\xff"), "pydantic makes no JSON of $.at[0]: .*utf-8"),
+    ],
+)
+def test_what_in_a_pydantic_model_is_not_json_is_named(reading, why):
+    with pytest.raises(InvalidMessage, match=why.replace("$", r"\$").replace("[0]", r"\[0\]")):
+        encode_body({"at": [reading]})
+
+
+@pytest.mark.parametrize("body", [b'"\xff"', b"[" * 100_000])
+def test_a_body_that_is_not_json_is_an_invalid_message_whatever_the_reason(body):
+    with pytest.raises(InvalidMessage, match="is not JSON"):
+        message_of(body).json()
 
 
 def test_pydantic_is_loaded_only_for_a_model():
