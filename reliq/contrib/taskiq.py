@@ -9,7 +9,7 @@ import contextlib
 import functools
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 try:
@@ -24,6 +24,7 @@ from reliq.aio import Reliq
 from reliq.aio.consumer import Consumer
 from reliq.contract import values
 from reliq.errors import LeaseLost, ReliqError
+from reliq.model.backoff import exponential
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
@@ -33,6 +34,7 @@ log = logging.getLogger("reliq.taskiq")
 _WAIT = 30.0  #: seconds of one claim; a worker that is stopped does not wait for its end
 _PATIENCE = 0.05  #: seconds for which a redelivered task that cannot start waits here
 _PUT_BACK_FOR = 0.25  #: seconds for which it is then left to other workers
+_BACKOFF = exponential()  #: of tasks around which a middleware or a dependency raised
 
 
 class ReliqBroker(AsyncBroker):
@@ -108,7 +110,7 @@ class ReliqBroker(AsyncBroker):
                 elif not tasks.claimed:
                     tasks.claimed.extend(await self._claim(tasks.consumer, outage))
                 while (message := tasks.next_to_start()) is not None:
-                    yield AckableMessage(data=message.body, ack=functools.partial(tasks.ack, message))
+                    yield tasks.delivery_of(message)
                 if tasks.claimed and not await tasks.ended_one(_PATIENCE):
                     await tasks.give_way()
         finally:
@@ -126,6 +128,17 @@ class ReliqBroker(AsyncBroker):
         return messages
 
 
+class _Delivery(AckableMessage):
+    """A message for taskiq, which says in which asyncio task taskiq runs it: in the one that reads its data."""
+
+    read_in: Callable[[asyncio.Task[Any] | None], None]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "data":
+            self.read_in(asyncio.current_task())
+        return super().__getattribute__(name)
+
+
 class _Tasks:
     """The tasks that one `listen` has claimed.
 
@@ -140,6 +153,7 @@ class _Tasks:
         self._running: dict[bytes, Message] = {}  #: yielded, and not acked
         self._ended = asyncio.Event()
         self._outage = OutageLog(log, "acking")
+        self._settling: set[asyncio.Task[None]] = set()  #: asyncio itself keeps no task alive
 
     @property
     def one_runs_alone(self) -> bool:
@@ -184,12 +198,47 @@ class _Tasks:
         with contextlib.suppress(ReliqError):  # they come with the next claim, or when the lease ends
             await self.consumer.release(*messages, delay=delay)
 
+    def delivery_of(self, message: Message) -> AckableMessage:
+        """Return the message as taskiq gets it."""
+
+        def read_in(task: asyncio.Task[Any] | None) -> None:
+            if task is not None:
+                task.add_done_callback(functools.partial(self._look_after, message))
+
+        return _Delivery(data=message.body, ack=functools.partial(self.ack, message), read_in=read_in)
+
+    def _look_after(self, message: Message, task: asyncio.Task[Any]) -> None:
+        """Settle a message that taskiq acks no more: something raised around its task, such as a middleware.
+
+        One that the task itself was to ack (MANUAL) may still be acked; what a worker that stops has is given back.
+        """
+        if self.over or message.element not in self._running:
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            settling = asyncio.create_task(self._failed(message, error))
+            self._settling.add(settling)
+            settling.add_done_callback(self._settling.discard)
+
+    async def _failed(self, message: Message, error: BaseException) -> None:
+        delay, text = _BACKOFF(message.failures + 1, error), f"{type(error).__name__}: {error}"
+        if delay is None:
+            then, settle = "is a dead letter", functools.partial(self.consumer.dead, message, text)
+        else:
+            then = f"is tried again in {delay:.1f} s"
+            settle = functools.partial(self.consumer.retry, message, delay, text)
+        log.error("not_acked id=%s: %s outside of its task, so it %s", message.id, text, then, exc_info=error)
+        await self._settled(message, settle)
+
     async def ack(self, message: Message) -> None:
         """Ack the message of a task that has ended; tries again while Redis is away, unless the worker stops."""
+        await self._settled(message, functools.partial(self.consumer.ack, message))
+
+    async def _settled(self, message: Message, settle: Callable[[], Awaitable[None]]) -> None:
         try:
             while True:
                 try:
-                    await self.consumer.ack(message)
+                    await settle()
                     self._outage.over()
                     return
                 except LeaseLost:  # this task may run elsewhere; the monitor has counted it

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from taskiq import InMemoryBroker, SmartRetryMiddleware
+from taskiq import InMemoryBroker, SmartRetryMiddleware, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 from taskiq.receiver import Receiver
 
@@ -244,6 +244,74 @@ def test_an_ack_is_repeated_until_redis_is_back(
     failed, over = (record.getMessage() for record in caplog.records if record.name == "reliq.taskiq")
     assert failed == "acking: away"
     assert over.startswith("acking: works again after ")
+
+
+class Failing(TaskiqMiddleware):
+    """A middleware that fails around the runs of a task, a number of times at one of its hooks."""
+
+    def __init__(self, hook: str, times: int) -> None:
+        super().__init__()
+        self._hook, self._times = hook, times
+
+    def _fail(self, hook: str) -> None:
+        if hook == self._hook and self._times:
+            self._times -= 1
+            raise ConnectionError("no tracing")
+
+    def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
+        self._fail("pre_execute")
+        return message
+
+    def on_error(self, *_: Any) -> None:
+        self._fail("on_error")
+
+
+@pytest.mark.parametrize("hook", ["pre_execute", "on_error"])
+def test_a_task_whose_middleware_raises_is_tried_again(
+    app: reliq.Reliq, url: str, hook: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Taskiq acks it no more: its message, and those of its key, would wait for the end of the worker."""
+    monkeypatch.setattr("reliq.contrib.taskiq._BACKOFF", reliq.fixed(0.1, limit=2))
+
+    async def story() -> None:
+        broker = made(url).with_middlewares(Failing(hook, 2))
+
+        @broker.task
+        async def work(how: str) -> str:
+            if how == "on_error":
+                raise ValueError("it fails")
+            return "done"
+
+        async with receiving(broker):
+            await work.kicker().with_labels(key="one").kiq(hook)
+            task = await work.kicker().with_labels(key="one").kiq("well")
+            assert (await task.wait_result(timeout=20)).return_value == "done"
+            await until(lambda: app.queue("taskiq").stats().counters.get("acked") == 2)
+
+    asyncio.run(story())
+    assert app.queue("taskiq").stats().counters["retried"] == 2
+    said = [record.getMessage() for record in caplog.records if record.name == "reliq.taskiq"]
+    assert [" is tried again in 0.1 s" in one for one in said] == [True, True]
+
+
+def test_a_task_whose_middleware_always_raises_becomes_a_dead_letter(
+    app: reliq.Reliq, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reliq.contrib.taskiq._BACKOFF", reliq.fixed(0.1, limit=1))
+
+    async def story() -> None:
+        broker = made(url).with_middlewares(Failing("pre_execute", 99))
+
+        @broker.task
+        async def nothing() -> None: ...
+
+        async with receiving(broker):
+            await nothing.kiq()
+            await until(lambda: app.queue("taskiq").stats().dead)
+
+    asyncio.run(story())
+    (letter,) = app.queue("taskiq").dead.list()
+    assert (letter.failures, letter.last_error and letter.last_error.text) == (2, "ConnectionError: no tracing")
 
 
 def test_only_the_task_that_kills_its_workers_becomes_a_dead_letter(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
