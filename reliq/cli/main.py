@@ -27,6 +27,7 @@ from reliq.cli import (
 )
 from reliq.cli.options import BAD_USAGE, command
 from reliq.cli.parser import Parser
+from reliq.cli.streams import open_closed, write_no_more
 from reliq.cli.words import Words
 from reliq.errors import MissingExtra, ReliqError
 from reliq.features.batches import command as batches
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status: 0 done, 1 failed, 2 wrong usage, 130 after Ctrl-C."""
     try:
         startup.imported()
+        open_closed()
         if isinstance(sys.stdout, io.TextIOWrapper):  # characters missing in the terminal's encoding are escaped
             sys.stdout.reconfigure(errors="backslashreplace")
         words = sys.argv[1:] if arguments is None else arguments
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return startup.INTERRUPTED
     except BrokenPipeError:  # `reliq dead list | head`
-        _write_no_more()
+        write_no_more()
         return 0
     except OSError as error:
         if error.filename is not None or not _written("\n"):  # it was something else
@@ -76,20 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _written(more: str = "") -> int:
     """Write what was printed, here and not at Python's exit: the reader may be gone. Return 1 if that fails."""
     try:
-        if sys.stdout is not None:  # None: it was closed, as by `>&-`
-            sys.stdout.write(more)
-            sys.stdout.flush()
+        sys.stdout.write(more)
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        _write_no_more()
+        write_no_more()
         print(f"reliq: the command has ended, but what it printed is lost: {error.strerror}", file=sys.stderr)
         return 1
     return 0
-
-
-def _write_no_more() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from reliq.cli.options import (
 from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
 from reliq.cli.stdin import broken_json, read_batches, read_body
+from reliq.cli.streams import write_no_more
 from reliq.client.app import Reliq
 from reliq.client.queue import Queue
 from reliq.contract import values
@@ -105,13 +106,14 @@ def _send_lines(options: argparse.Namespace, queue: Queue, more: Any) -> int:
 
     def note(ids: Sequence[str]) -> None:
         nonlocal sent
-        if options.json and ids:
-            print(", " if sent else "", json.dumps(ids)[1:-1], sep="", end="")
+        separator = ", " if sent else ""
         sent += len(ids)
+        if options.json and ids:
+            _print_part(separator + json.dumps(ids)[1:-1])
 
-    if options.json:
-        print("[", end="")
     try:
+        if options.json:
+            _print_part("[")
         for lines in read_batches(body_limit_of(options)):
             bodies = [line for line in lines if line.strip()]
             blank += len(lines) - len(bodies)
@@ -126,6 +128,15 @@ def _send_lines(options: argparse.Namespace, queue: Queue, more: Any) -> int:
         if blank:
             print(f"reliq: {counted(blank, 'blank line')} skipped", file=sys.stderr)
     return 0
+
+
+def _print_part(text: str) -> None:
+    """Print a part of the ids; raises ReliqError if nobody reads them any more, or the disk is full."""
+    try:
+        print(text, end="")
+    except OSError as error:
+        write_no_more()
+        raise ReliqError(f"the ids cannot be written: {error.strerror}") from None
 
 
 def stats(options: argparse.Namespace) -> int:

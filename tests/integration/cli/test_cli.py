@@ -137,6 +137,20 @@ def test_an_output_that_cannot_be_written_is_told_in_a_line(url, app, output, st
     assert app.queue("q").stats().ready == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "closed", "status"),
+    [("purge q", "<&-", 2), ("top --once", ">&-", 0), ("send q y", "2>&-", 0), ("stats q", "<&- >&- 2>&-", 0)],
+)
+def test_a_command_runs_without_a_standard_stream(url, app, command, closed, status):
+    """As a service manager or a cron job may start it."""
+    app.queue("q").send("x")
+    command = f"{sys.executable} -m reliq {command} {closed}"
+    env = {**os.environ, "RELIQ_URL": url}
+    done = subprocess.run(["sh", "-c", command], env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+
+
 def test_send_stats_pause_resume_cancel_purge(url):
     identity = run("send", "q", '{"order": 1}', "--header", "shop=eu", url=url).stdout.strip()
     assert len(identity) == 36

@@ -77,6 +77,21 @@ def test_endless_lines_are_sent_as_they_come(app, start):
     assert app.queue("q").stats().ready == 3000
 
 
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_lines_whose_ids_nobody_reads_any_more_are_not_left_out_without_a_word(app, start, monkeypatch, buffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
+    child = start("send", "q", "--lines", "--json")
+    child.stdout.close()
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(b"line\n" * 10_000)
+        child.stdin.close()
+    assert child.wait(20) == 1
+    sent = app.queue("q").stats().ready
+    assert sent < 10_000
+    said = child.stderr.read().decode()
+    assert said == f"reliq: the ids cannot be written: Broken pipe; {sent} lines were sent before\n"
+
+
 def test_a_line_over_the_limit_is_named_and_what_came_before_is_sent(app, start):
     child = start("send", "q", "--lines", "--json")
     printed, said = child.communicate(b"first\r\n\nthird\n" + b"x" * (LIMIT + 1) + b"\nfifth\n")

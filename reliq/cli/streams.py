@@ -1,0 +1,23 @@
+"""The standard streams of a command: one that it was started without, one that cannot be written any more."""
+
+import os
+import sys
+
+_MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
+
+
+def open_closed() -> None:
+    """Open each stream that was closed, as by `2>&-`, on nothing: Python has None for it.
+
+    It gets its own number again, the lowest that is free, which else the first connection would get.
+    """
+    for name, mode in _MODES.items():
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)  # noqa: FBT003  as the streams of the processes that a command starts
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
+def write_no_more() -> None:
+    """Drop what is printed from now on, and at Python's exit: the reader of standard output is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
