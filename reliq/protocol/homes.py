@@ -7,6 +7,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from reliq import ops
@@ -66,6 +67,12 @@ class QueueHomes:
         """Read the layout."""
         self.first.layout = yield at_most(ops.stored_layout(self.first.keys), retries)
         return self._note(self.first.layout)
+
+    def look_when_full(self) -> Steps[None]:
+        """Read the layout again, unless it is fresh: a home is full, and there may be others since, with room."""
+        if not self.fresh:
+            with suppress(ReliqError):  # the caller is told of the refusal
+                yield from self.read(retries=1)
 
     def read_again(self) -> Steps[None]:
         """Read the layout again, a little later: a home that it names has refused a message."""

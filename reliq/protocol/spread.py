@@ -45,6 +45,7 @@ def send(
         error.enqueued = full.enqueued
         _complete(error, ids, messages, homes.layout.count)
         yield from count_rejected((homes.first.keys, _refused(messages, error.enqueued)))
+        yield from homes.look_when_full()
         raise error from None
     except ReliqError as error:
         _complete(error, ids, messages, homes.layout.count)

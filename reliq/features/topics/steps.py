@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reliq import ops
 from reliq.contract.keywords import PublishOptions
-from reliq.errors import InvalidMessage, OutcomeUnknown, Unroutable
+from reliq.errors import InvalidMessage, OutcomeUnknown, QueueFull, Unroutable
 from reliq.features.topics import ops as own
 from reliq.features.topics.publishing import Publication
 from reliq.features.topics.routing import Routes, check_pattern, check_routing_key
@@ -89,7 +89,12 @@ class TopicSteps:
         to = [self._queue(name).homes for name in queues]
         publication = Publication(self._pool, routing_key, message, to, terms)
         steps = publication.publish() if to else self._reach_none(routing_key, mandatory)
-        return (yield from around_send(self._pool, routing_key, [message], steps))
+        try:
+            return (yield from around_send(self._pool, routing_key, [message], steps))
+        except QueueFull:
+            for homes in to:
+                yield from homes.look_when_full()
+            raise
 
     def _reach_none(self, routing_key: str, mandatory: bool) -> Steps[dict[str, str]]:
         if mandatory:

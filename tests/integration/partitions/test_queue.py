@@ -1,5 +1,7 @@
 """A queue with partitions is one queue: what is sent, read and changed concerns all of them."""
 
+import contextlib
+import functools
 from collections import Counter
 
 import pytest
@@ -19,6 +21,7 @@ from reliq.model.partitions import bucket_of_key, homes_of
 from reliq.ops import Together
 from reliq.protocol import spread
 from reliq.protocol.stats import stats_of
+from tests.support.workers import eventually
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 #: Keys with their homes in three of them.
@@ -319,6 +322,24 @@ def test_a_call_goes_where_there_is_room_when_the_partitions_are_full_in_part(ap
     with pytest.raises(QueueFull, match="have room for 50 messages; none of the 51 was enqueued"):
         orders.send_many(["body"] * 51)
     assert len(orders.send_many(["body"] * 50)) == 50
+
+
+@pytest.mark.parametrize(("partitions", "way"), [(1, "send"), (2, "send"), (1, "publish")])
+def test_a_producer_whose_partitions_are_full_learns_of_others(app, url, partitions, way):
+    """It reads their number once a minute; for that long it would refuse what the others have room for."""
+    queue = app.queue("filled")
+    queue.configure(max_length=8, partitions=partitions)
+    app.subscribe("filled", "order")
+    with contextlib.closing(reliq.Reliq(url)) as producer:
+        send = producer.queue("filled").send if way == "send" else functools.partial(producer.publish, "order")
+
+        def is_taken():
+            with contextlib.suppress(QueueFull):
+                return send("body")
+
+        eventually(lambda: not is_taken())
+        queue.configure(max_length=16, partitions=8)
+        eventually(is_taken, timeout=10)
 
 
 def test_a_message_with_a_key_is_refused_where_its_home_is_full(app, orders):
