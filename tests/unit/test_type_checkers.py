@@ -64,6 +64,21 @@ def sent(order: Order) -> bool | None: ...
 def hear(mail: Mail) -> None: ...
 
 
+@reliq.step
+def charge(message: reliq.Message, order: Order, tries: int = 1) -> str:
+    return f"{message.id} {order.number} {tries}"
+
+
+@reliq.step(name="post", retry=3)
+async def post(message: reliq.Message, mail: Mail) -> None: ...
+
+
+@app.handler("charged")
+async def charged(order: Order, message: reliq.Message) -> None:
+    receipt: str = await charge(message, order, tries=2)
+    await post(message, Mail(to=receipt))
+
+
 async def send() -> None:
     orders = [Order(1), Order(2)]
     app.queue("orders").send(Order(1), delay="5s")
@@ -110,6 +125,11 @@ def wrong() -> None:
     app.queue("orders").send_many([object()])  # wrong
     app.publish("order.new", body=Order)  # wrong
     ship({"number": 1})  # wrong
+
+
+async def wrong_steps(message: reliq.Message) -> None:
+    await charge(message, "1")  # wrong
+    await post(message)  # wrong
 """
 
 

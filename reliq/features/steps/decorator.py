@@ -2,17 +2,29 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, overload
 
 from reliq.model.backoff import Backoff
 from reliq.model.message import Message
 from reliq.model.policy import ErrorsGiven
 
-Function = Callable[..., Any]
+P = ParamSpec("P")
+Given = Callable[Concatenate[Message, P], object]
+Decorated = Callable[Concatenate[Message, P], Any]  #: the result, in async handlers to be awaited
 
 
+@overload
+def step(function: Given[P]) -> Decorated[P]: ...
+@overload
 def step(
-    function: Function | None = None,
+    *,
+    name: str | None = None,
+    retry: Backoff | int | None = None,
+    retry_on: ErrorsGiven = Exception,
+    at_most_once: bool = False,
+) -> Callable[[Given[P]], Decorated[P]]: ...
+def step(
+    function: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
     retry: Backoff | int | None = None,
@@ -27,13 +39,14 @@ def step(
     `name`: by default that of the function.
     """
 
-    def decorated(one: Function) -> Function:
+    def decorated(one: Callable[..., Any]) -> Callable[..., Any]:
         called = name or one.__name__
 
         @functools.wraps(one)
-        def run(message: Message, *arguments: Any) -> Any:
+        def run(message: Message, *arguments: Any, **named: Any) -> Any:
+            call = functools.wraps(one)(functools.partial(one, **named))
             return message.step(
-                called, one, message, *arguments, retry=retry, retry_on=retry_on, at_most_once=at_most_once
+                called, call, message, *arguments, retry=retry, retry_on=retry_on, at_most_once=at_most_once
             )
 
         return run

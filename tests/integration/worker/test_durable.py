@@ -408,18 +408,18 @@ def test_a_decorated_function_is_a_step(app):
     ran = []
 
     @reliq.step
-    def charge(message: reliq.Message, order: int) -> int:
+    def charge(message: reliq.Message, order: int, *, times: int = 1) -> frozenset[int]:
         ran.append((message.id, order))
-        return order * 2
+        return frozenset({order * times})
 
     queue = app.queue("q")
     one = queue.send("x")
     with queue.consumer() as consumer:
         (message,) = consumer.claim()
-        assert charge(message, 4) == 8
+        assert charge(message, 4, times=2) == {8}
         consumer.release(message)
         (message,) = consumer.claim()
-        assert charge(message, 5) == 8
+        assert charge(message, 5) == {8}
     assert ran == [(one, 4)]
 
 
