@@ -258,7 +258,7 @@ def error_line(failure: Failure | None) -> str:
     """Return an error's class and the first line of its text, as printable ASCII; empty without an error."""
     if failure is None:
         return ""
-    return f"{failure.error_class}: {gist(failure)}"[:90].encode("unicode_escape").decode()
+    return values.cut(f"{failure.error_class}: {gist(failure)}", 200).encode("unicode_escape").decode()
 
 
 def stop_event() -> threading.Event:

@@ -5,6 +5,7 @@ import traceback
 import pytest
 
 import reliq
+from reliq.cli.options import error_line
 from reliq.model.element import Failure
 from reliq.model.error_text import classed_gist, gist
 from reliq.model.handlers import Handlers
@@ -114,3 +115,11 @@ def test_what_is_kept_of_the_errors_in_between_is_what_they_say_first():
 def test_a_traceback_that_fits_is_kept_as_it_is():
     failure = raised(ValueError("no such order\n" + "x" * 2500 + "\nbye"))
     assert " ... " not in failure.text
+
+
+def test_a_list_of_errors_says_what_a_body_lacks_and_where_a_line_was_cut():
+    said = "the body does not fit Order, at $.customer.addresses[0]: Object missing required field `number`"
+    failure = Failure(at=0, worker="w", error_class="reliq.errors.InvalidBody", text=said)
+    assert error_line(failure) == f"reliq.errors.InvalidBody: {said}"
+    long = error_line(Failure(at=0, worker="w", error_class="ValueError", text="x" * 9000))
+    assert (len(long), long[:14], "x ... x" in long) == (199, "ValueError: xx", True)

@@ -56,7 +56,8 @@ def read_entry(text: bytes) -> Described:
         entry = _decode_entry(text)
     except msgspec.ValidationError as error:
         if found := _UNKNOWN.search(str(error)):
-            raise Problem("invalid_message", no_option(found[1], Entry.__struct_fields__)) from None
+            hint = "" if b'"body' in text else ': the message is the value of "body"'
+            raise Problem("invalid_message", no_option(found[1], Entry.__struct_fields__, hint)) from None
         raise
     body = _body(entry)
     options = given(msgspec.structs.asdict(entry), SEND)

@@ -23,10 +23,10 @@ def said_by(check: Callable[[str], object], pattern: str) -> str:
     return pattern
 
 
-def no_option(name: str, known: Iterable[str]) -> str:
-    """Return what is said of an option that there is not."""
+def no_option(name: str, known: Iterable[str], hint: str = "") -> str:
+    """Return what is said of an option that there is not; the hint if its name is like none of the known ones."""
     near = nearest(name, known)
-    return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near!r}?" if near else "")
+    return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near!r}?" if near else hint)
 
 
 def check_query(request: Request, known: Collection[str]) -> None:
