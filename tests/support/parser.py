@@ -16,7 +16,7 @@ def share() -> None:
     _shared()
 
 
-def _shared(_words: Sequence[str] | None = None) -> ArgumentParser:
+def _shared(words: Sequence[str] | None = None) -> ArgumentParser:
     """Variables of the environment are defaults in a parser: others need another one. A URL is read by the command."""
     read = sorted(one for one in os.environ.items() if one[0].startswith("RELIQ_") and one[0] != "RELIQ_URL")
     return _made(tuple(read))

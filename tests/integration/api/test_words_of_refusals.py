@@ -22,7 +22,7 @@ LENGTH = 'write seconds, or a number and a unit such as "90s" or "1h"'
             "delay is -5: it must be between 0 seconds and 366 days",
         ),
         ("POST", "/v1/queues/orders/messages", {"body": 1, "dely": 5}, "no option 'dely'; is it 'delay'?"),
-        ("POST", "/v1/queues/orders/messages", {"order": 1}, 'no option \'order\': the message is the value of "body"'),
+        ("POST", "/v1/queues/orders/messages", {"order": 1}, "no option 'order': the message is the value of \"body\""),
         ("POST", "/v1/queues/orders/messages", {"body": 1, "order": 1}, "no option 'order'"),
         ("POST", "/v1/queues/orders/messages", b"", "the body is empty"),
         ("POST", "/v1/queues/orders/messages/batch", b" ", "the body is empty"),
