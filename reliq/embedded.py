@@ -85,6 +85,11 @@ class EmbeddedRedis:
         """The id of the server process; 0 while it is not started."""
         return 0 if self._process is None else self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has ended by itself, since it was started."""
+        return self._process is not None and self._process.poll() is not None
+
     def start(self) -> Self:
         """Start the server, also again on the same port; raises RedisUnavailable if it does not come up."""
         server = find_server()

@@ -19,7 +19,7 @@ from reliq.cli.child_settings import ChildSettings
 from reliq.cli.reload import Stops, stop_worker
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis, data_folder, free_port
-from reliq.errors import InvalidSetting, ReliqError
+from reliq.errors import InvalidSetting, RedisUnavailable, ReliqError
 from reliq.extras import install_command, is_installed
 from reliq.model.keys import new_owner
 from reliq.runtime import startup
@@ -55,8 +55,18 @@ def run(options: argparse.Namespace) -> int:
         _explain(server.url)
         if options.open and address:
             webbrowser.open(address)
+        threading.Thread(target=_watch, args=(server, stopping), daemon=True).start()
         Monitor(Store(server.url)).run(stopping)
+        if server.has_ended:
+            raise RedisUnavailable(f"Redis has ended: `reliq dev` starts it again with the messages of {server.folder}")
     return 0
+
+
+def _watch(server: EmbeddedRedis, stopping: threading.Event) -> None:
+    """Stop everything when the server has ended by itself: all of it would wait for a server that nothing starts."""
+    while not stopping.wait(0.5):
+        if server.has_ended:
+            stopping.set()
 
 
 def _awaited(what: str, since: float | None = None) -> None:

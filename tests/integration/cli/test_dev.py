@@ -11,6 +11,7 @@ import time
 import urllib.request
 
 import pytest
+import redis
 
 import reliq
 from reliq import embedded
@@ -185,6 +186,18 @@ def test_a_second_ctrl_c_does_not_wait_for_what_the_worker_handles(tmp_path):
         eventually(lambda: b"stopped worker=" in child.stderr.readline())
         assert time.monotonic() - began < GRACE - 5
         assert child.wait(ENDS) == 130
+
+
+def test_dev_ends_with_its_redis_and_says_how_to_go_on(tmp_path):
+    """Nothing else starts its Redis again: with a worker and a dashboard that wait for it, it would wait for ever."""
+    (tmp_path / "shop.py").write_text(SHOP.format(answer="x"))
+    with process("dev", "shop", folder=tmp_path) as child:
+        running = Dev(child)
+        with redis.Redis.from_url(running.url) as server:
+            os.kill(server.info("server")["process_id"], signal.SIGKILL)
+        assert child.wait(ENDS) == 1
+        said = child.stderr.read().decode()
+    assert "reliq: Redis has ended: `reliq dev` starts it again with the messages of .data/redis\n" in said
 
 
 def test_the_sample_runs_and_leaves_messages_to_look_at(tmp_path):
