@@ -1,6 +1,7 @@
 """What a consumer knows of a message beyond its element: whether it was cancelled, and what its handler reports."""
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().d
 class Life:
     """What is known of one held message."""
 
-    __slots__ = ("book", "calls", "cancelled", "charged", "reported_at", "state", "stored")
+    __slots__ = ("book", "calls", "cancelled", "charged", "reported_at", "state", "stored", "to_await")
 
     def __init__(self, state: bytes | None = None, stored: bool = False) -> None:
         self.cancelled = self.charged = False
@@ -26,6 +27,22 @@ class Life:
         self.reported_at = float("-inf")  #: by time.monotonic()
         self.book: Any = None  #: what a feature knows of the record of the message
         self.calls: Iterator[str] | None = None  #: tokens of its handler's calls that append something
+        self.to_await: list[tuple[str, Coroutine[Any, Any, Any]]] = []  #: with the method of the message
+
+    def note_call(self, method: str, call: Coroutine[Any, Any, Any]) -> None:
+        """Note a call that an async handler is to await; of those before, the oldest that it awaits are forgotten."""
+        while self.to_await and getcoroutinestate(self.to_await[0][1]) != CORO_CREATED:
+            self.to_await.pop(0)
+        self.to_await.append((method, call))
+
+    def check_awaited(self) -> None:
+        """Raise TypeError if a handler that has ended has left out an await: an ack would lose what it asked for."""
+        left = [(method, call) for method, call in self.to_await if getcoroutinestate(call) == CORO_CREATED]
+        for _, call in left:
+            call.close()
+        if left:
+            method, _ = left[0]
+            raise TypeError(f"the handler does not await message.{method}(), which has not run: write await before it")
 
 
 class Report:

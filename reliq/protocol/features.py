@@ -18,7 +18,7 @@ from reliq.ops.coming import Coming
 class Act:
     """What handlers ask of a feature for their message while they run, and how the message's consumer does it."""
 
-    asked: tuple[type, ...]
+    asked: dict[type, str]  #: what is asked, with the method of the message that does so
     #: gets the consumer, the message and what was asked; returns the answer, in async handlers one to be awaited
     begin: Callable[..., Any]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import CoroutineType
 from typing import Any
 
 from reliq import ops
@@ -129,7 +130,11 @@ class HeldSteps:
 
     def act(self, message: Message, asked: object) -> Any:
         """Do what a handler asks of a feature."""
-        return next(act.begin for act in ACTS if isinstance(asked, act.asked))(self, message, asked)
+        act = next(act for act in ACTS if type(asked) in act.asked)
+        done = act.begin(self, message, asked)
+        if isinstance(done, CoroutineType):
+            self.lives.of(message).note_call(act.asked[type(asked)], done)
+        return done
 
     def let_go(self, message: Message) -> None:
         """Note that a script has moved a message elsewhere: the run of its handler is over."""

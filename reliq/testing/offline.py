@@ -103,7 +103,10 @@ def _awaited(app: Reliq) -> Callable[[Steps[Any]], Awaitable[Any]]:
 def _outcome(handler: Handler, message: Message, consumer: ConsumerSteps) -> Move | None:
     try:
         result = handler.function(message)
-        result = asyncio.run(result) if handler.is_async else result
+        if handler.is_async:
+            result = asyncio.run(result)
+            if (life := consumer.lives.get(message.element)) is not None:
+                life.check_awaited()
         if isinstance(result, Answer):
             consumer.answer(message, result.stored)
             return None

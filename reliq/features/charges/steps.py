@@ -30,7 +30,7 @@ def _charge(consumer: ConsumerSteps, message: Message, asked: Charge) -> Any:
     return consumer.run_report(_charged_here(consumer, message, asked.actual))
 
 
-CHARGES = Act((Charge,), _charge)
+CHARGES = Act({Charge: "charge"}, _charge)
 
 
 def charge_leased(keys: QueueKeys, lease: str, identity: str, actual: object) -> Steps[None]:

@@ -190,7 +190,7 @@ def _ask(consumer: ConsumerSteps, message: Message, asked: Asked | Opened) -> An
     return consumer.run_report(_results(message, asked.kind))
 
 
-OF_FLOWS = Act((Asked, Opened), _ask)
+OF_FLOWS = Act({Asked: "results", Opened: "flow"}, _ask)
 
 
 # --- other homes ---

@@ -55,7 +55,7 @@ def next_token(consumer: ConsumerSteps, message: Message) -> str:
     return next(life.calls)
 
 
-EMITS = Act((Emit,), _emit)
+EMITS = Act({Emit: "emit"}, _emit)
 
 
 def emit_leased(keys: QueueKeys, lease: str, identity: str, value: object, token: str) -> Steps[None]:

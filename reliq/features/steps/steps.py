@@ -263,7 +263,7 @@ def _begin(consumer: ConsumerSteps, message: Message, asked: Any) -> Any:
     return driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else driven(run, hand.book, doing)
 
 
-DURABLE = Act((Step, Nap, Wait, Link), _begin)
+DURABLE = Act({Step: "step", Nap: "sleep", Wait: "wait", Link: "link"}, _begin)
 
 
 def resting(message: Message) -> bytes:

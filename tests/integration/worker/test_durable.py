@@ -1,6 +1,7 @@
 """Durable handlers: steps, sleeps and waits for signals, by workers with threads and with asyncio."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any
@@ -15,6 +16,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.policy import RunOver
 from reliq.model.token import as_token
 from reliq.runtime.moment import Moment
+from reliq.testing import work_off
 from tests.support.handlers import settled, working_as
 from tests.support.timeouts import end_timeouts
 from tests.support.turns import Monitor
@@ -402,6 +404,28 @@ def test_branches_of_an_async_handler_run_beside_each_other(app, client):
     with working_as("async", app, monitor=True):
         eventually(lambda: settled(app))
     assert sorted(ran) == ["a1", "a2", "b1", "b2"]
+
+
+@pytest.mark.parametrize("method", ["step", "sleep", "wait", "emit", "charge"])
+@pytest.mark.parametrize("by", ["worker", "work_off"])
+def test_an_async_handler_that_does_not_await_what_it_asks_for_has_failed(app, by, method):
+    """It was acked, and only Python's RuntimeWarning said that the step had not run."""
+    ran: list[int] = []
+    arguments = {"step": ("once", ran.append, 1), "sleep": ("nap", "1h"), "wait": ("go",), "emit": (1,), "charge": (1,)}
+
+    @app.handler("q", retry=reliq.fixed(0, limit=1))
+    async def handle(message: reliq.Message) -> None:
+        await message.step("first", str)
+        getattr(message, method)(*arguments[method])
+
+    app.queue("q").send("x")
+    if by == "work_off":
+        work_off(app)
+    with working_as("async", app, monitor=True) if by == "worker" else contextlib.nullcontext():
+        (letter,) = eventually(app.queue("q").dead.list)
+    said = f"TypeError: the handler does not await message.{method}(), which has not run: write await before it"
+    assert said in letter.last_error.text
+    assert ran == []
 
 
 def test_a_decorated_function_is_a_step(app):
