@@ -66,6 +66,15 @@ def read_entry(text: bytes) -> Described:
     return body, options
 
 
+def is_entry(text: bytes) -> bool:
+    """Whether this is a JSON object with the body of a message, and nothing but options beside it."""
+    try:
+        entry = _decode_entry(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return bool(memoryview(entry.body)) or entry.body_base64 is not None
+
+
 def read_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that headers of a request give, those of the message among them."""
     options = {one.name: _value(one, _text(headers[name])) for name, one in HEADERS.items() if name in headers}

@@ -12,7 +12,7 @@ from reliq.model.outgoing import NewMessage, too_large
 from reliq.runtime.tracing import is_traceparent
 from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
-from reliq_api.enqueue.entries import Described, check_names, read_entry, read_headers, refuse_reserved
+from reliq_api.enqueue.entries import Described, check_names, is_entry, read_entry, read_headers, refuse_reserved
 from reliq_api.http.docs import EVENT, body_of, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
@@ -20,6 +20,7 @@ from reliq_api.http.strict_json import no_json, read_json
 from reliq_api.settings import Settings
 
 JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
 
 #: A parameter of every call that enqueues.
 DURABILITY = header(
@@ -153,12 +154,22 @@ def read_message(head: Head, text: bytes) -> NewMessage:
     return NewMessage(body, **options)
 
 
+def _refuse_mistaken(head: Head, text: bytes) -> None:
+    """Raise Problem for a message in JSON that is sent as a form: `curl -d` says so of whatever it sends."""
+    if text[:1] == b"{" and media_type(head.headers) == _FORM and is_entry(text):
+        raise Problem(
+            "unsupported_media_type",
+            f"this is a message in JSON, and its content type is {_FORM}: send it as {JSON} (curl --json)",
+        )
+
+
 def _described(head: Head, text: bytes) -> Described:
     """Return the body and the options of a message."""
     try:
         if head.is_json and text:
             read_json(text)  # JSON that is kept unchanged must be readable for its consumer
         if head.form is Form.BYTES:
+            _refuse_mistaken(head, text)
             return text, read_headers(head.headers)
         if head.form is Form.BINARY_EVENT:
             return text, cloudevents.with_attributes(read_headers(head.headers), head.headers)

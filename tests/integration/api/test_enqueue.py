@@ -223,6 +223,29 @@ def test_the_data_of_an_event(service, orders, event, body):
     assert [message.body for message in claimed(orders)] == [body]
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('{"body": {"order": 1}, "delay": 5}', 415),
+        ('{"body_base64": "YQ=="}', 415),
+        ('{"order": 1}', 201),
+        ('{"body": 1', 201),
+        ('{"body": 1, "event": "paid"}', 201),
+        ("{}", 201),
+        ("payload=%7B%22body%22%3A+1%7D", 201),
+    ],
+)
+def test_a_message_in_json_that_curl_sends_as_a_form_is_refused_and_no_other_form(service, orders, text, status):
+    answer = service.post(
+        f"/v1/queues/{orders.name}/messages",
+        content=text,
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert answer.status_code == status
+    assert ("send it as application/json (curl --json)" in answer.text) == (status == 415)
+    assert [message.body for message in claimed(orders)] == ([text.encode()] if status == 201 else [])
+
+
 def test_the_trace_context_travels_with_the_message(post):
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     post("messages", {"body": "x"}, headers={"traceparent": parent, "tracestate": "vendor=1"})
