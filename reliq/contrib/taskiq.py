@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 try:
-    from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+    from taskiq import AckableMessage, AsyncBroker, AsyncTaskiqDecoratedTask, BrokerMessage
 except ImportError as error:
     from reliq.extras import missing_extra
 
@@ -34,7 +34,7 @@ log = logging.getLogger("reliq.taskiq")
 _WAIT = 30.0  #: seconds of one claim; a worker that is stopped does not wait for its end
 _PATIENCE = 0.05  #: seconds for which a redelivered task that cannot start waits here
 _PUT_BACK_FOR = 0.25  #: seconds for which it is then left to other workers
-_BACKOFF = exponential()  #: of tasks around which a middleware or a dependency raised
+_BACKOFF = exponential()  #: of tasks around which something raised, or that a worker does not know
 
 
 class ReliqBroker(AsyncBroker):
@@ -88,6 +88,16 @@ class ReliqBroker(AsyncBroker):
             log.warning("not_unregistered error=%s: the monitor returns what it held when the lease ends", error)
         await super().shutdown()
         await self.app.close()
+
+    def find_task(self, task_name: str) -> AsyncTaskiqDecoratedTask[Any, Any] | None:
+        """Return a task; raises LookupError in a worker that lacks it, where taskiq acks the message of an unknown one.
+
+        A newer worker may know it, as in a rolling deployment: it is tried again.
+        """
+        task = super().find_task(task_name)
+        if task is None and self.is_worker_process:
+            raise LookupError(f"this worker has no task {task_name!r}: is its module imported?")
+        return task
 
     async def kick(self, message: BrokerMessage) -> None:
         """Send a task; raises reliq's errors."""

@@ -314,6 +314,28 @@ def test_a_task_whose_middleware_always_raises_becomes_a_dead_letter(
     assert (letter.failures, letter.last_error and letter.last_error.text) == (2, "ConnectionError: no tracing")
 
 
+def test_a_task_that_a_worker_does_not_know_waits_for_one_that_does(
+    app: reliq.Reliq, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a rolling deployment: taskiq itself acks it, and says that it is not found."""
+    monkeypatch.setattr("reliq.contrib.taskiq._BACKOFF", reliq.fixed(0.1, limit=99))
+
+    async def story() -> None:
+        newer, older = made(url), made(url)
+
+        @newer.task(task_name="new")
+        async def new() -> str:
+            return "done"
+
+        async with receiving(older):
+            task = await new.kiq()
+            await until(lambda: app.queue("taskiq").stats().counters.get("retried"))
+        async with receiving(newer):
+            assert (await task.wait_result(timeout=20)).return_value == "done"
+
+    asyncio.run(story())
+
+
 def test_only_the_task_that_kills_its_workers_becomes_a_dead_letter(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
     """Though another one runs for longer, and was sent before."""
     app.queue("taskiq").configure(max_deliveries=1)
