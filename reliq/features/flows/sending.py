@@ -13,11 +13,12 @@ from reliq.features.flows.opened import ALIVE, Parent, hold, join
 from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of
 from reliq.features.flows.stored import Behind, Noted
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, bucket_of
+from reliq.model.partitions import bucket_of
 from reliq.ops import Sleep, Steps
 from reliq.protocol.batch import Route
 from reliq.protocol.durability import ANY
 from reliq.protocol.home import Home, Moved
+from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
 from reliq.runtime.pieces import grouped, pieces
@@ -139,7 +140,7 @@ class Sending:
                 home = homes.named(name)
                 for part in pieces(some, AT_ONCE):
                     yield from self._wait(home.keys, part)
-                    refused += yield from self._enqueue(home, part, homes.layout)
+                    refused += yield from self._enqueue(homes, home, part)
             if not refused:
                 return
             numbers, former = refused, self._by_home(refused)
@@ -151,9 +152,9 @@ class Sending:
                     yield from self._note(some)
         raise ReliqError(f"the partitions of queue {queue!r} change all the time: the flow is not sent")
 
-    def _enqueue(self, home: Home, numbers: Sequence[int], layout: Layout) -> Steps[Sequence[int]]:
+    def _enqueue(self, homes: QueueHomes, home: Home, numbers: Sequence[int]) -> Steps[Sequence[int]]:
         """Enqueue members in a home; return those that it refuses."""
-        messages = [self._plan.messages[number] for number in numbers]
+        messages, layout = [self._plan.messages[number] for number in numbers], homes.layout
         # While homes change, a key may have messages elsewhere; of one that waits for others that is asked later.
         in_line = [one.id for one in messages if layout.moving and not one.waits and bucket_of(one) is not None]
         before, self._entered = self._entered, True
@@ -162,6 +163,7 @@ class Sending:
         except (Moved, QueueFull) as error:
             self._entered = before or bool(error.enqueued)
             if isinstance(error, QueueFull):
+                yield from homes.look_when_full()
                 raise
             return numbers[len(error.enqueued) :]
         return ()

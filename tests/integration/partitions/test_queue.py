@@ -1,7 +1,6 @@
 """A queue with partitions is one queue: what is sent, read and changed concerns all of them."""
 
 import contextlib
-import functools
 from collections import Counter
 
 import pytest
@@ -324,18 +323,25 @@ def test_a_call_goes_where_there_is_room_when_the_partitions_are_full_in_part(ap
     assert len(orders.send_many(["body"] * 50)) == 50
 
 
-@pytest.mark.parametrize(("partitions", "way"), [(1, "send"), (2, "send"), (1, "publish")])
+@pytest.mark.parametrize(("partitions", "way"), [(1, "send"), (2, "send"), (1, "publish"), (1, "flow")])
 def test_a_producer_whose_partitions_are_full_learns_of_others(app, url, partitions, way):
     """It reads their number once a minute; for that long it would refuse what the others have room for."""
     queue = app.queue("filled")
     queue.configure(max_length=8, partitions=partitions)
     app.subscribe("filled", "order")
     with contextlib.closing(reliq.Reliq(url)) as producer:
-        send = producer.queue("filled").send if way == "send" else functools.partial(producer.publish, "order")
+
+        def send():
+            if way == "send":
+                return producer.queue("filled").send("body")
+            if way == "publish":
+                return producer.publish("order", "body")
+            with producer.flow() as flow:
+                return flow.send("filled", "body")
 
         def is_taken():
             with contextlib.suppress(QueueFull):
-                return send("body")
+                return send()
 
         eventually(lambda: not is_taken())
         queue.configure(max_length=16, partitions=8)
