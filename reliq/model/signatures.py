@@ -22,7 +22,8 @@ _BY_PLACE = (
     inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
 )  # fmt: skip
 _ANYTHING = (inspect.Parameter.empty, Any, object)
-_COUNTS = {1: "one positional argument", 2: "two positional arguments"}
+_COUNTS = {1: "exactly one positional argument", 2: "exactly two positional arguments"}
+_OF_HANDLERS = "the message, or a body and the message, each annotated with its type"
 _MESSAGE = re.compile(r"(\w+\.)*Message")
 
 
@@ -185,9 +186,10 @@ def check_callable(function: object, what: str, *arguments: str) -> None:
             signature.bind(*arguments)
     except TypeError as error:
         given = " and ".join(arguments)
+        must = _OF_HANDLERS if arguments == ("the message",) else _COUNTS[len(arguments)]
         raise InvalidHandler(
             f"{what} is {name_of(function)}{signature}, which cannot be called with {given}: {error}; "
-            f"it must take exactly {_COUNTS[len(arguments)]}"
+            f"it must take {must}"
         ) from None
 
 

@@ -64,7 +64,8 @@ def test_the_sentence_shows_the_signature(app):
         app.handler("orders")(order)
     assert str(caught.value) == (
         "the handler of queue 'orders' is order(order, customer), which cannot be called with the message: "
-        "missing a required argument: 'customer'; it must take exactly one positional argument"
+        "missing a required argument: 'customer'; it must take the message, or a body and the message, each "
+        "annotated with its type"
     )
 
 
