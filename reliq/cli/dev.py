@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         server = everything.enter_context(EmbeddedRedis(options.data or data_folder(), port=options.port))
         _say("Redis", f"{server.url}   (data in {server.folder})")
         os.environ["RELIQ_URL"] = server.url
-        address = _dashboard(everything, options.api_port, stopping)
+        address, dashboard = _dashboard(everything, options.api_port, stopping) or (None, None)
         _say("Monitor", "running")
         if application := SAMPLE if options.sample else options.app:
             _worker(everything, application, stops.twice)
@@ -55,18 +55,21 @@ def run(options: argparse.Namespace) -> int:
         _explain(server.url)
         if options.open and address:
             webbrowser.open(address)
-        threading.Thread(target=_watch, args=(server, stopping), daemon=True).start()
+        threading.Thread(target=_watch, args=(server, dashboard, stopping), daemon=True).start()
         Monitor(Store(server.url)).run(stopping)
         if server.has_ended:
             raise RedisUnavailable(f"Redis has ended: `reliq dev` starts it again with the messages of {server.folder}")
     return 0
 
 
-def _watch(server: EmbeddedRedis, stopping: threading.Event) -> None:
-    """Stop everything when the server has ended by itself: all of it would wait for a server that nothing starts."""
+def _watch(server: EmbeddedRedis, dashboard: subprocess.Popen[bytes] | None, stopping: threading.Event) -> None:
+    """Stop everything when the server has ended by itself, as nothing starts it again; say so of the dashboard."""
     while not stopping.wait(0.5):
         if server.has_ended:
             stopping.set()
+        elif dashboard is not None and dashboard.poll() is not None:
+            _say("Dashboard", f"has ended with status {dashboard.returncode}; the next `reliq dev` starts it again")
+            dashboard = None
 
 
 def _awaited(what: str, since: float | None = None) -> None:
@@ -81,8 +84,10 @@ def _say(what: str, text: str) -> None:
     print(f"{start}{what:<10} {text}", flush=True)
 
 
-def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threading.Event) -> str | None:
-    """Start the HTTP service, if it is installed; return its address."""
+def _dashboard(
+    everything: contextlib.ExitStack, wanted: int, stopping: threading.Event
+) -> tuple[str, subprocess.Popen[bytes]] | None:
+    """Start the HTTP service, if it is installed; return its address and its process."""
     if not is_installed("fastapi", "uvicorn", "jinja2", "prometheus_client"):
         _say("Dashboard", f"not installed: {install_command('api')}")
         return None
@@ -96,7 +101,7 @@ def _dashboard(everything: contextlib.ExitStack, wanted: int, stopping: threadin
         _awaited("Dashboard", since)
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):
             _say("Dashboard", f"{address}/")
-            return address
+            return address, process
         stopping.wait(0.05)
     if not stopping.is_set():
         _say("Dashboard", f"did not start at {address}: see above, or choose another --api-port")

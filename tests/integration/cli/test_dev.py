@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 
+import psutil
 import pytest
 import redis
 
@@ -188,11 +189,14 @@ def test_a_second_ctrl_c_does_not_wait_for_what_the_worker_handles(tmp_path):
         assert child.wait(ENDS) == 130
 
 
-def test_dev_ends_with_its_redis_and_says_how_to_go_on(tmp_path):
+def test_dev_says_that_its_dashboard_has_ended_and_ends_with_its_redis(tmp_path):
     """Nothing else starts its Redis again: with a worker and a dashboard that wait for it, it would wait for ever."""
     (tmp_path / "shop.py").write_text(SHOP.format(answer="x"))
     with process("dev", "shop", folder=tmp_path) as child:
         running = Dev(child)
+        (dashboard,) = (one for one in psutil.Process(child.pid).children() if "api" in one.cmdline())
+        dashboard.kill()
+        assert b"Dashboard  has ended with status -9; the next `reliq dev` starts it" in child.stdout.readline()
         with redis.Redis.from_url(running.url) as server:
             os.kill(server.info("server")["process_id"], signal.SIGKILL)
         assert child.wait(ENDS) == 1
