@@ -76,14 +76,18 @@ class Steady:
             for name, part in parts.items():  # until files and queue are empty
                 self._until_done(name, partial(run, part(number), str(self._generation(number) / name)))
             self._note("done", f"generation-{number}")
-            if self._stopped:
+            if self._stopped and number == self._latest:
                 return
 
     def _generation(self, number: int) -> Path:
         return self._folder / f"generation-{number}"
 
+    @property
+    def _latest(self) -> int:
+        return int((self._folder / "generation").read_text())
+
     def _wanted(self, number: int) -> bool:
-        return not self._stopped and int((self._folder / "generation").read_text()) == number
+        return not self._stopped and self._latest == number
 
     def _while_wanted(self, part: Callable[[int], DataStreamWriter], number: int) -> None:
         """Run a query, again whenever it fails."""

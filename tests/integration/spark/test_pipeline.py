@@ -198,6 +198,15 @@ def test_an_old_java_is_named(monkeypatch, tmp_path):
         session.check_java()
 
 
+def test_its_file_runs_by_itself_as_spark_submit_runs_it():
+    """Nothing has imported reliq before: a circle of imports shows here only."""
+    command = [sys.executable, pipeline.__file__, "enqueue", "--help"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("how", ["python", "spark-submit"])

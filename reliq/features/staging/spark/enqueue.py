@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from reliq.errors import InvalidSetting
 from reliq.features.staging import durable
 from reliq.features.staging import steps as staging
-from reliq.features.staging.spark.last import last_write
 from reliq.features.staging.spark.naming import job_name
 from reliq.model.keys import SEVERAL, JobKeys, QueueKeys, check_job, check_name
 from reliq.protocol.application import eviction_allowed, url_from_environment
+from reliq.spark import last_write
 from reliq.spark.session import Session, command, common, say
 from reliq.transport.store import Store
 
