@@ -16,7 +16,7 @@ ROUND_TRIPS = 0.05  #: a message
 #: Every command a message, those inside of scripts too: one RPOPLPUSH, and a share of what a batch takes.
 COMMANDS = 1.2
 SIZES = pytest.mark.parametrize("size", [200, 64 * 1024])  #: of a body
-TAKEN_IN, TAKEN_APPENDED = 120, 130  #: bytes a message for claim and ack, to Redis and to its append-only file
+TAKEN_IN, TAKEN_APPENDED = 40, 130  #: bytes a message for claim and ack, to Redis and to its append-only file
 #: Bytes a message beyond its body, by messages a call: LPUSH has 110, the rest are MULTI, EXEC, sequence and counter.
 SENT_APPENDED = {1: 400, 50: 130}
 
@@ -135,7 +135,10 @@ def test_claim_and_ack_neither_receive_nor_append_a_body(app, url, growing, size
     app.queue("orders").send_many([b"x" * size] * messages)
     store, connection = Store(url), Store(url).connection()
     consumer = ConsumerSteps(QueueKeys("orders"), new_owner(), 15.0)
-    elements = [message.element for message in store.run(consumer.settle((), (), 1), connection)[1]]
+    elements: list[bytes] = []
+    for _ in range(2):  # the script for acks is loaded by the second
+        got += len(elements)
+        elements = [message.element for message in store.run(consumer.settle(elements, (), 1), connection)[1]]
     before_in, before_appended = received(growing), appended(growing)
     while elements:
         got += len(elements)
