@@ -7,8 +7,6 @@ from reliq import ops
 from reliq.ops import Steps
 from reliq_monitor.leases import Leases
 
-_TURNS_UP = 5.0  #: seconds after a jump ahead in which leases from before it may turn up
-
 
 class ClockWatch:
     """Detects jumps of a Redis server's clock by comparison with a clock that never jumps."""
@@ -34,7 +32,9 @@ class ClockWatch:
 class Deadlines:
     """When leases end: those that were given before a jump of the clock, and not renewed since, that much later."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns_up: float) -> None:
+        """`turns_up`: seconds after a jump ahead in which leases from before it may turn up."""
+        self._turns_up = turns_up
         self._latest: dict[str, Leases] = {}  #: by queue, at the latest look
         self._shifted: dict[tuple[str, str], tuple[int, int]] = {}  #: by queue and consumer: a deadline, and ms
         self._ahead, self._ahead_until = 0, 0.0  #: ms of a jump ahead, and until when leases from before it turn up
@@ -60,7 +60,7 @@ class Deadlines:
         if milliseconds > 0:
             self._looked_since = set()
             self._ahead = milliseconds + (self._ahead if at < self._ahead_until else 0)
-            self._ahead_until = at + _TURNS_UP
+            self._ahead_until = at + self._turns_up
         for queue, leases in self._latest.items():
             for consumer, deadline in leases:
                 if deadline is not None:

@@ -34,7 +34,7 @@ class Liveness:
 
     def __init__(self, reconnect_grace: float = values.RECONNECT_GRACE) -> None:
         self._absences = Absences(reconnect_grace)
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines(OUTAGE_GRACE)
         self._connected_at = 0.0
         self._quiet_until = 0.0  #: by time.monotonic()
 

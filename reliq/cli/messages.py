@@ -131,7 +131,7 @@ def _send_lines(options: argparse.Namespace, queue: Queue, more: Any) -> int:
 
 
 def _print_part(text: str) -> None:
-    """Print a part of the ids; raises ReliqError if nobody reads them any more, or the disk is full."""
+    """Print some of the ids; raises ReliqError if standard output takes no more."""
     try:
         print(text, end="")
     except OSError as error:

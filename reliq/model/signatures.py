@@ -120,6 +120,8 @@ def _caller(
 def _by_names(function: HandlerFunction, signature: inspect.Signature) -> Callable[[dict[str, Any]], Any]:
     """Return a call of the function with values by the names of its parameters, also of those with only a place."""
     by_place = [one for one in signature.parameters.values() if one.kind is one.POSITIONAL_ONLY]
+    if not by_place:
+        return lambda values: function(**values)
     names = {one.name for one in by_place}
 
     def call(values: dict[str, Any]) -> Any:

@@ -40,6 +40,11 @@ class Lives:
         """Forget a message that is not here any more, and will come again."""
         self._by_element.pop(element, None)
 
+    def check_awaited(self, message: Message) -> None:
+        """Raise TypeError if an async handler that has ended has left out an await."""
+        if (life := self.get(message.element)) is not None:
+            life.check_awaited()
+
     def __bool__(self) -> bool:
         return bool(self._by_element)
 

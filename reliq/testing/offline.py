@@ -105,8 +105,7 @@ def _outcome(handler: Handler, message: Message, consumer: ConsumerSteps) -> Mov
         result = handler.function(message)
         if handler.is_async:
             result = asyncio.run(result)
-            if (life := consumer.lives.get(message.element)) is not None:
-                life.check_awaited()
+            consumer.lives.check_awaited(message)
         if isinstance(result, Answer):
             consumer.answer(message, result.stored)
             return None

@@ -110,8 +110,7 @@ class Runner:
             finally:
                 if _process() != self._process:
                     forks.end_child()
-            if (life := self._steps.lives.get(message.element)) is not None:
-                life.check_awaited()
+            self._steps.lives.check_awaited(message)
             move = self._after_return(message, answer)
         except BaseException as error:  # a cancelled run is settled already: _end drops this outcome
             move = self._after_error(message, error)

@@ -27,7 +27,7 @@ class Prepared:
 
 
 def prepared(keys: QueueKeys, stored: Stored, now: int, most: int = MOST) -> Prepared | None:
-    """Prepare the next tick of a schedule or, at `now`, those that are due; None if there is none, or it is changing.
+    """Prepare the ticks of a schedule that are due at `now`, else its next one; None: it has none, or is changing.
 
     `most`: of the ticks that are due; the others follow.
     """
