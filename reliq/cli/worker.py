@@ -13,6 +13,7 @@ from reliq.cli.child_settings import ChildSettings
 from reliq.cli.loading import load
 from reliq.cli.options import BAD_USAGE, command, expect_no_refusal, grace_option, logging_options, metrics_options
 from reliq.cli.queue_names import left_out
+from reliq.cli.streams import print_whole_lines
 from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.model.keys import new_owner
@@ -79,6 +80,7 @@ def worker(options: argparse.Namespace) -> int:
         options.url = "env:RELIQ_URL"  # what the children are told has no password
     if options.reload:
         return _reload(options, child)
+    print_whole_lines()
     app = load(options.app)
     if app is None:
         return BAD_USAGE

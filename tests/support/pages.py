@@ -186,7 +186,7 @@ class Terminal:
         self.printed = ""
         self.application = "".join(re.findall(r"\breliq worker \w+:\w+", code))  #: of a worker; another one replaces it
         self._process = subprocess.Popen(
-            ["/bin/sh", "-ec", f"exec {code}"], cwd=folder, env={**environment, "PYTHONUNBUFFERED": "1"}, text=True,
+            ["/bin/sh", "-ec", f"exec {code}"], cwd=folder, env=environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._reading = threading.Thread(target=self._read)

@@ -30,7 +30,7 @@ def test_innocents_of_another_queue_are_never_charged(app, tmp_path):
     app.queue("poison").send_many(["poison"] * 4 + ["well"] * 20)
     app.queue("innocent").send_many(["x"] * 16)
     arguments = ("worker", "shop:app", "--processes", "2", "--threads", "4", "--url", app.url)
-    with process(*arguments, folder=tmp_path, PYTHONUNBUFFERED="1"):
+    with process(*arguments, folder=tmp_path):
         eventually(lambda: app.queue("poison").stats().dead == 4, timeout=60)
         eventually(lambda: app.queue("innocent").stats().counters.get("acked") == 16, timeout=60)
         eventually(lambda: app.queue("poison").stats().counters.get("acked") == 20, timeout=60)

@@ -152,7 +152,7 @@ def batch_under_kills(app, tmp_path, messages, kills):
     (tmp_path / "shop.py").write_text(BATCH)
     orders, seed = app.queue("orders"), random.Random(messages)
     arguments = ("worker", "shop:app", "--processes", "4", "--lease", "2", "--url", app.url)
-    with process(*arguments, folder=tmp_path, PYTHONUNBUFFERED="1") as parent:
+    with process(*arguments, folder=tmp_path) as parent:
         with app.batch(on_dead=("reports", "x")) as batch:
             for first in range(0, messages, 500):
                 batch.send_many("orders", range(first, min(first + 500, messages)))

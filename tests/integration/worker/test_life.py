@@ -243,7 +243,7 @@ def run_steps(app, tmp_path, mode, steps, until):
     queue.send(steps)
     trace = tmp_path / "trace"
     arguments = ("worker", "shop:app", "--processes", "2", "--url", app.url)
-    environment = {"MODE": mode, "TRACE": str(trace), "PYTHONUNBUFFERED": "1"}
+    environment = {"MODE": mode, "TRACE": str(trace)}
     with process(*arguments, folder=tmp_path, **environment):
         eventually(lambda: until(queue.stats()), timeout=20 + 5 * steps)
     return [int(line) for line in trace.read_text().split()]
