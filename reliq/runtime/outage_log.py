@@ -1,9 +1,34 @@
-"""Log lines of an outage of Redis: one when it begins, reminders while it lasts, and one when it is over."""
+"""Log lines of an outage: one when it begins, reminders while it lasts, and one when it is over.
+
+All loops of a process that cannot reach one Redis have these lines together: the first of them writes them.
+"""
 
 import logging
+import threading
 import time
+from dataclasses import dataclass, field
+
+from reliq.errors import RedisUnavailable, RedisUnsuitable
 
 _AGAIN = 30.0  #: seconds between two reminders
+
+
+@dataclass(slots=True)
+class _Outage:
+    """What the calls of some loops fail with. `others`: the loops that have joined it without a line of their own."""
+
+    began: float
+    said_at: float
+    failed_at: float
+    others: set[str] = field(default_factory=set)
+    over: bool = False
+
+    def and_others(self) -> str:
+        return f" and {len(self.others)} more" if self.others else ""
+
+
+_lock = threading.Lock()
+_unreachable: dict[tuple[str, str], _Outage] = {}  #: by logger and error: the latest outage of a Redis
 
 
 class OutageLog:
@@ -12,24 +37,52 @@ class OutageLog:
     def __init__(self, log: logging.Logger, who: str) -> None:
         self._log = log
         self._who = who
-        self._since: float | None = None
-        self._said_at = 0.0
+        self._outage: _Outage | None = None
+        self._since = 0.0
 
     def failed(self, error: Exception) -> None:
         """Note that a call failed."""
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
-            self._say(now, f"{self._who}: {error}")
-        elif now - self._said_at > _AGAIN:
-            self._say(now, f"{self._who}: for {now - self._since:.0f} s: {error}")
+        with _lock:
+            said = self._line(time.monotonic(), error)
+        if said:
+            self._log.warning("%s", said)
 
     def over(self) -> None:
         """Note that a call succeeded."""
-        if self._since is not None:
-            self._log.warning("%s: works again after %.1f s", self._who, time.monotonic() - self._since)
-            self._since = None
+        if self._outage is None:
+            return
+        with _lock:
+            outage, self._outage = self._outage, None
+            said, outage.over = outage.over, True
+        if not said:
+            lasted = time.monotonic() - outage.began
+            self._log.warning("%s%s: works again after %.1f s", self._who, outage.and_others(), lasted)
 
-    def _say(self, now: float, text: str) -> None:
-        self._said_at = now
-        self._log.warning("%s", text)
+    def _line(self, now: float, error: Exception) -> str:
+        """Return what to say of a failed call, if anything."""
+        outage = self._outage
+        if outage is None:
+            self._since = now
+        elif not outage.over:
+            outage.failed_at = now
+            if now - outage.said_at <= _AGAIN:
+                return ""
+            outage.said_at = now
+            return f"{self._who}{outage.and_others()}: for {now - outage.began:.0f} s: {error}"
+        self._outage, joined = self._begin(now, error)
+        if joined:
+            return ""
+        return f"{self._who}: {error}" if outage is None else f"{self._who}: for {now - self._since:.0f} s: {error}"
+
+    def _begin(self, now: float, error: Exception) -> tuple[_Outage, bool]:
+        """Return the outage that this loop has from now on, and whether it is one that others have said."""
+        own = _Outage(self._since, said_at=now, failed_at=now)
+        if isinstance(error, RedisUnsuitable) or not isinstance(error, RedisUnavailable):
+            return own, False
+        key = (self._log.name, str(error))
+        known = _unreachable.get(key)
+        if known is None or known.over or now - known.failed_at > _AGAIN:  # whoever had it may have ended
+            _unreachable[key] = own
+            return own, False
+        known.others.add(self._who)
+        return known, True

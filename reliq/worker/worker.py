@@ -320,8 +320,9 @@ class Worker:
             if loop.exchange.has_left:  # a heartbeat was under way while it unregistered
                 continue
             if _home(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
-                text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
-                log.warning(text, lease.keys.queue)
+                if loop.runner.running or loop.exchange.unstarted or loop.exchange.quarantined:
+                    text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
+                    log.warning(text, lease.keys.queue)
                 loop.runner.lost()
 
 

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ class Pipe(io.RawIOBase):
 @pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "PYTHONUNBUFFERED"])
 def test_each_line_is_written_at_once_and_in_one_piece(monkeypatch, unbuffered):
     pipe = Pipe()
-    file = pipe if unbuffered else io.BufferedWriter(pipe)
+    file: Any = pipe if unbuffered else io.BufferedWriter(pipe)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, write_through=unbuffered))
     print_whole_lines()
     print("shipped", "part", 7)
