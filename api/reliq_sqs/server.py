@@ -48,6 +48,6 @@ def _server(settings: Settings, monitor: bool) -> Iterator[Server]:
             running.start()
             stack.callback(running.stop)
         if settings.metrics_port is not None:
-            exporter = Exporter(store, [app.state.measurements], monitor=running.monitor if running else None)
+            exporter = Exporter(store, [app.state.measurements], monitor=running.monitor.state if running else None)
             stack.enter_context(exporter.serve(settings.metrics_port, settings.metrics_host))
         yield server_for(app, settings)

@@ -10,11 +10,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reliq import ops
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, monitors_until
+from reliq.observability.monitor_state import MonitorState
 from reliq.ops.topology import Node, Slots, address_of
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.pieces import grouped
@@ -77,20 +78,14 @@ class ClusterMonitor:
         """The loops."""
         return [part.monitor for part in list(self._parts.values())]
 
-    @property
-    def failing(self) -> set[tuple[str, str]]:
-        """The duties that fail now, each with its queue; `node` with a node that is away."""
-        away = {("node", address_of(part.place.node)) for part in self.parts if part.away and part.place.node}
+    def state(self) -> MonitorState:
+        """Return the state of all loops; a node that is away fails too, and so do the names of the queues."""
+        parts = self.parts
+        state = MonitorState.together([part.state() for part in parts])
+        away = {("node", address_of(part.place.node)) for part in parts if part.away and part.place.node}
         names = {("queues", "")} if self._names_fail else set()
-        return away.union(names, *(part.failing for part in self.parts))
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """Failed attempts by duty since the start."""
-        failures = Counter({"queues": self._name_failures})
-        for part in self.parts:
-            failures.update(part.failures)
-        return dict(failures)
+        failures = Counter(state.failures) + Counter(queues=self._name_failures)
+        return replace(state, failures=failures, failing=state.failing | away | names)
 
     def run(self, stopping: threading.Event) -> None:
         """Have a loop for each node until `stopping` is set."""

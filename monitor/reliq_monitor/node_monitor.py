@@ -8,12 +8,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from reliq.contract import values
 from reliq.errors import ReliqError
 from reliq.observability.histograms import Measurements
+from reliq.observability.monitor_state import MonitorState
 from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
@@ -79,51 +79,40 @@ class NodeMonitor:
         )
         self._next_look = self._next_beat = 0.0
         self._hurries = False  #: whether the look after the next one comes soon
-        self.last_scan_at = 0.0  #: seconds since the epoch: the end of the latest look with which every duty runs
-        self.last_scan_took = 0.0  #: seconds
-        self.leading = False
+        self._last_scan_at = 0.0  #: seconds since the epoch: the end of the latest look with which every duty runs
+        self._last_scan_took = 0.0  #: seconds
+        self._leading = False
         self.away = False  #: whether the server cannot be reached
-        self.taken_over = 0  #: queues that came from another monitor
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """Failed attempts by duty since the start."""
-        return dict(self._attempts.failures)
-
-    @property
-    def failing(self) -> AbstractSet[tuple[str, str]]:
-        """The duties that fail now, each with its queue; an empty text means all queues."""
-        return self._attempts.failing
+        self._taken_over = 0  #: queues that came from another monitor
 
     @property
     def unresponsive(self) -> bool:
         """Whether the server cannot be reached, or does not answer now."""
         return self.away or self._calls.unanswered
 
-    @property
-    def led_queues(self) -> int:
-        """The queues that this monitor leads."""
-        return len(self._lookout.survey.queues) if self.leading else 0
-
-    @property
-    def members(self) -> int:
-        """The monitors that share the queues; 0 while they are not known."""
-        return self._membership.alive
-
-    @property
-    def clock_jumps(self) -> int:
-        """Jumps of the Redis server's clock since the start."""
-        return self._lookout.clock_jumps
+    def state(self) -> MonitorState:
+        """Return what it has done and sees now. A spare, and one whose server is away, tell of no scan."""
+        return MonitorState(
+            failures=dict(self._attempts.failures),
+            failing=self._attempts.failing,
+            leading=self._leading,
+            led_queues=len(self._lookout.survey.queues) if self._leading else 0,
+            members=self._membership.alive,
+            taken_over=self._taken_over,
+            last_scan_at=self._last_scan_at if self._leading and not self.away else 0.0,
+            last_scan_took=self._last_scan_took,
+            clock_jumps=self._lookout.clock_jumps,
+        )
 
     def look(self) -> None:
         """Look at the queues, the server and the consumers; the duties work on what is found."""
         started = time.monotonic()
         self._attempts.prune()
         self._lookout.look()
-        self.last_scan_took = time.monotonic() - started
+        self._last_scan_took = time.monotonic() - started
         lesser = {DUTY, *self._rota.lesser}  # all duties are done nevertheless
-        if not any(queue == "" and duty not in lesser for duty, queue in self.failing):
-            self.last_scan_at = time.time()
+        if not any(queue == "" and duty not in lesser for duty, queue in self._attempts.failing):
+            self._last_scan_at = time.time()
 
     def perform(self, duty: type[Duty[T]]) -> T:
         """Perform one duty once, on what the latest look found; return what its turn returns."""
@@ -180,7 +169,7 @@ class NodeMonitor:
         if time.monotonic() >= self._next_beat:
             self._beat()
         pause = self._next_beat - time.monotonic()
-        if self.leading:
+        if self._leading:
             pause = min(pause, self._perform_due())
         else:
             self._attempts.prune()  # who leads now tries again
@@ -189,17 +178,17 @@ class NodeMonitor:
     def _beat(self) -> None:
         """Note that this monitor is alive, and take over or leave queues as other monitors go or come."""
         self._next_beat = time.monotonic() + BEAT_EVERY
-        was_known, was_leading = self._membership.known, self.leading
+        was_known, was_leading = self._membership.known, self._leading
         beat = self._membership.beat()
         if not self._calls.run(self._attempts.of_all(DUTY, beat, otherwise=False)):
             self._membership.unknown()
-        self.leading = self._membership.leading
+        self._leading = self._membership.leading
         if self._membership.was_missed:
             self._liveness.forget()  # others led the queues meanwhile
         if self._membership.changed():
             new = self._lookout.share_out()
-            self.taken_over += len(new) if was_known else 0
-            if new or (self.leading and not was_leading):
+            self._taken_over += len(new) if was_known else 0
+            if new or (self._leading and not was_leading):
                 # There are no earlier observations of these queues: the second look, which decides, comes soon.
                 self._next_look = 0.0
                 self._hurries = True

@@ -75,7 +75,7 @@ def monitor(options: argparse.Namespace) -> int:
         from reliq.observability.worker_metrics import WorkerCollector
 
         more = [WorkerCollector(store), *([PartitionCollector(store)] if options.metrics_partitions else [])]
-        make(store, [measurements], monitor=running, more=more).serve(options.metrics_port, options.metrics_host)
+        make(store, [measurements], monitor=running.state, more=more).serve(options.metrics_port, options.metrics_host)
     logging.getLogger("reliq.monitor").info("monitor started")
     running.run(stopping)
     return 0

@@ -100,7 +100,7 @@ def worker(options: argparse.Namespace) -> int:
     try:
         with metering:
             if options.metrics_port is not None:
-                metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor)
+                metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor.state)
             if options.processes == 1:
                 measurements = None if options.metrics_port is None else metering.own
                 return _work_here(app, store, work, measurements, child)

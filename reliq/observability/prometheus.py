@@ -4,10 +4,10 @@ Worker, monitor and API export metrics; the command line creates an `Exporter` a
 prometheus-client (the extras `monitor` and `api`), which nothing else in here imports.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
@@ -24,6 +24,7 @@ from reliq.model.keys import instance_of, logical_name
 from reliq.model.stats import Stats
 from reliq.observability.autoscale import Demand
 from reliq.observability.histograms import PROCESS, Measurements, totals
+from reliq.observability.monitor_state import MonitorState
 from reliq.observability.queue_metrics import of_queues
 from reliq.ops import Steps
 from reliq.protocol.partial_reads import every_queue
@@ -61,46 +62,6 @@ _INFO_COUNTERS = {
 _INFO_SECTIONS = ("memory", "persistence", "clients", "replication", "stats")
 
 
-class MonitorState(Protocol):
-    """The exported state of a monitor in this process."""
-
-    @property
-    def last_scan_at(self) -> float:
-        """Seconds since the epoch; 0 before the first scan."""
-
-    @property
-    def last_scan_took(self) -> float:
-        """Seconds."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether it has a share of the queues."""
-
-    @property
-    def led_queues(self) -> int:
-        """The queues in its share."""
-
-    @property
-    def members(self) -> int:
-        """The monitors that share the queues, as it knows them."""
-
-    @property
-    def taken_over(self) -> int:
-        """Queues that came from other monitors."""
-
-    @property
-    def clock_jumps(self) -> int:
-        """Of the Redis server."""
-
-    @property
-    def failures(self) -> Mapping[str, int]:
-        """Failed attempts by duty."""
-
-    @property
-    def failing(self) -> Collection[tuple[str, str]]:
-        """The duties that fail now, each with its queue."""
-
-
 class Exporter(Collector):
     """Collects the metrics of a scrape. Thread-safe."""
 
@@ -110,10 +71,12 @@ class Exporter(Collector):
         measurements: Sequence[Measurements] = (),
         *,
         slots: Mapping[str, int] | None = None,
-        monitor: MonitorState | None = None,
+        monitor: Callable[[], MonitorState] | None = None,
         more: Sequence[Collector] = (),
     ) -> None:
-        """`slots`: for a worker, the handlers that it runs at once, by queue; only these queues are exported then.
+        """`monitor`: returns the state of the monitor in this process.
+
+        `slots`: for a worker, the handlers that it runs at once, by queue; only these queues are exported then.
 
         `more`: collectors that read Redis too. They are not asked while it is away: each would wait for its answer, and
         Prometheus gives up a scrape after 10 seconds.
@@ -145,7 +108,8 @@ class Exporter(Collector):
             yield from scraped
             for one in self._more:
                 yield from one.collect()
-        yield from _of_monitor(self._monitor)
+        if self._monitor is not None:
+            yield from _of_monitor(self._monitor())
         yield from _histograms(series)
 
     def _scrape(self, missing: Missing, series: Sequence[Any]) -> Iterator[Metric]:
@@ -254,9 +218,7 @@ def _of_redis(info: Mapping[str, str]) -> Iterator[Metric]:
             yield _counter(name, float(info[field]))
 
 
-def _of_monitor(monitor: MonitorState | None) -> Iterator[Metric]:
-    if monitor is None:
-        return
+def _of_monitor(monitor: MonitorState) -> Iterator[Metric]:
     yield _gauge("reliq_monitor_leading", monitor.leading)
     yield _gauge("reliq_monitor_led_queues", monitor.led_queues)
     yield _gauge("reliq_monitor_members", monitor.members)

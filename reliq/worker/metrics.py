@@ -47,7 +47,7 @@ class Metering:
     def serve(self, store: Store, port: int, host: str, monitor: Any = None) -> None:
         """Serve /metrics, and make the processes that start from now on measure, in `folder`.
 
-        `monitor`: the monitor that runs in this process.
+        `monitor`: returns the state of the monitor that runs in this process.
         """
         every = [self.own]
         if self._processes > 1:

@@ -320,7 +320,7 @@ def test_a_full_queue_of_the_end_is_tried_again(app, monitor):
         batch.send("orders", 1)
     take(app.queue("orders"))
     assert monitor.end_batches() == 0
-    assert monitor.failures["batches"] == 1
+    assert monitor.state().failures["batches"] == 1
     take(app.queue("reports"))
     for failing in list(monitor._whole._attempts._failing.values()):
         failing.next_at = 0.0

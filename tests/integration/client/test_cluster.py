@@ -432,14 +432,14 @@ def test_a_node_that_hangs_stops_no_duty_for_the_queues_of_the_others(app, clust
     thread = MonitorThread(Store(cluster_url))
     thread.start()
     try:
-        eventually(lambda: thread.monitor.leading)
+        eventually(lambda: thread.monitor.state().leading)
         os.kill(nodes[1].pid, signal.SIGSTOP)
         for _ in range(2):
             before = {name: app.queue(name).stats().ready for name in others}
             for name in others:
                 app.queue(name).send("due", delay=0.1)
             eventually(lambda: all(app.queue(name).stats().ready > before[name] for name in others), timeout=120)  # noqa: B023
-        eventually(lambda: {duty for duty, _ in thread.monitor.failing} & {"node"})
+        eventually(lambda: {duty for duty, _ in thread.monitor.state().failing} & {"node"})
     finally:
         os.kill(nodes[1].pid, signal.SIGCONT)
         thread.stop()

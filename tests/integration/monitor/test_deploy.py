@@ -14,6 +14,7 @@ import yaml
 
 from reliq.cli import main
 from reliq.observability.histograms import HTTP, LATENESS, PROCESS, RECOVERY, WAIT
+from reliq.observability.monitor_state import MonitorState
 from reliq.observability.partition_metrics import PartitionCollector
 from reliq.observability.prometheus import Exporter
 from reliq.observability.worker_metrics import WorkerCollector
@@ -318,7 +319,7 @@ def test_the_kustomization_names_all_manifests():
 
 def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     app.queue("orders").send("x")
-    body, _ = Exporter(Store(url), slots={"orders": 1}, monitor=ScannedMonitor()).render()
+    body, _ = Exporter(Store(url), slots={"orders": 1}, monitor=scanned).render()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", body.decode(), re.MULTILINE))
     exported = set(types) | {family.name for family in (WAIT, PROCESS, RECOVERY, LATENESS, HTTP)}
     exported |= {family.name for family in PartitionCollector(Store(url)).collect()}
@@ -328,7 +329,8 @@ def test_every_metric_is_documented_and_every_documented_one_exists(app, url):
     assert sorted(documented) == sorted(exported)
 
 
-class ScannedMonitor:
-    last_scan_at, last_scan_took, leading, clock_jumps = 1.0, 0.1, True, 0
-    led_queues, members, taken_over = 1, 2, 0
-    failures, failing = {"promote": 1}, {("promote", "orders")}
+def scanned():
+    return MonitorState(
+        failures={"promote": 1}, failing={("promote", "orders")}, leading=True, led_queues=1, members=2, taken_over=0,
+        last_scan_at=1.0, last_scan_took=0.1, clock_jumps=0,
+    )  # fmt: skip

@@ -76,13 +76,13 @@ def test_a_foreign_key_of_one_queue_stops_nothing_else(app, server, running, cap
     monitor = running()
     eventually(lambda: server.llen(GOOD.messages) == 2, what="both messages of the other queue are ready")
     expected = {(duty, "bad") for duty in duties}
-    eventually(lambda: monitor.failing == expected, what=f"{expected} are told to fail: {monitor.failing}")
-    assert {duty for duty, count in monitor.failures.items() if count} == duties
-    seen = monitor.last_scan_at
-    eventually(lambda: monitor.last_scan_at > seen)
+    eventually(lambda: monitor.state().failing == expected, what=f"{expected} are told to fail")
+    assert {duty for duty, count in monitor.state().failures.items() if count} == duties
+    seen = monitor.state().last_scan_at
+    eventually(lambda: monitor.state().last_scan_at > seen)
 
     server.delete(getattr(BAD, name))
-    eventually(lambda: not monitor.failing, what="it is tried again")
+    eventually(lambda: not monitor.state().failing, what="it is tried again")
     said = [record.getMessage() for record in caplog.records if "queue=bad" in record.getMessage()]
     for duty in duties:
         assert len([line for line in said if f"duty={duty} queue" in line and "works again" not in line]) == 1
@@ -123,10 +123,10 @@ def test_queues_that_are_broken_in_every_key_stop_nothing_for_a_hundred_others(
     started = [running() for _ in range(monitors)]
     eventually(lambda: all(server.llen(keys.messages) >= 2 for keys in others), what="the messages of the others")
     eventually(lambda: app.schedules.get("tick").fired >= 2)
-    failing = set().union(*(one.failing for one in started))
+    failing = set().union(*(one.state().failing for one in started))
     assert {queue for _, queue in failing} == {keys.queue for keys in broken}
     assert {duty for duty, _ in failing} >= {"scan", "promote", "staged", "prepared", "dead letters", "producers"}
-    assert all(time.time() - one.last_scan_at < 5 for one in started)
+    assert all(time.time() - one.state().last_scan_at < 5 for one in started)
     told = [record.getMessage() for record in caplog.records]
     lines = Counter(line.partition(": ")[0] for line in told if ": for " not in line)  # a reminder, after half a minute
     assert max(lines.values()) <= monitors, "each failure is told once"
@@ -136,7 +136,7 @@ def test_the_queue_of_a_foreign_key_gets_its_messages_back_afterwards(app, serve
     abandoned(app, BAD)
     server.set(BAD.messages, "of another application")
     monitor = running()
-    eventually(lambda: ("reclaim", "bad") in monitor.failing)
+    eventually(lambda: ("reclaim", "bad") in monitor.state().failing)
     server.delete(BAD.messages)
     eventually(lambda: server.llen(BAD.messages) == 2)
 
@@ -149,7 +149,7 @@ def test_a_job_with_a_manifest_of_another_version_holds_up_no_other(app, server,
     abandoned(app, GOOD)
     monitor = running()
     eventually(lambda: server.llen(GOOD.messages) == 2)
-    eventually(lambda: monitor.failing == {("staged", "bad")})
+    eventually(lambda: monitor.state().failing == {("staged", "bad")})
     assert server.exists(BAD.job("old"))
 
 
@@ -160,13 +160,18 @@ def test_a_foreign_set_of_queues_makes_the_monitor_look_stale(app, server, runni
     eventually(lambda: server.llen(GOOD.messages) == 2)
     server.rename("reliq:queues", "aside")
     server.set("reliq:queues", "of another application")
-    eventually(lambda: ("queues", "") in monitor.failing)
-    stale = monitor.last_scan_at
+    eventually(lambda: ("queues", "") in monitor.state().failing)
+    stale = monitor.state().last_scan_at
     app.store.call(ops.command("ZADD", GOOD.delayed, 1, b"x"))
     eventually(lambda: server.zcard(GOOD.delayed) == 0, what="the queues that it knows are looked after")
-    assert monitor.last_scan_at == stale
+    assert monitor.state().last_scan_at == stale
     server.rename("aside", "reliq:queues")
-    eventually(lambda: monitor.last_scan_at > stale)
+    eventually(lambda: monitor.state().last_scan_at > stale)
+
+
+def leads(monitor):
+    state = monitor.state()
+    return state.leading, state.led_queues, state.members
 
 
 def test_a_foreign_key_in_the_place_of_the_members_makes_every_monitor_lead_everything(app, server, running):
@@ -175,10 +180,10 @@ def test_a_foreign_key_in_the_place_of_the_members_makes_every_monitor_lead_ever
     monitors = [running(), running()]
     eventually(lambda: server.llen(GOOD.messages) == 2)
     for monitor in monitors:
-        eventually(lambda: (monitor.leading, monitor.led_queues, monitor.members) == (True, 1, 0))  # noqa: B023
-        eventually(lambda: monitor.failing == {("members", "")})  # noqa: B023
-    seen = monitors[0].last_scan_at
-    eventually(lambda: monitors[0].last_scan_at > seen)
+        eventually(lambda: leads(monitor) == (True, 1, 0))  # noqa: B023
+        eventually(lambda: monitor.state().failing == {("members", "")})  # noqa: B023
+    seen = monitors[0].state().last_scan_at
+    eventually(lambda: monitors[0].state().last_scan_at > seen)
 
 
 def test_what_fails_is_tried_again_after_pauses_that_grow(app, server, url):
@@ -187,7 +192,7 @@ def test_what_fails_is_tried_again_after_pauses_that_grow(app, server, url):
     monitor = Monitor(Store(url))
     for _ in range(20):
         monitor.promote()
-    assert monitor.failures["promote"] == 1
+    assert monitor.state().failures["promote"] == 1
 
 
 def delay_of_one_that_is_due(app, server):
@@ -242,11 +247,11 @@ def test_a_spare_fails_at_nothing(server, running, monkeypatch):
     monkeypatch.setattr(attempts, "_FORGOTTEN", 0.5)
     server.set("reliq:{@flows}:open", "of another application")
     monitor = running()
-    eventually(lambda: ("open_flows", "") in monitor.failing)
+    eventually(lambda: ("open_flows", "") in monitor.state().failing)
     heir = running()
-    eventually(lambda: monitor.members == 2)
+    eventually(lambda: monitor.state().members == 2)
     for key in (monitors_since("0"), monitors_until("0")):
         server.zrem(key, monitor._whole._membership.id)
-    eventually(lambda: heir.leading and not monitor.leading)
-    eventually(lambda: ("open_flows", "") in heir.failing)
-    eventually(lambda: not monitor.failing)
+    eventually(lambda: heir.state().leading and not monitor.state().leading)
+    eventually(lambda: ("open_flows", "") in heir.state().failing)
+    eventually(lambda: not monitor.state().failing)

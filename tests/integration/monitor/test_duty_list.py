@@ -80,7 +80,7 @@ def running(url, monkeypatch):
 
 
 def metrics(url, monitor):
-    body, _ = Exporter(Store(url), monitor=monitor).render()
+    body, _ = Exporter(Store(url), monitor=monitor.state).render()
     return {family.name: family.samples for family in text_string_to_metric_families(body.decode())}
 
 
@@ -100,16 +100,16 @@ def test_its_failures_are_counted_from_zero_logged_once_and_over_when_it_works_a
     client.sadd("reliq:queues", "q")
     client.set(KEYS.followed, "x")
     monitor = running(Counting)
-    assert monitor.failures["counting"] == 0
+    assert monitor.state().failures["counting"] == 0
     with client.pipeline() as at_once:  # the duty counts its turns there
         at_once.delete("turns:q").lpush("turns:q", "of another application").execute()
-    eventually(lambda: monitor.failing == {("counting", "q")})
+    eventually(lambda: monitor.state().failing == {("counting", "q")})
     found = metrics(url, monitor)
     assert {"duty": "counting"} in [one.labels for one in found["reliq_monitor_duty_failures"]]
     failing = [one.labels for one in found["reliq_monitor_duty_failing"] if one.value]
     assert failing == [{"duty": "counting", "queue": "q"}]
     client.delete("turns:q")
-    eventually(lambda: not monitor.failing)
+    eventually(lambda: not monitor.state().failing)
     said = [record.getMessage() for record in caplog.records if "duty=counting queue=q" in record.getMessage()]
     assert len(said) == 2
     assert "works again" in said[1]
@@ -119,9 +119,9 @@ def test_a_mistake_in_one_duty_stops_no_other(app, client, running, caplog):
     monitor = running(Broken)
     app.queue("q").send("x", delay=0.01)
     eventually(lambda: app.queue("q").stats().ready == 1, what="the duties after it have their turns")
-    assert monitor.failing == {("broken", "")}
-    eventually(lambda: monitor.failures["broken"] >= 1)
-    assert not any(count for duty, count in monitor.failures.items() if duty != "broken")
+    assert monitor.state().failing == {("broken", "")}
+    eventually(lambda: monitor.state().failures["broken"] >= 1)
+    assert not any(count for duty, count in monitor.state().failures.items() if duty != "broken")
     assert any(record.exc_info and "duty=broken" in record.getMessage() for record in caplog.records)
 
 
@@ -129,8 +129,8 @@ def test_a_duty_without_queues_has_one_leader_and_its_own_interval(app, client, 
     app.queue("q").send("x")
     place = Place(common=(*COMMON, Rare.common))
     for monitor in [running(Rare, place=place) for _ in range(2)]:
-        eventually(lambda: monitor.members == 2)  # noqa: B023
-        eventually(lambda: time.time() - monitor.last_scan_at < 1)  # noqa: B023
+        eventually(lambda: monitor.state().members == 2)  # noqa: B023
+        eventually(lambda: time.time() - monitor.state().last_scan_at < 1)  # noqa: B023
     assert int(client.get("turns of rare")) in (1, 2), "a second one if the second monitor leads it from now on"
 
 

@@ -50,8 +50,8 @@ def everything(app, url):
         measurements.ran("orders", [(run, run.started + 0.01)], time.time() - time.monotonic())
         consumer.ack(message)
     monitor.scan()
-    monitor._whole.leading = True  # as its loop notes
-    return scraped(Exporter(Store(url), [measurements], slots={"orders": 1}, monitor=monitor))
+    monitor._whole._leading = True  # as its loop notes
+    return scraped(Exporter(Store(url), [measurements], slots={"orders": 1}, monitor=monitor.state))
 
 
 @pytest.mark.parametrize("name", DESIGN)
@@ -156,7 +156,7 @@ def test_a_redis_that_is_away_is_asked_once_in_a_scrape(url, away):
 
 
 def test_a_monitor_that_has_not_scanned_yet_claims_no_scan(url):
-    families = scraped(Exporter(Store(url), monitor=Monitor(Store(url))))
+    families = scraped(Exporter(Store(url), monitor=Monitor(Store(url)).state))
     assert values(families["reliq_monitor_leading"]) == {(): 0}
     assert "reliq_monitor_last_scan_timestamp_seconds" not in families
 

@@ -97,7 +97,7 @@ def test_an_outage_that_is_longer_than_the_leases_robs_nobody(redis_server, url)
 def test_a_message_of_a_worker_that_is_gone_comes_back_after_the_grace_and_not_after_its_lease(app, url):
     app.queue("orders").send("x")
     with monitoring(url, reconnect_grace="1s") as monitor:
-        eventually(lambda: monitor.leading)
+        eventually(lambda: monitor.state().leading)
         consumer = reliq.Reliq(url).queue("orders").consumer(lease="10m")
         assert len(consumer.claim()) == 1
         connections_count(monitor)

@@ -127,8 +127,8 @@ def test_a_schedule_that_cannot_be_read_stops_no_other(app, monitor, client):
         make_due(client, name)
     client.hset(KEYS.schedules, "bad", "no JSON")
     assert monitor.send_ticks() == 1
-    assert monitor.failing == {("schedules", "q")}
-    assert monitor.failures["schedules"] == 1
+    assert monitor.state().failing == {("schedules", "q")}
+    assert monitor.state().failures["schedules"] == 1
     assert client.zscore(KEYS.ticks, "bad") > time.time() * 1000 + 10_000  # not looked at again at once
     assert monitor.send_ticks() == 0
 
@@ -140,7 +140,7 @@ def test_a_foreign_key_stops_no_other_queue(app, monitor, client):
     client.delete(KEYS.schedule_states)
     client.set(KEYS.schedule_states, "foreign")
     assert monitor.send_ticks() == 2
-    assert ("schedules", "q") in monitor.failing
+    assert ("schedules", "q") in monitor.state().failing
 
 
 def test_a_schedule_that_is_changed_within_the_last_seconds_is_sent_as_changed(app, running):

@@ -30,7 +30,7 @@ def test_ticks_are_sent_in_the_slot_of_each_queue(app):
     finally:
         thread.stop()
         store.close()
-    assert thread.monitor.failures["schedules"] == 0
+    assert thread.monitor.state().failures["schedules"] == 0
     assert [(one.name, one.queue) for one in app.schedules.list() if one.name == "daily"] == [("daily", QUEUES[1])]
     for queue in QUEUES:
         assert app.schedules.fate(f"of-{queue}") == "ready"

@@ -75,20 +75,20 @@ def abandon(app, keys):
 def all_led(monitors):
     """Whether each queue is led by exactly one of these monitors, and each of them leads some."""
     led = Counter(keys.queue for one in monitors for keys in one._whole._lookout.survey.queues)
-    return led == Counter(QUEUES) and all(one.led_queues > 8 for one in monitors)
+    return led == Counter(QUEUES) and all(one.state().led_queues > 8 for one in monitors)
 
 
 def test_three_monitors_lead_a_share_each_and_one_that_stops_leaves_it_to_the_others(client, queues, threads):
     monitors = [threads.start() for _ in range(3)]
     eventually(lambda: all_led(monitors), what="every queue has one leader")
-    eventually(lambda: [one.members for one in monitors] == [3, 3, 3])
+    eventually(lambda: [one.state().members for one in monitors] == [3, 3, 3])
     for work in COMMON:
         eventually(lambda: sum(work in one._whole._lookout.survey.common for one in monitors) == 1)  # noqa: B023
 
     threads.stop(monitors[0])
     assert client.zscore(monitors_until("0"), monitors[0]._whole._membership.id) is None, "they need not miss it first"
     eventually(lambda: all_led(monitors[1:]), what="its share is led by the others")
-    assert monitors[1].taken_over + monitors[2].taken_over >= 12
+    assert monitors[1].state().taken_over + monitors[2].state().taken_over >= 12
 
 
 def test_every_duty_of_every_queue_is_done_by_someone(app, client, queues, threads):
@@ -110,17 +110,21 @@ def test_a_new_queue_is_led_by_one_of_them(app, client, queues, threads):
     eventually(lambda: all_led(monitors))
     app.queue("new").send("due", delay=0.01)
     eventually(lambda: client.llen(QueueKeys("new").messages) == 1)
-    eventually(lambda: sum(one.led_queues for one in monitors) == len(QUEUES) + 1)
+    eventually(lambda: sum(one.state().led_queues for one in monitors) == len(QUEUES) + 1)
 
 
 def test_of_many_monitors_a_bounded_number_leads_and_a_spare_takes_the_place_of_one_that_goes(queues, threads):
     monitors = [threads.start() for _ in range(10)]
-    eventually(lambda: sum(one.leading for one in monitors) == 8 and sum(one.led_queues for one in monitors) == 60)
-    spares = [one for one in monitors if not one.leading]
-    assert [one.led_queues for one in spares] == [0, 0]
-    threads.stop(next(one for one in monitors if one.leading))
-    eventually(lambda: sum(one.leading for one in spares) == 1)
-    eventually(lambda: sum(one.led_queues for one in monitors[1:]) == 60)
+    eventually(
+        lambda: (
+            sum(one.state().leading for one in monitors) == 8 and sum(one.state().led_queues for one in monitors) == 60
+        )
+    )
+    spares = [one for one in monitors if not one.state().leading]
+    assert [one.state().led_queues for one in spares] == [0, 0]
+    threads.stop(next(one for one in monitors if one.state().leading))
+    eventually(lambda: sum(one.state().leading for one in spares) == 1)
+    eventually(lambda: sum(one.state().led_queues for one in monitors[1:]) == 60)
 
 
 @pytest.mark.parametrize("end", ["killed", "paused"])
@@ -146,7 +150,7 @@ def test_the_share_of_one_that_is_killed_or_paused_is_led_by_the_others(app, cli
 def test_a_monitor_that_was_missed_judges_nobody_by_what_it_saw_before(app, client, queues, threads):
     """A worker was absent when it looked last; meanwhile the others led, and the worker was there."""
     monitor = threads.start()
-    eventually(lambda: monitor.leading)
+    eventually(lambda: monitor.state().leading)
     absences = monitor._whole._liveness._absences
     absences._absent["queue-1"] = {"c1": None}
     app.store.call(ops.resign("0", monitor._whole._membership.id))
@@ -166,7 +170,7 @@ def test_no_neighbour_of_a_poison_message_is_charged_by_a_monitor_that_leads_ano
         monitor._whole._lookout.names = QUEUES
         monitor._whole._membership.share = lambda queues, led=keys.queue: [led]  # type: ignore[method-assign, misc]
         monitor._whole._lookout.share_out()
-        assert monitor.led_queues == 0
+        assert monitor.state().led_queues == 0
         assert monitor.scan().reclaimed == 1
     for keys in queues[:2]:
         with app.queue(keys.queue).consumer() as other:

@@ -56,7 +56,7 @@ def hanging(nodes, place):  # noqa: F811
 
 
 def led(monitors):
-    return [{keys.queue for part in one._parts for keys in part._lookout.survey.queues} for one in monitors]
+    return [{keys.queue for part in one._nodes.parts for keys in part._lookout.survey.queues} for one in monitors]
 
 
 def all_led(monitors):
@@ -65,7 +65,7 @@ def all_led(monitors):
 
 
 def leaders_of(work, monitors):
-    return sum(work in part._lookout.survey.common for one in monitors for part in one._parts)
+    return sum(work in part._lookout.survey.common for one in monitors for part in one._nodes.parts)
 
 
 def test_they_share_the_queues_of_each_node(app, monitors):  # noqa: F811
@@ -116,20 +116,20 @@ def test_a_node_that_hangs_delays_no_duty_of_the_others(app, monitors, nodes, pl
         assert sum(one > 2.0 for one in took) <= 1  # once, this machine may have been busy
         away = ("node", f"127.0.0.1:{nodes[place].port}")
         for monitor in monitors:
-            eventually(lambda: away in monitor.failing)  # noqa: B023
-            seen = monitor.last_scan_at
-            eventually(lambda: monitor.last_scan_at > seen)  # noqa: B023
+            eventually(lambda: away in monitor.state().failing)  # noqa: B023
+            seen = monitor.state().last_scan_at
+            eventually(lambda: monitor.state().last_scan_at > seen)  # noqa: B023
     for name in QUEUES:
         eventually(lambda: app.queue(name).stats().counters.get("reclaimed") == 1, what=name)  # noqa: B023
-    eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
+    eventually(lambda: not any(monitor.state().failing for monitor in monitors), timeout=60)
     eventually(lambda: all_led(monitors))
 
 
 def test_a_monitor_that_became_a_spare_at_one_node_scans_at_the_others(monitors, nodes, monkeypatch):  # noqa: F811
     eventually(lambda: all_led(monitors))
     monkeypatch.setattr(membership, "MOST_LEADING", 1)
-    led_parts = [[part for part in one._parts if part.place.node] for one in monitors]
-    eventually(lambda: sum(part.leading for some in led_parts for part in some) == 3)
+    led_parts = [[part for part in one._nodes.parts if part.place.node] for one in monitors]
+    eventually(lambda: sum(part.state().leading for some in led_parts for part in some) == 3)
     monitor, (part, *_) = next(
         (one, its) for one, some in zip(monitors, led_parts, strict=True) if len(its := [*filter(_leads, some)]) > 1
     )
@@ -137,13 +137,13 @@ def test_a_monitor_that_became_a_spare_at_one_node_scans_at_the_others(monitors,
     with redis.Redis(port=server.port) as client:  # as after a node that hung: the other monitor came back first
         for key in (monitors_since(part.place.tag), monitors_until(part.place.tag)):
             client.zrem(key, part._membership.id)
-    eventually(lambda: not part.leading)
+    eventually(lambda: not part.state().leading)
     seen = time.time()
-    eventually(lambda: monitor.last_scan_at > seen)
+    eventually(lambda: monitor.state().last_scan_at > seen)
 
 
 def _leads(part):
-    return part.leading
+    return part.state().leading
 
 
 def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, nodes, monkeypatch):  # noqa: F811
@@ -160,15 +160,15 @@ def test_a_slot_that_is_moving_delays_no_other_queue_of_its_node(app, monitors, 
         source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
         try:
             refused = ("promote", moving), ("scan", moving), ("staged", moving), ("prepared", moving)
-            eventually(lambda: any(monitor.failing & set(refused) for monitor in monitors))
+            eventually(lambda: any(monitor.state().failing & set(refused) for monitor in monitors))
             for name in others:
                 app.queue(name).send("due", delay=0.1)
             eventually(lambda: all(app.queue(name).stats().ready == 1 for name in others))
-            assert not any(("node", f"127.0.0.1:{nodes[0].port}") in monitor.failing for monitor in monitors)
+            assert not any(("node", f"127.0.0.1:{nodes[0].port}") in monitor.state().failing for monitor in monitors)
         finally:
             source.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
             heir.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
-    eventually(lambda: not any(monitor.failing for monitor in monitors), timeout=60)
+    eventually(lambda: not any(monitor.state().failing for monitor in monitors), timeout=60)
     app.queue(moving).send("due", delay=0.1)
     eventually(lambda: app.queue(moving).stats().ready == 1)
 

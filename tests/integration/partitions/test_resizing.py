@@ -761,7 +761,7 @@ def test_a_change_that_fails_stays_known_as_failing_though_no_message_waits(app,
     with monkeypatch.context() as patched:
         patched.setattr(ops, "take_in", refused)
         monitor.tend_partitions()
-    assert ("partitions", "orders") in monitor.failing
+    assert ("partitions", "orders") in monitor.state().failing
 
 
 def test_a_change_that_was_interrupted_is_brought_to_its_end_by_a_monitor(app, monitor, monkeypatch):

@@ -225,7 +225,7 @@ def monitor(url: str, admin: reliq.Reliq) -> None:
         resize(admin, 3, 1)
         eventually(lambda: len(admin.queue("parts").partitions().partitions) == 1)
         eventually(lambda: admin.queue("q").stats().dead <= 1)
-        eventually(lambda: thread.monitor.leading)
+        eventually(lambda: thread.monitor.state().leading)
         eventually(lambda: admin.queue("lost").stats().counters.get("reclaimed") == 4)
         eventually(lambda: not admin.queue("q").stats().prepared)
         eventually(lambda: [state_of(admin, one.id) for one in flows] == ["dead", "skipped", "open"])
