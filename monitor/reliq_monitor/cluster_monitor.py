@@ -84,7 +84,8 @@ class ClusterMonitor:
         state = MonitorState.together([part.state() for part in parts])
         away = {("node", address_of(part.place.node)) for part in parts if part.away and part.place.node}
         names = {("queues", "")} if self._names_fail else set()
-        failures = Counter(state.failures) + Counter(queues=self._name_failures)
+        failures = Counter(state.failures)
+        failures.update(queues=self._name_failures)  # `+` would leave out the duties that never failed
         return replace(state, failures=failures, failing=state.failing | away | names)
 
     def run(self, stopping: threading.Event) -> None:

@@ -124,7 +124,7 @@ class NodeMonitor:
 
     def run(self, stopping: threading.Event) -> None:
         """Perform each duty when it is due, until `stopping` is set; wait while Redis is away."""
-        outage = OutageLog(log, "monitor") if self.place is WHOLE else OutageLog(log, self.place.title)
+        outage = OutageLog(log, self.place.title)
         self._calls.patience = 0.0
         if self.place.has_queues:
             self._calls.listen()

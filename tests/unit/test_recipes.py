@@ -101,7 +101,7 @@ from reliq_monitor.node_monitor import NodeMonitor
 from reliq_monitor.place import WHOLE
 
 assert "moods" in [one.name for one in DUTIES]
-assert NodeMonitor(Store("redis://localhost:1"), 0.05, None, 3.0, WHOLE).failures["moods"] == 0
+assert NodeMonitor(Store("redis://localhost:1"), 0.05, None, 3.0, WHOLE).state().failures["moods"] == 0
 runbook = Path("docs/runbooks/monitor-duty-failing.md").read_text()
 assert "| `moods` | no one knows how the queues feel |" in runbook
 """

@@ -55,7 +55,7 @@ def unknown_log_lines(spans: list[str]) -> Iterator[str]:
     """`event field=...` and `event:`, as a runbook quotes the lines of a log."""
     for span in spans:
         if re.fullmatch(r"[a-z][a-z_-]*:", span) and span != "reliq:":  # the prefix of all keys
-            known = f'OutageLog(log, "{span[:-1]}")' in LIBRARY
+            known = bool(re.search(rf'(OutageLog\(log, |def title.*?return )"{span[:-1]}"', LIBRARY, re.DOTALL))
         elif re.fullmatch(r"(?:[a-z_]+ )?[a-z_]+=\S+(?: [a-z_]+=\S+)*", span) and ("=..." in span or " " in span):
             event, *fields = re.findall(r"(?:^[a-z_]+ )?[a-z_]+(?==)", span)
             patterns = [rf"\b{event}=", *(rf"\b{field.strip()}\b" for field in fields)]

@@ -14,7 +14,7 @@ from reliq.model.keys import QUEUES as QUEUES_KEY
 from reliq.model.keys import QueueKeys, monitors_since, monitors_until, new_owner
 from reliq.ops.topology import slot_of
 from reliq_monitor import known, membership
-from reliq_monitor.duties import COMMON
+from reliq_monitor.duties import COMMON, DUTIES
 from tests.integration.client.test_cluster import (  # fixtures
     app,  # noqa: F401
     cluster_url,  # noqa: F401
@@ -75,6 +75,8 @@ def test_they_share_the_queues_of_each_node(app, monitors):  # noqa: F811
     eventually(lambda: sum(all(theirs & mine for mine in led(monitors)) for theirs in by_node) >= 2)
     for work in COMMON:
         eventually(lambda: leaders_of(work, monitors) == 1)  # noqa: B023
+    for monitor in monitors:
+        assert {"queues", *(duty.name for duty in DUTIES)} <= set(monitor.state().failures), "they start at 0"
     with app.batch(on_done=("reports", "done")) as batch:
         for name in QUEUES:
             batch.send(name, "x", delay=0.1)
