@@ -9,7 +9,7 @@ from reliq import NewMessage, forks, ops
 from reliq.contract import values
 from reliq.contrib.guard import Guard
 from reliq.contrib.kombu.arguments import QueueArguments
-from reliq.contrib.kombu.names import lasting_queue, passing_queue
+from reliq.contrib.kombu.names import Names
 from reliq.contrib.kombu.options import Options
 from reliq.errors import QueueFull
 from reliq.features.topics import ops as topics
@@ -35,6 +35,7 @@ class Broker:
         self.store = Store(url, allow_eviction=self._allow_eviction)
         self._url = url
         self._options = options
+        self.names = Names(options.global_keyprefix)
         self._pool = ProducerPool()
         self._pool.sharded = self.store.sharded
         self._queues: Bounded[QueueSteps] = Bounded()
@@ -58,7 +59,7 @@ class Broker:
 
     def declare(self, name: str, passing: bool, arguments: QueueArguments) -> None:
         """Make a queue known. `passing`: it goes with its last consumer."""
-        queue = (passing_queue if passing else lasting_queue)(self._options.global_keyprefix + name)
+        queue = self.names.passing_queue(name) if passing else self.names.lasting_queue(name)
         if arguments.prioritised:
             self._prioritised.add(("", name))
         self._names[name] = queue, float("inf")
@@ -89,10 +90,9 @@ class Broker:
         known, until = self._names.get(name, ("", 0.0))
         if time.monotonic() < until:
             return known
-        full = self._options.global_keyprefix + name
-        passing = passing_queue(full)
+        passing = self.names.passing_queue(name)
         found = self.store.call(topics.is_for_broadcasts(QueueKeys(passing)))
-        queue = passing if found else lasting_queue(full)
+        queue = passing if found else self.names.lasting_queue(name)
         self._names[name] = queue, time.monotonic() + _UNKNOWN_FOR
         return queue
 

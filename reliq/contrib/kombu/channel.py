@@ -15,7 +15,6 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
 from reliq import Message
-from reliq.contrib.kombu import names
 from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.consuming import Credit, Reader, Subscription, hand_back
 from reliq.contrib.kombu.messages import incoming, outgoing, requeued
@@ -124,7 +123,7 @@ class Channel(virtual.Channel):
 
     def _pattern(self, exchange: str, key: str) -> str:
         kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
-        return names.pattern(self._options.global_keyprefix + exchange, kind, key or "")
+        return str(self._broker.names.pattern(exchange, kind, key or ""))
 
     def exchange_declare(self, exchange: str | None = None, type: str | None = None, **options: Any) -> None:
         """Make an exchange known to this process; raises InvalidSetting for one that is not direct, topic or fanout."""
@@ -184,7 +183,7 @@ class Channel(virtual.Channel):
             if not passing or self._broker.exists(routing_key):  # else it is the reply to a client that is gone
                 self._broker.send(routing_key, new)
             return
-        key = names.routing_key(self._options.global_keyprefix + exchange, routing_key)
+        key = self._broker.names.routing_key(exchange, routing_key)
         if not passing:
             self._broker.publish(key, new)
             return

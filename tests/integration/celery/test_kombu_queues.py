@@ -10,13 +10,15 @@ from kombu.exceptions import ChannelError
 import reliq
 import reliq.contrib.kombu
 from reliq import ops
-from reliq.contrib.kombu.names import lasting_queue, passing_queue, pattern, routing_key
+from reliq.contrib.kombu.names import Names
 from reliq.contrib.kombu.options import broker_url
 from reliq.features.topics import duty
 from reliq.features.topics.routing import Routes, check_routing_key
 from reliq.model.keys import check_name, instance_of
 from tests.integration.celery.kombu_support import Received, publish
 from tests.support.workers import eventually
+
+NAMES = Names()
 
 
 @pytest.mark.parametrize(
@@ -39,16 +41,16 @@ from tests.support.workers import eventually
     ],
 )
 def test_exchanges_route_as_in_amqp(kind: str, bound: str, sent: str, reached: bool) -> None:
-    routes = Routes([("queue", pattern("my.exchange", kind, bound)), ("other", pattern("my", kind, bound))])
-    assert routes.match(check_routing_key(routing_key("my.exchange", sent))) == (("queue",) if reached else ())
+    routes = Routes([("queue", NAMES.pattern("my.exchange", kind, bound)), ("other", NAMES.pattern("my", kind, bound))])
+    assert routes.match(check_routing_key(NAMES.routing_key("my.exchange", sent))) == (("queue",) if reached else ())
 
 
 def test_names_that_reliq_does_not_allow_get_a_legible_one() -> None:
-    assert lasting_queue("celery@host.celery.pidbox") == "celery@host.celery.pidbox"
-    assert lasting_queue("my:queue") != lasting_queue("my queue")
+    assert NAMES.lasting_queue("celery@host.celery.pidbox") == "celery@host.celery.pidbox"
+    assert NAMES.lasting_queue("my:queue") != NAMES.lasting_queue("my queue")
     for name in ("my:queue", "-x", "ü" * 300, "a@broadcast.c01234567890123456789", ""):
-        assert check_name(lasting_queue(name))
-        assert instance_of(passing_queue(name))
+        assert check_name(NAMES.lasting_queue(name))
+        assert instance_of(NAMES.passing_queue(name))
 
 
 def test_fanout_reaches_every_queue_also_one_without_a_consumer(
@@ -67,7 +69,7 @@ def test_fanout_reaches_every_queue_also_one_without_a_consumer(
 
 def test_a_queue_to_be_deleted_goes_with_its_consumer(app: reliq.Reliq, broker: str) -> None:
     reply = kombu.Queue("reply", auto_delete=True)
-    name = passing_queue("reply")
+    name = NAMES.passing_queue("reply")
     with kombu.Connection(broker) as connection, kombu.Connection(broker) as watching:
         consumer = kombu.Consumer(connection, [reply], callbacks=[lambda body, message: message.ack()])
         with consumer, kombu.Consumer(watching, [kombu.Queue("lasting")]):
@@ -89,11 +91,15 @@ def test_a_queue_to_be_deleted_waits_for_its_first_consumer(
         with kombu.Consumer(watching, [kombu.Queue("lasting")]):  # runs a monitor
             publish(watching, "lasting", "a reply that nobody reads yet")
             kombu.Producer(watching).publish("result", routing_key="reply")
-            eventually(lambda: passing_queue("late") not in app.queues(of_broadcasts=True), what="its time is over")
+            eventually(
+                lambda: NAMES.passing_queue("late") not in app.queues(of_broadcasts=True), what="its time is over"
+            )
             received = Received(connection)
             received.consumer.add_queue(reply)
             assert received.drain(1) == ["result"]
-            eventually(lambda: passing_queue("reply") not in app.queues(of_broadcasts=True), what="it goes with it")
+            eventually(
+                lambda: NAMES.passing_queue("reply") not in app.queues(of_broadcasts=True), what="it goes with it"
+            )
         late(connection.default_channel).delete()  # in what this process knows
 
 
@@ -126,7 +132,7 @@ def test_applications_with_prefixes_of_their_own_share_a_redis(app: reliq.Reliq,
         assert kombu.Queue("celery")(mail.default_channel).get() is None
         assert kombu.Queue("all")(mail.default_channel).get() is None
         assert Received(shop, "celery", "all").drain(2) != []
-    assert {"shop.celery", "shop.all", lasting_queue("mail:all")} <= set(app.queues())
+    assert {"shop.celery", "shop.all", NAMES.lasting_queue("mail:all")} <= set(app.queues())
 
 
 def test_one_url_one_broker_and_no_password_is_shown(broker: str) -> None:
