@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from reliq.errors import LeaseLost
 from reliq.model.element import name_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -28,3 +29,11 @@ class Hold(NamedTuple):
             "lease": self.keys.lease(self.consumer), "processing": self.keys.processing(self.consumer),
             "id": self.message.id, "name": name_of(self.message.element), "position": self.place,
         }  # fmt: skip
+
+
+def not_held(message: Message) -> LeaseLost:
+    """Return the error about a message that its handler has no more."""
+    return LeaseLost(
+        f"message {message.id} of {message.queue!r} is not held here any more: its handler has ended, its time limit "
+        "has passed or the lease was lost, and another consumer may be handling it; nothing was recorded"
+    )

@@ -8,7 +8,7 @@ from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
-from reliq.ops.held import Hold
+from reliq.ops.held import Hold, not_held
 from reliq.protocol.consumer import ConsumerSteps
 
 
@@ -29,11 +29,3 @@ def of_lease(keys: QueueKeys, lease: str, identity: str) -> Steps[Hold]:
             if message.id == identity:
                 return Hold(keys, lease, message, place)
     raise LeaseLost("the lease has ended, or the message is settled: another consumer may be handling it")
-
-
-def not_held(message: Message) -> LeaseLost:
-    """Return the error about a message that its handler has no more."""
-    return LeaseLost(
-        f"message {message.id} of {message.queue!r} is not held here any more: its handler has ended, its time limit "
-        "has passed or the lease was lost, and another consumer may be handling it; nothing was recorded"
-    )

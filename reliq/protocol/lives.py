@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from reliq import ops
-from reliq.errors import LeaseLost, ReliqError
+from reliq.errors import ReliqError
 from reliq.model.element import Envelope, decode_envelope
 from reliq.model.keys import QueueKeys
 from reliq.model.life import EVERY, Life, Report
 from reliq.model.message import Message
 from reliq.ops import Move, Settled, Steps
-from reliq.ops.held import Hold
+from reliq.ops.held import Hold, not_held
 
 M = TypeVar("M", Message, Envelope)
 
@@ -67,25 +67,18 @@ class Lives:
         `place`: where in the processing list the message should be; None: it is not in the hands of a handler.
         """
         if message.lost or place is None:
-            raise self._not_held(message)
+            raise not_held(message)
         life = self._by_element.setdefault(message.element, Life())
         now = time.monotonic()
         if report.state is None and report.fraction != 1 and now - life.reported_at < EVERY:
             return
         life.stored = True  # before the call: the message may be settled before its answer is here
         if not (yield ops.report(Hold(self._keys, consumer, message, place), report)):
-            raise self._not_held(message)
+            raise not_held(message)
         if report.state is None:
             life.reported_at = now
         else:
             life.state = report.state
-
-    def _not_held(self, message: Message) -> LeaseLost:
-        return LeaseLost(
-            f"message {message.id} of {self._keys.logical!r} is not held here any more: "
-            "its handler has ended, its time limit has passed or the lease was lost, and another consumer may be "
-            "handling it; the report was not stored"
-        )
 
     def end(self, acks: Sequence[bytes], moves: Sequence[Move], codes: str) -> Steps[None]:
         """Forget settled messages; what Redis has of those that left the queue is deleted."""

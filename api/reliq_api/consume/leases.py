@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reliq import ops
-from reliq.errors import LeaseLost
 from reliq.model.backoff import exponential
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys, run_of
@@ -17,9 +16,10 @@ from reliq.model.life import Life, Report
 from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
 from reliq.ops import Move, Settled, Steps
-from reliq.ops.held import Hold
+from reliq.ops.held import not_held
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import TAGS
+from reliq.protocol.holds import of_lease
 from reliq.protocol.lives import cancelled_of, has_left
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 
@@ -219,12 +219,9 @@ def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[list[str] | Non
 
 def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[None]:
     """Store what the consumer reports about a message of the lease; raises LeaseLost if it is not there any more."""
-    message = next((one for one in (yield from _held(keys, lease)) if one.id == identity), None)
-    if message is None or not (yield ops.report(Hold(keys, lease, message), report)):
-        raise LeaseLost(
-            "the lease has ended, or the message is settled: another consumer may be handling it; the report was not "
-            "stored"
-        )
+    hold = yield from of_lease(keys, lease, identity)
+    if not (yield ops.report(hold, report)):
+        raise not_held(hold.message)
 
 
 def states(keys: QueueKeys, messages: Sequence[Message]) -> Steps[dict[str, bytes]]:

@@ -8,9 +8,10 @@ from reliq.features.charges.model import Charge
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps
+from reliq.ops.held import not_held
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.features import Act
-from reliq.protocol.holds import not_held, of_lease
+from reliq.protocol.holds import of_lease
 
 
 def _charged(keys: QueueKeys, message: Message, actual: int) -> Steps[None]:

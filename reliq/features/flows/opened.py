@@ -16,8 +16,7 @@ from reliq.features.flows.stored import Ended
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps, layout
-from reliq.ops.held import Hold
-from reliq.protocol.holds import not_held
+from reliq.ops.held import Hold, not_held
 
 ALIVE = "sending open"  #: the states in which a flow may still be changed
 FORGOTTEN = "acked"  #: what a message is told of a flow that is not to be waited for

@@ -17,10 +17,10 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Steps, Together
 from reliq.ops.coming import Coming
-from reliq.ops.held import Hold
+from reliq.ops.held import Hold, not_held
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.features import Act, Along
-from reliq.protocol.holds import not_held, of_handler, of_lease
+from reliq.protocol.holds import of_handler, of_lease
 from reliq.protocol.homes import QueueHomes, checked
 
 PAGE = 100  #: chunks that one call reads

@@ -40,11 +40,11 @@ from reliq.model.policy import Policy, RunOver
 from reliq.model.result import read_result, stored
 from reliq.model.token import as_token
 from reliq.ops import Op, Steps
-from reliq.ops.held import Hold
+from reliq.ops.held import Hold, not_held
 from reliq.ops.schema import Counter
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.features import Act
-from reliq.protocol.holds import not_held, of_handler
+from reliq.protocol.holds import of_handler
 from reliq.protocol.outcomes import failure_now
 from reliq.runtime.moment import Moment
 
