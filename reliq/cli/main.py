@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from reliq._version import __version__
 from reliq.cli import (
+    api,
     bench,
     chaos,
     completion,
@@ -22,10 +23,11 @@ from reliq.cli import (
     services,
     size,
     spread,
+    sqs,
     worker,
     workers,
 )
-from reliq.cli.options import BAD_USAGE, command
+from reliq.cli.options import BAD_USAGE
 from reliq.cli.parser import Parser
 from reliq.cli.streams import open_closed, write_no_more
 from reliq.cli.words import Words
@@ -41,9 +43,6 @@ from reliq.runtime import logging as logs
 from reliq.runtime import startup
 from reliq.runtime.looking import looking
 from reliq.runtime.url import redacted
-from reliq_api.cli import add_to as add_api
-from reliq_sqs.cli import add_to as add_sqs
-from reliq_sqs.cli import beside_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,9 +150,8 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     spark = commands.add_parser("spark", help="write data into queues and export dead letters, with Spark")
     if words is None or {"spark", "completion"}.intersection(words):  # its modules would make each command start later
         _spark(spark)
-    add_api(commands, command, (beside_options,))
-    for add_to in (add_sqs,):
-        add_to(commands, command)
+    for part in (api, sqs):
+        part.add_to(commands)
     completion.add_to(commands, parser)
     commands.name_verbs()
     return parser

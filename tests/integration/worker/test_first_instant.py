@@ -125,7 +125,7 @@ sys.meta_path.insert(0, Interrupt())
 SCRIPT = "import sys; from reliq.cli.main import entry; sys.exit(entry())"
 
 
-@pytest.mark.parametrize("where", ["reliq._version", "msgspec", "reliq.cli.dead", "reliq_api.cli"])
+@pytest.mark.parametrize("where", ["reliq._version", "msgspec", "reliq.cli.dead", "reliq_api.settings"])
 @pytest.mark.parametrize("arguments", [("queue", "stats"), ("top",), ()])
 def test_ctrl_c_while_a_command_imports_ends_it_without_a_traceback(app, tmp_path, where, arguments):
     (tmp_path / "sitecustomize.py").write_text(

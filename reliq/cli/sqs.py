@@ -1,4 +1,4 @@
-"""The commands `reliq sqs` and `reliq sqs key`, used by `reliq.cli`; the endpoint is imported only when it runs."""
+"""The commands `reliq sqs` and `reliq sqs key`; the endpoint is imported only when it runs."""
 
 import argparse
 import json
@@ -6,70 +6,55 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
+from reliq.cli.columns import columns
+from reliq.cli.keys import check_no_auth, endpoint_options, key_options, say_revoked, until
+from reliq.cli.options import command, logging_options, metrics_options, say_none, store_of
 from reliq.contract.values import port, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
-from reliq_api.cli import check_no_auth, say_revoked, store_of, until
 from reliq_sqs.access import SCOPES
 from reliq_sqs.settings import Settings
 
 log = logging.getLogger("reliq.sqs")
 
-Add = Callable[..., argparse.ArgumentParser]
 _KEY_FILE = "the file with the text that encrypts the secrets of access keys (default: RELIQ_SQS_KEY)"
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _REGION = re.compile(r"[a-z0-9-]{1,32}")
 
 
-def add_to(commands: Any, command: Add) -> None:
-    """Add the commands to the parser; `command` adds one with the common options."""
+def add_to(commands: Any) -> None:
+    """Add these commands to the parser."""
     defaults = Settings()
     one = command(commands, "sqs", sqs, "serve queues to the SDKs of AWS, as Amazon SQS", json_too=False)
     one.set_defaults(patient=True)
-    one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
-    one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
-    text = f"time that open requests have to finish at a stop (default {defaults.grace:g})"
-    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help=text)
-    endpoint_options(one)
+    endpoint_options(one, defaults.host, defaults.port, defaults.grace)
+    _aws_options(one)
     text = "for development: serve this machine without signatures (or RELIQ_NO_AUTH=1)"
     one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
-    text = "serve Prometheus metrics at /metrics on this port (default: none)"
-    one.add_argument("--metrics-port", type=int, metavar="PORT", help=text)
-    one.add_argument("--metrics-host", default=defaults.metrics_host, metavar="HOST", help="the address for it")
+    metrics_options(one)
     one.add_argument("--access-log", action="store_true", help="log every request, without its query")
-    one.add_argument("--quiet", action="store_true", help="log warnings only")
-    one.add_argument("--log-json", action="store_true", help="log JSON, one object per line (or RELIQ_LOG_JSON=1)")
+    logging_options(one)
     nouns = one.add_subparsers(title="commands", metavar="COMMAND")
     verbs = nouns.add_parser("key", help="access keys", description="Access keys.").add_subparsers(
         title="commands", metavar="COMMAND", required=True
     )
-    _key_commands(verbs, command)
-
-
-def _key_commands(verbs: Any, command: Add) -> None:
     one = command(verbs, "create", create, "make an access key, and print it once")
-    one.add_argument("name", help="what the key is for; two keys may have the same name")
-    text = "what the key allows; may be repeated"
-    one.add_argument("--scope", action="append", choices=tuple(SCOPES), required=True, help=text)
-    text = "the queues that the key is for, e.g. 'orders*'; may be repeated"
-    one.add_argument("--queue", action="append", required=True, metavar="PATTERN", help=text)
-    one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
+    key_options(one, SCOPES)
     one.add_argument("--key-file", metavar="FILE", help=_KEY_FILE)
     command(verbs, "list", list_keys, "the access keys, without their secrets")
     one = command(verbs, "revoke", revoke, "revoke an access key; takes effect within two seconds")
     one.add_argument("id", help="the id of the key, as `key list` shows it")
 
 
-def endpoint_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
-    """Add the options of the endpoint; `prefix`: what the names of those of another command begin with."""
+def _aws_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
+    """Add what the endpoint has of AWS; `prefix`: what the names of those of another command begin with."""
 
     def add(name: str, text: str, **options: Any) -> None:
         one.add_argument(name.replace("--", f"--{prefix}", 1), help=text, **options)
@@ -85,7 +70,7 @@ def endpoint_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
     add("--key-file", _KEY_FILE, metavar="FILE")
 
 
-def settings_of(options: argparse.Namespace, **more: Any) -> Settings:
+def _settings(options: argparse.Namespace, **more: Any) -> Settings:
     """Return the settings that the options say; raises InvalidSetting."""
     from reliq_sqs.keys import VARIABLE, Vault, vault_text
 
@@ -122,7 +107,7 @@ def sqs(options: argparse.Namespace) -> int:
     port(options.port, "port")
     port(options.metrics_port or 0, "metrics-port")
     seconds(options.grace, "grace", 0, 3600)
-    settings = settings_of(
+    settings = _settings(
         options, port=options.port, grace=options.grace, metrics_port=options.metrics_port,
         metrics_host=options.metrics_host,
     )  # fmt: skip
@@ -132,15 +117,15 @@ def sqs(options: argparse.Namespace) -> int:
     return 0
 
 
-def beside_options(one: argparse.ArgumentParser) -> Callable[[argparse.Namespace], AbstractContextManager[None]]:
-    """Add the options with which `reliq api` serves SQS too; return what serves it, as a context."""
+def options_beside(one: argparse.ArgumentParser) -> None:
+    """Add the options with which `reliq api` serves SQS too."""
     text = f"also serve the SDKs of AWS, as `reliq sqs` does, on a port of its own (default {Settings().port})"
     one.add_argument("--sqs", type=int, nargs="?", const=Settings().port, metavar="PORT", help=text)
-    endpoint_options(one, "sqs-")
-    return _beside
+    _aws_options(one, "sqs-")
 
 
-def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
+def beside(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Return what serves SQS beside `reliq api`, if it is asked to, as a context."""
     if options.sqs is None:
         return nullcontext()
     try:
@@ -149,7 +134,7 @@ def _beside(options: argparse.Namespace) -> AbstractContextManager[None]:
         raise missing_extra("`reliq api --sqs`", "sqs", error) from None
     port(options.sqs, "--sqs")
     own = {name.removeprefix("sqs_"): value for name, value in vars(options).items()}
-    settings = settings_of(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
+    settings = _settings(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
     return beside(settings)
 
 
@@ -182,10 +167,10 @@ def list_keys(options: argparse.Namespace) -> int:
         ]  # fmt: skip
         print(json.dumps(shown))
         return 0
-    if not keys:
-        print("there are no access keys: `reliq sqs key create` makes one", file=sys.stderr)
-    for identity, key in keys:
-        print(f"{identity}  {key.name}  {','.join(key.scopes)}  {','.join(key.queues)}  {until(key.expires_at)}")
+    say_none(keys, "there are no access keys: `reliq sqs key create` makes one")
+    rows = [(one, key.name, ",".join(key.scopes), ",".join(key.queues), until(key.expires_at)) for one, key in keys]
+    for line in columns(rows, *[-12] * 4):
+        print(line)
     return 0
 
 

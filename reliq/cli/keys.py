@@ -1,0 +1,50 @@
+"""What `reliq key` and `reliq sqs key` share, and the check of services without keys."""
+
+import argparse
+from collections.abc import Callable, Iterable
+
+from reliq.cli.options import say, store_of, utc
+from reliq.errors import InvalidSetting
+from reliq.ops import Steps
+
+
+def endpoint_options(one: argparse.ArgumentParser, host: str, port: int, grace: float) -> None:
+    """Add where a service listens, and how it stops."""
+    one.add_argument("--host", default=host, help=f"address to listen on (default {host})")
+    one.add_argument("--port", type=int, default=port, help=f"port to listen on (default {port})")
+    text = f"time that open requests have to finish after SIGTERM (default {grace:g})"
+    one.add_argument("--grace", type=float, default=grace, metavar="SECONDS", help=text)
+
+
+def key_options(one: argparse.ArgumentParser, scopes: Iterable[str]) -> None:
+    """Add what a new key is for."""
+    one.add_argument("name", help="what the key is for; two keys may have the same name")
+    text = "what the key allows; may be repeated"
+    one.add_argument("--scope", action="append", choices=tuple(scopes), required=True, help=text)
+    text = "the queues that the key is for, e.g. 'orders*'; may be repeated"
+    one.add_argument("--queue", action="append", required=True, metavar="PATTERN", help=text)
+    one.add_argument("--expires", metavar="TIME", help="how long it is valid, e.g. 90d (default: for ever)")
+
+
+def check_no_auth(options: argparse.Namespace, instead: str) -> None:
+    """Raise InvalidSetting if others could reach a service without keys. `instead`: the command that makes one."""
+    from reliq_api.access.auth import is_loopback
+
+    if options.no_auth and not is_loopback(options.host):
+        raise InvalidSetting(
+            f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "
+            f"--no-auth and create a key with `{instead}`"
+        )
+
+
+def say_revoked(options: argparse.Namespace, identity: str, revoke: Callable[[str], Steps[bool]], kind: str) -> int:
+    """Revoke a key of this kind, and say so; return the exit status."""
+    revoked = identity.isascii() and store_of(options).run(revoke(identity))
+    text = f"{identity} is revoked" if revoked else f"there is no {kind} {identity!r}"
+    say(options, text, id=identity, revoked=revoked)
+    return 0 if revoked else 1
+
+
+def until(expires_at: int) -> str:
+    """Return in words until when a key is valid."""
+    return "until " + utc(expires_at) if expires_at else "for ever"
