@@ -34,8 +34,7 @@ TRACEPARENT = header("traceparent", "Kept as a header of the message, with `trac
 ONE_MESSAGE = body_of({JSON: schemas.NewMessage, cloudevents.EVENT: EVENT, "application/octet-stream": None})
 #: Error codes of every call that enqueues.
 SEND_FAILS = (
-    "queue_full", "overloaded", "body_too_large", "unsupported_media_type", "outcome_unknown",
-    "durability_unavailable",
+    "queue_full", "overloaded", "unsupported_media_type", "outcome_unknown", "durability_unavailable",
 )  # fmt: skip
 
 _TRACESTATE_LARGEST = 512

@@ -22,10 +22,20 @@ from reliq_api.http.requests import BoundedRequest
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _OPERATORS: tuple[Scope, ...] = ("metrics", "operate")
+#: Error codes of each call with a body, and with a queue in its path.
+_OF_BODY, _OF_QUEUE = ("invalid_json", "body_too_large"), ("invalid_name",)
 
 
 class Call(APIRoute):
     """A route with its scope in `openapi_extra`; it cannot be declared without one."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        extra = self.openapi_extra or {}
+        if "x-fails" in extra:  # not where the application takes it over from its router
+            has_body = self.body_field is not None or "requestBody" in extra
+            own = [*extra.pop("x-fails"), *(_OF_BODY if has_body else ()), *(_OF_QUEUE if "{queue}" in path else ())]
+            self.responses = {**self.responses, **failures(*own)}
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
         match, child = super().matches(scope)
@@ -115,17 +125,18 @@ def needs(
 ) -> dict[str, Any]:
     """Return what a call declares beside its model: the scopes it needs, all of them, and what OpenAPI shows.
 
-    `fails`: its error codes, beside those of every call. `answers`: other answers, by status. `limited`: whether the
-    call counts for the rate of a key; calls that reduce the load do not. `more`: what FastAPI cannot derive.
+    `fails`: its error codes, beside those of each call, of its body, and of the queue in its path. `answers`: other
+    answers, by status. `limited`: whether the call counts for the rate of a key; calls that reduce the load do not.
+    `more`: what FastAPI cannot derive.
     """
     if others:
         more["x-other-scopes"] = list(others)
     if not limited:
         more["x-rate-limited"] = False
-    extra = {"x-scope": scope, "security": [{"key": []}], **more}
-    return {"responses": {**(answers or {}), **failures(*fails)}, "openapi_extra": extra}
+    extra = {"x-scope": scope, "security": [{"key": []}], "x-fails": fails, **more}
+    return {"responses": answers or {}, "openapi_extra": extra}
 
 
 def keyless(fails: Sequence[str]) -> dict[str, Any]:
     """Return what a call declares for which the secret in its path is enough."""
-    return {"responses": failures(*fails), "openapi_extra": {"x-keyless": True, "security": []}}
+    return {"openapi_extra": {"x-keyless": True, "security": [], "x-fails": fails}}

@@ -13,12 +13,10 @@ from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import MAX_CURSOR, existing
 
 router = call_router("dead letters")
-
-_CHANGE = ("invalid_name", "invalid_json", "body_too_large")
 _NOT_FILTERS = {"limit", "dry_run", "keep_failures", "all"}
 
 
-@router.get("/queues/{queue}/dead", summary="Dead letters, latest first", **needs("operate", fails=("invalid_name",)))
+@router.get("/queues/{queue}/dead", summary="Dead letters, latest first", **needs("operate"))
 async def list_dead(
     queue: schemas.QueueName,
     request: Request,
@@ -40,7 +38,7 @@ async def list_dead(
     "/queues/{queue}/dead/{id}",
     summary="One dead letter, with its body and its errors",
     response_model=schemas.DeadLetterDetails,
-    **needs("operate", fails=("invalid_name", "dead_letter_not_found")),
+    **needs("operate", fails=("dead_letter_not_found",)),
 )
 async def show_dead(
     queue: schemas.QueueName, id: Annotated[str, Field(min_length=1, max_length=128)], request: Request
@@ -53,9 +51,7 @@ async def show_dead(
     return answered(answer)
 
 
-@router.post(
-    "/queues/{queue}/dead/redrive", summary="Put dead letters back into the queue", **needs("operate", fails=_CHANGE)
-)
+@router.post("/queues/{queue}/dead/redrive", summary="Put dead letters back into the queue", **needs("operate"))
 async def redrive(queue: schemas.QueueName, wanted: schemas.RedriveRequest, request: Request) -> schemas.RedriveResult:
     """Oldest dead letters first. Repeat the call for more than `limit`. At any instant each is either dead or back."""
     found = await existing(request, queue)
@@ -65,7 +61,7 @@ async def redrive(queue: schemas.QueueName, wanted: schemas.RedriveRequest, requ
     return schemas.RedriveResult(**asdict(result))
 
 
-@router.post("/queues/{queue}/dead/purge", summary="Remove dead letters for good", **needs("operate", fails=_CHANGE))
+@router.post("/queues/{queue}/dead/purge", summary="Remove dead letters for good", **needs("operate"))
 async def purge_dead(queue: schemas.QueueName, wanted: schemas.DeadPurgeRequest, request: Request) -> schemas.Purged:
     found = await existing(request, queue)
     return schemas.Purged(removed=await found.dead.purge(all=wanted.all, **_filters(wanted)))

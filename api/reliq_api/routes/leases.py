@@ -26,7 +26,7 @@ router = call_router("leases")
     "/queues/{queue}/leases",
     summary="Take messages",
     response_model=schemas.LeaseGiven,
-    **needs("consume", fails=("invalid_json", "body_too_large", "outcome_unknown")),
+    **needs("consume", fails=("outcome_unknown",)),
 )
 async def lease(queue: schemas.QueueName, wanted: schemas.LeaseRequest, request: BoundedRequest) -> Response:
     """Lease up to `limit` messages (and 8 MiB), oldest first; an empty list if none arrived within `wait` seconds.
@@ -77,7 +77,7 @@ def _fitting(messages: list[Message]) -> tuple[list[Message], list[Message]]:
     "/queues/{queue}/leases/{lease}/settle",
     summary="Settle messages",
     response_model=schemas.SettleResult,
-    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large"), limited=False),
+    **needs("consume", limited=False),
 )
 async def settle(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.SettleRequest, request: Request
@@ -112,7 +112,7 @@ def _outcomes(wanted: schemas.SettleRequest) -> list[Outcome]:
 @router.post(
     "/queues/{queue}/leases/{lease}/extend",
     summary="Extend a lease",
-    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "lease_lost"), limited=False),
+    **needs("consume", fails=("lease_lost",), limited=False),
 )
 async def extend(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ExtendRequest, request: Request
@@ -127,7 +127,7 @@ async def extend(
 @router.post(
     "/queues/{queue}/leases/{lease}/progress",
     summary="Report the progress of a message",
-    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")),
+    **needs("consume", fails=("invalid_message", "lease_lost")),
 )
 async def report(
     queue: schemas.QueueName, lease: schemas.Lease, wanted: schemas.ProgressRequest, request: Request

@@ -20,8 +20,6 @@ router = call_router("queues")
 
 MAX_CURSOR = 16_384  #: characters of a page's `next`, which has a part for each partition
 
-_CHANGE = ("invalid_name", "invalid_json", "body_too_large")
-
 
 @router.get("/queues", summary="All queues", **needs("metrics"))
 async def list_queues(request: Request) -> schemas.QueueList:
@@ -53,7 +51,7 @@ async def existing(request: Request, queue: str) -> aio.Queue:
     return reliq.queue(queue, of_broadcast=True)
 
 
-@router.get("/queues/{queue}", summary="One queue, with its policy", **needs("metrics", fails=("invalid_name",)))
+@router.get("/queues/{queue}", summary="One queue, with its policy", **needs("metrics"))
 async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetails:
     found = await existing(request, queue)
     stats, config = await found.stats(), None
@@ -68,7 +66,7 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
 @router.get(
     "/queues/{queue}/partitions",
     summary="How a queue is spread over its partitions",
-    **needs("metrics", fails=("invalid_name",)),
+    **needs("metrics"),
 )
 async def partitions(queue: schemas.QueueName, request: Request) -> PartitionProgress:
     """The numbers of each partition, and how far a change of their number is. Most queues have one."""
@@ -76,9 +74,7 @@ async def partitions(queue: schemas.QueueName, request: Request) -> PartitionPro
     return PartitionProgress(**asdict(found))
 
 
-@router.patch(
-    "/queues/{queue}", summary="Change a queue's policy", **needs("operate", fails=(*_CHANGE, "change_under_way"))
-)
+@router.patch("/queues/{queue}", summary="Change a queue's policy", **needs("operate", fails=("change_under_way",)))
 async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, request: Request) -> schemas.QueueConfig:
     """The policy is stored in Redis, so all producers, workers and monitors follow it. The queue may be new.
 
@@ -90,22 +86,20 @@ async def configure(queue: schemas.QueueName, changes: schemas.ConfigChanges, re
     return _config(await reliq.queue(queue).configure(**given))
 
 
-@router.post("/queues/{queue}/pause", summary="Pause a queue", **needs("operate", fails=_CHANGE))
+@router.post("/queues/{queue}/pause", summary="Pause a queue", **needs("operate"))
 async def pause(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     """Sends go on and running messages are finished, but no message is started."""
     await (await existing(request, queue)).pause()
     return schemas.Paused(queue=queue, paused=True)
 
 
-@router.post("/queues/{queue}/resume", summary="End a pause", **needs("operate", fails=_CHANGE))
+@router.post("/queues/{queue}/resume", summary="End a pause", **needs("operate"))
 async def resume(queue: schemas.QueueName, request: Request) -> schemas.Paused:
     await (await existing(request, queue)).resume()
     return schemas.Paused(queue=queue, paused=False)
 
 
-@router.put(
-    "/queues/{queue}/breaker", summary="Open or close a queue's circuit breaker", **needs("operate", fails=_CHANGE)
-)
+@router.put("/queues/{queue}/breaker", summary="Open or close a queue's circuit breaker", **needs("operate"))
 async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, request: Request) -> schemas.Breaker:
     """Open: no worker gets a message for `seconds`, then one message is tried. Closed: workers get messages again."""
     found = await existing(request, queue)
@@ -119,7 +113,7 @@ async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, requ
 @router.post(
     "/queues/{queue}/purge",
     summary="Remove what is ready, delayed, parked or prepared",
-    **needs("operate", fails=_CHANGE),
+    **needs("operate"),
 )
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
     """Deletes messages. `confirm` must repeat the queue's name."""

@@ -14,7 +14,7 @@ router = call_router("charges")
 @router.post(
     "/queues/{queue}/leases/{lease}/charge",
     summary="Say what a run of a message has cost",
-    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "lease_lost")),
+    **needs("consume", fails=("lease_lost",)),
 )
 async def charge(queue: QueueName, lease: Lease, wanted: schemas.ChargeRequest, request: Request) -> schemas.Charged:
     """In place of the `cost` of the message; a repeated request changes nothing. 409 if the lease does not hold it."""

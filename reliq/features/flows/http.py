@@ -38,10 +38,7 @@ T = TypeVar("T")
 sending = call_router("flows", RawCall)
 looking = call_router("flows")
 
-_SEND_FAILS = (
-    "invalid_name", "invalid_json", "queue_full", "overloaded", "body_too_large", "outcome_unknown",
-    "lease_lost",
-)  # fmt: skip
+_SEND_FAILS = ("invalid_name", "queue_full", "overloaded", "outcome_unknown", "lease_lost")
 
 Id = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", examples=["9f86d081884c7d65"])]
 

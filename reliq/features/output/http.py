@@ -22,7 +22,7 @@ EVENTS = "text/event-stream"
 @router.post(
     "/queues/{queue}/leases/{lease}/emit",
     summary="Append a chunk to the output of a message",
-    **needs("consume", fails=("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")),
+    **needs("consume", fails=("invalid_message", "lease_lost")),
 )
 async def emit(queue: QueueName, lease: Lease, wanted: schemas.EmitRequest, request: Request) -> schemas.Emitted:
     """Appended while the lease is valid and holds the message; else 409."""
@@ -37,7 +37,7 @@ async def emit(queue: QueueName, lease: Lease, wanted: schemas.EmitRequest, requ
     response_model=schemas.Output,
     **needs(
         "operate",
-        fails=("invalid_name", "invalid_message", "overloaded"),
+        fails=("invalid_message", "overloaded"),
         answers={200: {"content": {EVENTS: {"schema": {"type": "string"}}}, "description": "Chunks"}},
     ),
 )

@@ -27,7 +27,7 @@ Id = Annotated[str, Field(min_length=1, max_length=128)]
     "/queues/{queue}/messages/{id}/result",
     summary="What the handler of a message returned",
     response_model=schemas.Result,
-    **needs("operate", fails=("invalid_name", "no_result", "handler_failed")),
+    **needs("operate", fails=("no_result", "handler_failed")),
 )
 async def result(
     queue: QueueName,

@@ -21,8 +21,7 @@ from reliq_api.schemas.base import QueueName
 router = call_router("schedules")
 T = TypeVar("T")
 
-_READ = ("invalid_name", "schedule_not_found")
-_CHANGE = ("invalid_name", "invalid_json", "body_too_large", "schedule_not_found")
+_NAMED = ("schedule_not_found",)
 _OPTIONS = ("tz", "start", "end", "jitter", "catch_up", "catch_up_limit")
 
 
@@ -38,7 +37,7 @@ async def list_schedules(request: Request) -> schemas.ScheduleList:
 @router.get(
     "/queues/{queue}/schedules/{name}",
     summary="One schedule, with its next ten ticks and the fate of its latest run",
-    **needs("metrics", fails=_READ),
+    **needs("metrics", fails=_NAMED),
 )
 async def show_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleDetails:
     return await _of_queue(request, queue, name, lambda schedules: _details(schedules, name))
@@ -47,7 +46,7 @@ async def show_schedule(queue: QueueName, name: schemas.ScheduleName, request: R
 @router.put(
     "/queues/{queue}/schedules/{name}",
     summary="Add or change a schedule",
-    **needs("operate", "enqueue", fails=("invalid_name", "invalid_json", "invalid_message", "body_too_large")),
+    **needs("operate", "enqueue", fails=("invalid_message",)),
 )
 async def put_schedule(
     queue: QueueName, name: schemas.ScheduleName, wanted: schemas.ScheduleRequest, request: Request
@@ -68,7 +67,7 @@ async def put_schedule(
     return await _details(schedules, name)
 
 
-@router.delete("/queues/{queue}/schedules/{name}", summary="Remove a schedule", **needs("operate", fails=_CHANGE))
+@router.delete("/queues/{queue}/schedules/{name}", summary="Remove a schedule", **needs("operate", fails=_NAMED))
 async def remove_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRemoved:
     """Its messages stay."""
     if not await _of_queue(request, queue, name, lambda schedules: schedules.remove(name)):
@@ -76,7 +75,7 @@ async def remove_schedule(queue: QueueName, name: schemas.ScheduleName, request:
     return schemas.ScheduleRemoved(removed=True)
 
 
-@router.post("/queues/{queue}/schedules/{name}/pause", summary="Pause a schedule", **needs("operate", fails=_CHANGE))
+@router.post("/queues/{queue}/schedules/{name}/pause", summary="Pause a schedule", **needs("operate", fails=_NAMED))
 async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """Nothing is sent until it is resumed."""
     await _of_queue(request, queue, name, lambda schedules: schedules.pause(name))
@@ -84,7 +83,7 @@ async def pause_schedule(queue: QueueName, name: schemas.ScheduleName, request: 
 
 
 @router.post(
-    "/queues/{queue}/schedules/{name}/resume", summary="End a pause of a schedule", **needs("operate", fails=_CHANGE)
+    "/queues/{queue}/schedules/{name}/resume", summary="End a pause of a schedule", **needs("operate", fails=_NAMED)
 )
 async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.Schedule:
     """The next tick is the first one from now on."""
@@ -95,7 +94,7 @@ async def resume_schedule(queue: QueueName, name: schemas.ScheduleName, request:
 @router.post(
     "/queues/{queue}/schedules/{name}/run",
     summary="Send the message of a schedule now",
-    **needs("operate", "enqueue", fails=(*_CHANGE, "queue_full", "outcome_unknown")),
+    **needs("operate", "enqueue", fails=(*_NAMED, "queue_full", "outcome_unknown")),
 )
 async def run_schedule(queue: QueueName, name: schemas.ScheduleName, request: Request) -> schemas.ScheduleRun:
     """Beside its ticks."""
@@ -103,7 +102,7 @@ async def run_schedule(queue: QueueName, name: schemas.ScheduleName, request: Re
 
 
 @router.get(
-    "/queues/{queue}/schedules/{name}/preview", summary="The next ticks of a schedule", **needs("metrics", fails=_READ)
+    "/queues/{queue}/schedules/{name}/preview", summary="The next ticks of a schedule", **needs("metrics", fails=_NAMED)
 )
 async def preview_schedule(
     queue: QueueName,

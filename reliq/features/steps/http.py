@@ -19,15 +19,15 @@ from reliq_api.schemas.base import Lease, MessageId, QueueName
 
 router = call_router("durable")
 
-_OF_LEASE = ("invalid_name", "invalid_json", "body_too_large", "invalid_message", "lease_lost")
-_OF_SIGNAL = ("invalid_name", "invalid_json", "body_too_large", "invalid_message", "signal_refused", "outcome_unknown")
+_OF_LEASE = ("invalid_message", "lease_lost")
+_OF_SIGNAL = ("invalid_message", "signal_refused", "outcome_unknown")
 
 
 @router.get(
     "/queues/{queue}/leases/{lease}/steps",
     summary="What earlier runs of a message have recorded",
     response_model=schemas.StepList,
-    **needs("consume", fails=("invalid_name", "lease_lost")),
+    **needs("consume", fails=("lease_lost",)),
 )
 async def recorded(queue: QueueName, lease: Lease, id: Annotated[MessageId, Query()], request: Request) -> Response:
     """In the order in which they were recorded. Bytes as base64."""
@@ -109,7 +109,7 @@ async def _given(request: Request, steps: Any) -> schemas.Signalled:
     "/queues/{queue}/parked",
     summary="Messages that wait for a signal",
     response_model=schemas.ParkedList,
-    **needs("operate", fails=("invalid_name",)),
+    **needs("operate"),
 )
 async def parked(queue: QueueName, request: Request, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> Response:
     """Without their bodies."""

@@ -47,9 +47,6 @@ class Publishing(TopicCalls):
         return await self.store.run(self._topics.publish(routing_key, message, mandatory, durability, check=check))
 
 
-_NAME = ("invalid_name",)
-
-
 @publishing.post(
     "/topics/{routing_key}/messages",
     summary="Publish a message",
@@ -57,7 +54,7 @@ _NAME = ("invalid_name",)
     response_model=schemas.Published,
     **needs(
         "enqueue",
-        fails=("invalid_name", "invalid_json", "unroutable", *SEND_FAILS),
+        fails=("invalid_name", "unroutable", *SEND_FAILS),
         answers={200: {"model": schemas.Published, "description": "No bound queue matches: the message was dropped"}},
         parameters=[
             {
@@ -122,7 +119,9 @@ def _shown(access: Access, queue: str | None) -> str | None:
     return queue if queue is not None and access.may_see(queue) else None
 
 
-@bindings.get("/topics/{routing_key}", summary="Queues that would get a message", **needs("metrics", fails=_NAME))
+@bindings.get(
+    "/topics/{routing_key}", summary="Queues that would get a message", **needs("metrics", fails=("invalid_name",))
+)
 async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.TopicMatch:
     """Nothing is sent."""
     check_routing_key(routing_key)
@@ -140,7 +139,7 @@ async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.To
 @bindings.put(
     "/queues/{queue}/bindings/{pattern}",
     summary="Bind a queue to a pattern",
-    **needs("topics", fails=_NAME),
+    **needs("topics"),
 )
 async def bind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue then gets messages published with a matching key. `#` in an address is written %23."""
@@ -148,7 +147,7 @@ async def bind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> 
     return schemas.BindingChanged(queue=queue, pattern=pattern, changed=changed)
 
 
-@bindings.delete("/queues/{queue}/bindings/{pattern}", summary="End a binding", **needs("topics", fails=_NAME))
+@bindings.delete("/queues/{queue}/bindings/{pattern}", summary="End a binding", **needs("topics"))
 async def unbind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue keeps its messages. Other processes notice within half a second."""
     changed = await request.app.state.reliq.unsubscribe(queue, pattern)

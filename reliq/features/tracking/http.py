@@ -28,7 +28,7 @@ _STATUS = {Cancellation.CANCELLED: 200, Cancellation.TOLD: 202}
     "/queues/{queue}/messages/{id}",
     summary="Where a message is, and why",
     response_model=schemas.Found,
-    **needs("operate", fails=("invalid_name", "message_not_found")),
+    **needs("operate", fails=("message_not_found",)),
 )
 async def find(queue: QueueName, id: Id, request: Request) -> Response:
     """Without its body. Delayed and dead messages are found at once, ready ones in about a second per million."""
@@ -44,7 +44,7 @@ async def find(queue: QueueName, id: Id, request: Request) -> Response:
     response_model=schemas.Cancelled,
     **needs(
         "operate",
-        fails=("invalid_name", "message_not_found", "message_done", "outcome_unknown"),
+        fails=("message_not_found", "message_done", "outcome_unknown"),
         answers={
             202: {
                 "model": schemas.Cancelled,
@@ -68,7 +68,7 @@ async def cancel(queue: QueueName, id: Id, request: Request) -> Response:
     "/queues/{queue}/search",
     summary="The messages that contain a text",
     response_model=schemas.Hits,
-    **needs("operate", fails=("invalid_name",)),
+    **needs("operate"),
 )
 async def search(
     queue: QueueName,
@@ -94,7 +94,7 @@ def _unknown(queue: str) -> Problem:
 @router.post(
     "/queues/{queue}/cancel",
     summary="Cancel messages by key or headers",
-    **needs("operate", fails=("invalid_name", "invalid_json", "body_too_large", "invalid_message", "outcome_unknown")),
+    **needs("operate", fails=("invalid_message", "outcome_unknown")),
 )
 async def cancel_many(queue: QueueName, wanted: schemas.CancelRequest, request: Request) -> schemas.CancelledMany:
     """Those that are sent or put back while it runs may be missed: repeat it until it answers 0."""
