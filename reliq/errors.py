@@ -76,9 +76,9 @@ class QueueFull(ReliqError):
 
     of_redis = False  #: whether Redis is at its `maxmemory`, and the queue at no limit of its own
 
-    def __init__(self, text: str, reached: dict[str, str] | None = None) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.reached = reached or {}
+        self.reached: dict[str, str] = {}
 
 
 class TooManyInFlight(ReliqError):

@@ -44,13 +44,15 @@ class Text:
 
 
 _FLAG = ("true", "false")
+#: Seconds, which calls may give for their messages too.
+VISIBILITY, DELAY, WAIT = Number(0, 43_200, "30"), Number(0, 900, "0"), Number(0, 20, "0")
 
 ATTRIBUTES: Mapping[str, Number | Word | Text] = {
-    "VisibilityTimeout": Number(0, 43_200, "30"),
-    "DelaySeconds": Number(0, 900, "0"),
+    "VisibilityTimeout": VISIBILITY,
+    "DelaySeconds": DELAY,
     "MaximumMessageSize": Number(1024, MOST_BYTES, str(MOST_BYTES)),
     "MessageRetentionPeriod": Number(60, 1_209_600, "345600"),
-    "ReceiveMessageWaitTimeSeconds": Number(0, 20, "0"),
+    "ReceiveMessageWaitTimeSeconds": WAIT,
     "Policy": Text(),  # these three are checked in policies.py and redrive.py, which have errors of their own
     "RedrivePolicy": Text(),
     "RedriveAllowPolicy": Text(),

@@ -4,14 +4,14 @@ import time
 from functools import partial
 
 from reliq_sqs import batches, receipts
+from reliq_sqs.attributes import VISIBILITY
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import Known
 
-_LONGEST = 43_200
 _GONE = "Message does not exist or is not available for visibility timeout change."
 _EXPIRED = "The receipt handle has expired"
-_TOO_LONG = f"Total VisibilityTimeout for the message is beyond the limit [{_LONGEST} seconds]."
+_TOO_LONG = f"Total VisibilityTimeout for the message is beyond the limit [{VISIBILITY.largest} seconds]."
 
 
 async def delete_message(call: Call) -> Result:
@@ -119,12 +119,12 @@ def _check_time(entry: Parameters, path: str) -> None:
     if "VisibilityTimeout" not in entry:
         raise missing(f"{path}VisibilityTimeout")
     seconds = entry["VisibilityTimeout"]
-    if not 0 <= seconds <= _LONGEST:
-        reason = f"VisibilityTimeout must be an integer between 0 and {_LONGEST}."
+    if not 0 <= seconds <= VISIBILITY.largest:
+        reason = f"VisibilityTimeout must be an integer between 0 and {VISIBILITY.largest}."
         raise invalid_value(seconds, "VisibilityTimeout", reason)
 
 
 def _check_total(seconds: int, handle: receipts.Handle) -> None:
     so_far = max(0.0, time.time() - handle.received_at / 1000)
-    if so_far + seconds >= _LONGEST:
+    if so_far + seconds >= VISIBILITY.largest:
         raise invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)

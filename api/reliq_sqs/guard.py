@@ -7,7 +7,7 @@ from starlette.types import Scope
 from reliq import aio
 from reliq.protocol.producer import Clock
 from reliq_api.access.auth import PROXY_HEADERS, host_name, is_loopback
-from reliq_api.access.cached import Cached
+from reliq_api.access.cached import KEYS_EVERY, KEYS_KEPT, Cached
 from reliq_api.background import Background
 from reliq_sqs import signing
 from reliq_sqs.access import ANYBODY, Sender
@@ -15,8 +15,6 @@ from reliq_sqs.errors import SqsError
 from reliq_sqs.keys import Opened, Vault, open_all, read_all
 from reliq_sqs.names import known_region, region_of_host
 
-_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
-_KEPT = 600.0  #: seconds for which keys that were read last are valid while the node that has them is away
 _UNKNOWN = "The security token included in the request is invalid."
 
 
@@ -29,7 +27,9 @@ class Guard:
         self._vault = vault
         self._no_auth = no_auth
         self._region = region
-        self._keys = Cached("access keys", self._read, _EVERY, background, kept=lambda keys: _KEPT if keys else 0.0)
+        self._keys = Cached(
+            "access keys", self._read, KEYS_EVERY, background, kept=lambda keys: KEYS_KEPT if keys else 0.0
+        )
 
     async def _read(self) -> Mapping[str, Opened]:
         if self._vault is None:

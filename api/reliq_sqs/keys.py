@@ -66,10 +66,10 @@ class Vault:
             return None
 
 
-def vault_text(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+def vault_text(file: str | None) -> str | None:
     """Return what encrypts the secrets: that of a file, else of RELIQ_SQS_KEY. Raises InvalidSetting."""
     if file is None:
-        return environment.get(VARIABLE) or None
+        return os.environ.get(VARIABLE) or None
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

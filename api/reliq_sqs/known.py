@@ -1,8 +1,7 @@
 """What the endpoint knows of a queue, read from its hash: attributes, tags and times."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 from reliq.model.outgoing import NewMessage
 from reliq_sqs import redrive
@@ -26,23 +25,23 @@ class Known:
     arn: str
     queue: str  #: reliq's name
     fifo: bool
-    attributes: Mapping[str, str] = field(default_factory=dict)  #: those that were set
-    tags: Mapping[str, str] = field(default_factory=dict)
-    created: int = 0
-    modified: int = 0
-    purged: int = 0
-    fair: bool = False
-    redrive: Redrive | None = None
-    visibility: int = 30
-    delay: int = 0
-    retention: int = 345_600
-    wait: int = 0
-    largest: int = 1_048_576
-    by_content: bool = False  #: whether a message without a deduplication id has that of its body
-    scope: str = "queue"  #: of deduplication ids: queue, or messageGroup
-    scope_before: str = "queue"
-    scope_from: int = 0  #: when this scope begins to hold
-    alike: NewMessage = field(default_factory=partial(NewMessage, b""))  #: with the options of all messages sent to it
+    attributes: Mapping[str, str]  #: those that were set
+    tags: Mapping[str, str]
+    created: int
+    modified: int
+    purged: int
+    fair: bool
+    redrive: Redrive | None
+    visibility: int
+    delay: int
+    retention: int
+    wait: int
+    largest: int
+    by_content: bool  #: whether a message without a deduplication id has that of its body
+    scope: str  #: of deduplication ids: queue, or messageGroup
+    scope_before: str
+    scope_from: int  #: when this scope begins to hold
+    alike: NewMessage  #: with the options of all messages sent to it
 
     @property
     def buries(self) -> Redrive | None:

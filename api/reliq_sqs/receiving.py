@@ -7,14 +7,14 @@ from typing import Any
 from reliq import TooManyInFlight
 from reliq.model.dead_letter import DEAD_FROM
 from reliq_sqs import message_attributes, receipts, stored, tokens
+from reliq_sqs.attributes import VISIBILITY, WAIT
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value
 from reliq_sqs.ids import sequence_number
 from reliq_sqs.known import Known
 from reliq_sqs.model import words
 
-_MOST_MESSAGES, _LONGEST_WAIT, _LONGEST_VISIBILITY = 10, 20, 43_200
-_MOST_IN_FLIGHT = 120_000
+_MOST_MESSAGES, _MOST_IN_FLIGHT = 10, 120_000
 
 
 async def receive_message(call: Call) -> Result:
@@ -22,8 +22,8 @@ async def receive_message(call: Call) -> Result:
     given = call.given
     most = _between(given.get("MaxNumberOfMessages", 1), "MaxNumberOfMessages", 1, _MOST_MESSAGES)
     queue = await call.queue()
-    wait = _between(given.get("WaitTimeSeconds", queue.wait), "WaitTimeSeconds", 0, _LONGEST_WAIT)
-    visibility = _between(given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, _LONGEST_VISIBILITY)
+    wait = _between(given.get("WaitTimeSeconds", queue.wait), "WaitTimeSeconds", 0, WAIT.largest)
+    visibility = _between(given.get("VisibilityTimeout", queue.visibility), "VisibilityTimeout", 0, VISIBILITY.largest)
     system = _system_names(given.get("AttributeNames", ()), given.get("MessageSystemAttributeNames", ()))
     attempt = given.get("ReceiveRequestAttemptId") if queue.fifo else None
     if attempt is not None:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from reliq.model.outgoing import NewMessage
 from reliq_sqs import batches, known, message_attributes, stored, tokens
-from reliq_sqs.attributes import MOST_BYTES
+from reliq_sqs.attributes import DELAY, MOST_BYTES
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import INVALID, SqsError, invalid_parameter, invalid_value, missing
 from reliq_sqs.ids import sequence_number
 from reliq_sqs.known import Known
 
-_LONGEST_DELAY = 900
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type"
 
 
@@ -111,8 +110,8 @@ def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE, 
 def _set_options(message: NewMessage, queue: Known, given: Parameters, words: Words) -> None:
     """Give a message the options of its own; raises SqsError."""
     group, dedup, delay = given.get("MessageGroupId"), given.get("MessageDeduplicationId"), given.get("DelaySeconds")
-    if delay is not None and not 0 <= delay <= _LONGEST_DELAY:
-        raise invalid_value(delay, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {_LONGEST_DELAY}.")
+    if delay is not None and not 0 <= delay <= DELAY.largest:
+        raise invalid_value(delay, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {DELAY.largest}.")
     if queue.fifo:
         _check_fifo(queue, given)
         if delay:

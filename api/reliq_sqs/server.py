@@ -44,9 +44,7 @@ def _server(settings: Settings, monitor: bool) -> Iterator[Server]:
     with contextlib.ExitStack() as stack:
         running = None
         if monitor:
-            running = MonitorThread(store, measurements=app.state.measurements)
-            running.start()
-            stack.callback(running.stop)
+            running = stack.enter_context(MonitorThread(store, measurements=app.state.measurements))
         if settings.metrics_port is not None:
             exporter = Exporter(store, [app.state.measurements], monitor=running.monitor.state if running else None)
             stack.enter_context(exporter.serve(settings.metrics_port, settings.metrics_host))

@@ -1,6 +1,7 @@
 """The command that runs the handlers of an application: in this process, in several, or again at every change."""
 
 import argparse
+import contextlib
 import os
 import sys
 import threading
@@ -96,18 +97,17 @@ def worker(options: argparse.Namespace) -> int:
         app.store.redirect(url)
     work = Options(options.threads, options.concurrency, options.lease, options.grace)
     metering = Metering(app.handlers, work, options.processes)
-    monitor = _monitor_beside(store, metering.own, options.reconnect_grace) if options.monitor else None
-    try:
-        with metering:
-            if options.metrics_port is not None:
-                metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor.state)
-            if options.processes == 1:
-                measurements = None if options.metrics_port is None else metering.own
-                return _work_here(app, store, work, measurements, child)
-            return _supervise(options, store, metering, child)
-    finally:
-        if monitor is not None:
-            monitor.stop()
+    with contextlib.ExitStack() as beside:
+        monitor = None
+        if options.monitor:
+            monitor = beside.enter_context(_monitor(store, metering.own, options.reconnect_grace))
+        beside.enter_context(metering)
+        if options.metrics_port is not None:
+            metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor.state)
+        if options.processes == 1:
+            measurements = None if options.metrics_port is None else metering.own
+            return _work_here(app, store, work, measurements, child)
+        return _supervise(options, store, metering, child)
 
 
 def _reload(options: argparse.Namespace, child: ChildSettings | None) -> int:
@@ -180,12 +180,10 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=wait, name="reliq-parent", daemon=True).start()
 
 
-def _monitor_beside(store: Store, measurements: Measurements, reconnect_grace: values.Duration) -> Any:
+def _monitor(store: Store, measurements: Measurements, reconnect_grace: values.Duration) -> Any:
     from reliq_monitor import MonitorThread
 
-    thread = MonitorThread(store, measurements=measurements, reconnect_grace=reconnect_grace)
-    thread.start()
-    return thread
+    return MonitorThread(store, measurements=measurements, reconnect_grace=reconnect_grace)
 
 
 def _take_back(store: Store, owner: str, seen_at: float, measurements: Measurements) -> int:

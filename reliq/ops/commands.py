@@ -84,11 +84,6 @@ def exists(key: str) -> Op[bool]:
     return Op(("EXISTS", key), bool)
 
 
-def reset_counters(keys: QueueKeys) -> list[Op[int]]:
-    """Delete the counters and producers of an empty, unused queue."""
-    return [Op(("DEL", keys.counters)), Op(("DEL", keys.producers))]
-
-
 def drop_queue(keys: QueueKeys, consumers: Collection[str] = ()) -> list[Op[int]]:
     """Delete a queue with all its messages and those held by these consumers."""
     theirs = [key for one in consumers for key in (keys.processing(one), keys.lease(one))]

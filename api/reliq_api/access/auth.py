@@ -19,7 +19,7 @@ from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import check_name
 from reliq.ops import Steps
 from reliq.protocol.producer import Clock
-from reliq_api.access.cached import Cached
+from reliq_api.access.cached import KEYS_EVERY, KEYS_KEPT, Cached
 from reliq_api.access.keyring import ApiKey, judged, read_all
 from reliq_api.access.rate_limit import Allowance
 from reliq_api.background import Background
@@ -31,8 +31,6 @@ log = logging.getLogger("reliq.api")
 Scope = Literal["enqueue", "consume", "operate", "topics", "metrics"]
 T = TypeVar("T")
 
-_KEYS_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
-_KEYS_KEPT = 600.0  #: seconds for which the keys that were read last are valid while the node that has them is away
 _KEYS_TRIED = 0.5  #: seconds for which a read of the keys in a cluster is repeated: the node that has them may be away
 
 NO_KEY = (
@@ -108,9 +106,9 @@ class Guard:
         self._keys = Cached(
             "API keys",
             lambda: reliq.store.run(self._read(), timeout=timeout),
-            _KEYS_EVERY,
+            KEYS_EVERY,
             background,
-            kept=lambda keys: _KEYS_KEPT if keys and not self._open else 0.0,
+            kept=lambda keys: KEYS_KEPT if keys and not self._open else 0.0,
         )
         self._clock = Clock()
         self._store = reliq.store
@@ -161,7 +159,7 @@ class Guard:
         """Return the result of long work; stops it and raises Problem when the sender's rights end meanwhile."""
         task = asyncio.ensure_future(work)
         try:
-            while not (await asyncio.wait([task], timeout=_KEYS_EVERY))[0]:
+            while not (await asyncio.wait([task], timeout=KEYS_EVERY))[0]:
                 with contextlib.suppress(ReliqError):  # Redis cannot be asked: then the work cannot go on either
                     await self.confirm(access, scope, queue)
             return task.result()

@@ -14,6 +14,8 @@ log = logging.getLogger("reliq.api")
 
 T = TypeVar("T")
 
+KEYS_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
+KEYS_KEPT = 600.0  #: seconds for which the keys that were read last are valid while the node that has them is away
 
 _PATIENCE = 1.0  #: seconds for which a reader that could go on without it waits for a fetch
 _AGAIN = 0.25  #: the same after a fetch that found Redis away

@@ -4,7 +4,6 @@ import contextlib
 import sqlite3
 import sys
 import sysconfig
-import tempfile
 import threading
 import time
 import warnings
@@ -16,14 +15,12 @@ from reliq import ops
 from reliq.cli.progress import Progress
 from reliq.cli.trials import by_http, by_spark
 from reliq.cli.trials.app import QUEUE, RESULTS, count
-from reliq.cli.trials.processes import WorkerProcess, Workers, terminated_as_interrupted
+from reliq.cli.trials.own_queue import remove, run_trial
+from reliq.cli.trials.processes import WorkerProcess, Workers
 from reliq.client.app import Reliq
-from reliq.contract import values
-from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops.schema import Counter
-from reliq_monitor import MonitorThread
 
 LEASE = 2.0
 _TIMEOUT = 600.0
@@ -46,57 +43,37 @@ def run(url: str | None, files: int = 0) -> int:
     """Run the demo on an embedded Redis or the given one; return the exit status: 1 if a message was lost."""
     paths = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     paths = [path for path in paths if "site-packages" not in path.parts][: files or None]
-    with contextlib.ExitStack() as everything:
-        server_url = url or everything.enter_context(EmbeddedRedis()).url
-        folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-demo-")))
-        results = folder / "results.sqlite"
-        with contextlib.closing(sqlite3.connect(results)) as connection:
-            connection.executescript(_SCHEMA)
-        app = everything.enter_context(contextlib.closing(Reliq(server_url)))
-        _clean(app)
-        everything.callback(_clean, app)
-        return _Demo(app, paths, results).run(everything)
+    return run_trial("demo", url, lambda app, folder: _Demo(app, paths, folder / "results.sqlite"), embedded=True)
 
 
 def _left_out(why: str) -> str:
     return f"left out, their files are sent from here: {why}" if why else ""
 
 
-def _clean(app: Reliq) -> None:
-    """Remove the demo's queue, before and after."""
-    queue = app.queue(QUEUE)
-    queue.purge()
-    queue.dead.purge(all=True)
-    keys = QueueKeys(QUEUE)
-    app.store.call(ops.reset_counters(keys))
-
-
 class _Demo:
     def __init__(self, app: Reliq, paths: Sequence[Path], results: Path) -> None:
+        remove(app, QueueKeys(QUEUE))  # a demo that was killed has left it
+        with contextlib.closing(sqlite3.connect(results)) as connection:
+            connection.executescript(_SCHEMA)
         self._app = app
-        self._queue = app.queue(QUEUE)
+        self.queue = app.queue(QUEUE)
         self._paths = paths
         self._results = results
-        self._workers = Workers(
+        self.workers = Workers(
             app.url, "reliq.cli.trials.app:app", results.with_name("workers.log"), "--lease", str(LEASE),
             "--no-monitor", **{RESULTS: str(results)},
         )  # fmt: skip
         self._faults = Faults()
 
-    def run(self, everything: contextlib.ExitStack) -> int:
-        monitor = MonitorThread(self._app.store, reconnect_grace=values.LOOPBACK_GRACE)
-        monitor.start()
-        everything.callback(monitor.stop)
-        everything.callback(self._workers.stop)
-        everything.enter_context(terminated_as_interrupted())
+    def run(self) -> int:
         print(f"{len(self._paths)} Python files of {sysconfig.get_path('stdlib')}, on {self._app.store.where}")
         ids = self._send()
         started = time.monotonic()
-        self._workers.start()
-        self._workers.start()
+        self.workers.start()
+        self.workers.start()
         self._watch(len(ids))
         seconds = time.monotonic() - started
-        self._workers.stop()
+        self.workers.stop()
         return self._report(ids, seconds)
 
     def _send(self) -> list[str]:
@@ -112,14 +89,14 @@ class _Demo:
         return ids + by_spark.send_by_spark(self._app.url, QUEUE, second, self._results.parent)
 
     def _send_from_here(self, paths: Sequence[Path]) -> list[str]:
-        return self._queue.send_many([{"path": str(path)} for path in paths])
+        return self.queue.send_many([{"path": str(path)} for path in paths])
 
     def _watch(self, total: int) -> None:
         """Draw the bar until all messages are handled, and cause the faults half way."""
         bar, until = Progress("handled", total), time.monotonic() + _TIMEOUT
         harm: threading.Thread | None = None
         while time.monotonic() < until:
-            stats = self._queue.stats()
+            stats = self.queue.stats()
             acked = stats.counters.get(Counter.ACKED, 0)
             bar.update(acked, f"ready {stats.ready} processing {stats.processing} dead {stats.dead}")
             if harm is None and acked >= total // 2:
@@ -128,17 +105,17 @@ class _Demo:
             elif harm is not None and not harm.is_alive() and stats.ready == stats.processing == stats.delayed == 0:
                 break
             time.sleep(0.05)
-        bar.update(self._queue.stats().counters.get(Counter.ACKED, 0), final=True)
+        bar.update(self.queue.stats().counters.get(Counter.ACKED, 0), final=True)
 
     def _harm(self) -> None:
         """Kill one worker with SIGKILL; then pause the other past its lease, and continue it."""
-        victim, other = self._workers
+        victim, other = self.workers
         self._pause_while_it_holds(victim)
         victim.kill()
         killed_at = time.time()
         held = self._held(victim)
         self._say(f"killed one worker (kill -9) while it held {len(held)} messages")
-        self._workers.start()
+        self.workers.start()
         # At once: when the messages of the killed one are back, the other may have handled all the rest.
         self._faults.paused_held, paused_at = self._pause_while_it_holds(other), time.monotonic()
         self._say(f"paused the other past its lease while it held {self._faults.paused_held} messages")
@@ -153,7 +130,7 @@ class _Demo:
         while True:
             worker.pause()
             held = len(self._held(worker))
-            if held or self._queue.stats().ready == 0:
+            if held or self.queue.stats().ready == 0:
                 return held
             worker.go_on()
             time.sleep(0.01)
@@ -185,7 +162,7 @@ class _Demo:
 
     def _report(self, ids: Sequence[str], seconds: float) -> int:
         """Print what has become of the messages; return the exit status."""
-        stats = self._queue.stats()
+        stats = self.queue.stats()
         with contextlib.closing(sqlite3.connect(self._results)) as connection:
             (handled, runs) = connection.execute("SELECT count(*), total(runs) FROM results").fetchone()
             more_than_once = connection.execute("SELECT count(*) FROM results WHERE runs > 1").fetchone()[0]

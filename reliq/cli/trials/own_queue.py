@@ -38,15 +38,13 @@ def run_trial(
         folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix=f"reliq-{name}-")))
         app = everything.enter_context(contextlib.closing(Reliq(url)))
         trial = make(app, folder)
-        everything.callback(_remove, app, QueueKeys(trial.queue.name))
-        monitor = MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE)
-        monitor.start()
-        everything.callback(monitor.stop)
+        everything.callback(remove, app, QueueKeys(trial.queue.name))
+        everything.enter_context(MonitorThread(app.store, reconnect_grace=values.LOOPBACK_GRACE))
         everything.callback(trial.workers.stop)
         return trial.run()
 
 
-def _remove(app: Reliq, keys: QueueKeys) -> None:
+def remove(app: Reliq, keys: QueueKeys) -> None:
     """Delete a queue with all its messages, including held ones."""
     consumers = app.store.call(ops.members(keys.consumers))
     app.store.call(ops.drop_queue(keys, consumers))

@@ -398,7 +398,7 @@ def test_the_keys_that_were_read_last_are_valid_while_the_node_that_has_them_han
         return read(self)
 
     monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
-    monkeypatch.setattr(auth, "_KEYS_EVERY", 0.01)
+    monkeypatch.setattr(auth, "KEYS_EVERY", 0.01)
     monkeypatch.setattr(auth.Guard, "_read", read)
     with serving(cluster.url, no_auth=False) as service:
         sent = [as_owner(service, key).post(elsewhere, json={"body": 1}).status_code]
@@ -424,8 +424,8 @@ def test_a_service_that_has_read_no_key_names_the_node_that_has_them(cluster, ke
 
 def test_the_keys_that_were_read_last_are_not_valid_for_ever(cluster, key, keeper, elsewhere, monkeypatch):
     monkeypatch.setattr(values, "SOCKET_MARGIN", 0.5)
-    monkeypatch.setattr(auth, "_KEYS_EVERY", 0.01)
-    monkeypatch.setattr(auth, "_KEYS_KEPT", 0.0)
+    monkeypatch.setattr(auth, "KEYS_EVERY", 0.01)
+    monkeypatch.setattr(auth, "KEYS_KEPT", 0.0)
     with serving(cluster.url, no_auth=False) as service:
         assert as_owner(service, key).post(elsewhere, json={"body": 1}).status_code == 201
         with hung(cluster, keeper) as node:
