@@ -3,9 +3,9 @@
 The search form offers the filters of redrive and purge, so that both act on the letters shown.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
 
 from fastapi import Request
@@ -41,26 +41,22 @@ def query_of(request: Request, known: Iterable[str]) -> Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """A search for dead letters; an empty one selects all of them."""
+class Selection:
+    """What a page's form selects, a text for each field; an empty one selects everything."""
 
-    reason: str = ""
-    error: str = ""
-    text: str = ""  #: of the last error
+    KEYWORDS: ClassVar[Mapping[str, str]]  #: of the library, for each field but `header`
     header: str = ""  #: name=value
-    newer: str = ""
-    older: str = ""
     ids: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, fields: Fields) -> "Search":
+    def names(cls) -> tuple[str, ...]:
+        return (*cls.KEYWORDS, "header")
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
         """Read a query string or a form; the last one of a repeated field counts, except for `id`."""
         single = {name: value.strip() for name, value in fields if name in cls.names() and value.strip()}
         return cls(**single, ids=tuple(dict.fromkeys(value for name, value in fields if name == "id" and value)))
-
-    @staticmethod
-    def names() -> tuple[str, ...]:
-        return ("reason", "error", "text", "header", "newer", "older")
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields for hidden inputs and links, as read by `read`."""
@@ -72,22 +68,32 @@ class Search:
         text = urlencode(pairs + [(name, value) for name, value in more.items() if value])
         return f"?{text}" if text else ""
 
+    def filters(self) -> dict[str, Any]:
+        """Return the keywords for the library's `list` and its like, without `ids`; raises InvalidSetting."""
+        wanted = {keyword: getattr(self, name) for name, keyword in self.KEYWORDS.items()}
+        return {name: value for name, value in {**wanted, "headers": header_of(self.header)}.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Search(Selection):
+    """A search for dead letters."""
+
+    KEYWORDS: ClassVar[Mapping[str, str]] = {
+        "reason": "reason", "error": "error_class", "text": "error_text", "newer": "newer_than", "older": "older_than",
+    }  # fmt: skip
+    reason: str = ""
+    error: str = ""
+    text: str = ""  #: of the last error
+    newer: str = ""
+    older: str = ""
+
     def filter(self) -> Filter:
         """Return the filter of dead letters; raises InvalidSetting."""
         return Filter(**self.filters())
 
     def filters(self) -> dict[str, Any]:
         """Return the keywords for `queue.dead.list`, `.redrive` and `.purge`; raises InvalidSetting."""
-        wanted: dict[str, Any] = {
-            "reason": self.reason or None,
-            "error_class": self.error or None,
-            "error_text": self.text or None,
-            "newer_than": self.newer or None,
-            "older_than": self.older or None,
-            "ids": self.ids or None,
-            "headers": header_of(self.header),
-        }
-        return {name: value for name, value in wanted.items() if value}
+        return {**super(Search, self).filters(), **({"ids": self.ids} if self.ids else {})}
 
     def sentence(self) -> str:
         """Describe the search in words, for confirmations."""
