@@ -51,7 +51,7 @@ class Claimant:
     def claim(self, limits: Limits, limit: int, room: int) -> Steps[Claimed]:
         """Claim up to `limit` messages of `room` bytes, within the limits of the queue if it has some."""
         answer, asked = yield from self._claim_some(limits, limit, room)
-        elements, latest = answer.elements, answer
+        elements, latest = [*answer.elements], answer
         while len(latest.elements) == asked and (left := limit - len(elements)):
             room -= sum(map(size_of, latest.elements))
             if room <= 0:
@@ -60,7 +60,7 @@ class Claimant:
             if latest.status == "lost":
                 return latest
             elements += latest.elements
-        return answer
+        return msgspec.structs.replace(answer, elements=elements)
 
     def _claim_some(self, limits: Limits, limit: int, room: int) -> Steps[tuple[Claimed, int]]:
         """Claim as many of them as one call takes; return also how many that are."""

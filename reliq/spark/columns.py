@@ -1,6 +1,6 @@
 """The columns of the readers, and messages as Arrow batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -13,28 +13,36 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import wrapped
 from reliq.transport.store import Store
 
-_Kind = tuple[spark.DataType, pa.DataType]
-_TEXT: _Kind = (spark.StringType(), pa.string())
-_COUNT: _Kind = (spark.IntegerType(), pa.int32())
-_TIME: _Kind = (spark.TimestampType(), pa.timestamp("us", tz="UTC"))
-_COLUMNS: dict[str, _Kind] = {
-    "id": _TEXT,
+Kind = tuple[spark.DataType, pa.DataType]  #: of Spark, and of Arrow
+TEXT: Kind = (spark.StringType(), pa.string())
+COUNT: Kind = (spark.LongType(), pa.int64())
+_NUMBER: Kind = (spark.IntegerType(), pa.int32())
+TIME: Kind = (spark.TimestampType(), pa.timestamp("us", tz="UTC"))
+_COLUMNS: dict[str, Kind] = {
+    "id": TEXT,
     "value": (spark.BinaryType(), pa.binary()),
     "headers": (spark.MapType(spark.StringType(), spark.StringType()), pa.map_(pa.string(), pa.string())),
-    "queue": _TEXT,
-    "routing_key": _TEXT,
-    "deliveries": _COUNT,
-    "failures": _COUNT,
+    "queue": TEXT,
+    "routing_key": TEXT,
+    "deliveries": _NUMBER,
+    "failures": _NUMBER,
     "redelivered": (spark.BooleanType(), pa.bool_()),
-    "enqueued_at": _TIME,
-    "due_at": _TIME,
-    "died_at": _TIME,
-    "reason": _TEXT,
-    "error_class": _TEXT,
-    "error": _TEXT,
+    "enqueued_at": TIME,
+    "due_at": TIME,
+    "died_at": TIME,
+    "reason": TEXT,
+    "error_class": TEXT,
+    "error": TEXT,
 }
-SCHEMA = spark.StructType([spark.StructField(name, kind) for name, (kind, _) in _COLUMNS.items()])
-_ARROW = pa.schema([(name, kind) for name, (_, kind) in _COLUMNS.items()])
+
+
+def schemas_of(columns: Mapping[str, Kind]) -> tuple[spark.StructType, pa.Schema]:
+    """Return the schema of these columns for Spark, and for Arrow."""
+    fields = [spark.StructField(name, kind) for name, (kind, _) in columns.items()]
+    return spark.StructType(fields), pa.schema([(name, kind) for name, (_, kind) in columns.items()])
+
+
+SCHEMA, _ARROW = schemas_of(_COLUMNS)
 READ_ONLY = frozenset(SCHEMA.names) - {"id", "value", "headers"}
 
 _decode = msgspec.msgpack.Decoder(Envelope).decode

@@ -15,6 +15,7 @@ from reliq.features.staging.model import Ended, Written
 from reliq.model.keys import SEVERAL
 from reliq.ops import Steps
 from reliq.protocol.partial_reads import every_queue
+from reliq.spark.columns import COUNT, TEXT, TIME, Kind, schemas_of
 from reliq.spark.options import JobsOptions
 from reliq.spark.workers import in_worker
 
@@ -22,28 +23,17 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _COUNTS = ("rows", "messages", "skipped", "dead", "deduplicated", "unroutable", "bytes")
-SCHEMA = spark.StructType(
-    [
-        *(spark.StructField(name, spark.StringType()) for name in ("job", "queue", "state")),
-        *(spark.StructField(name, spark.TimestampType()) for name in ("opened_at", "committed_at", "ended_at")),
-        *(spark.StructField(name, spark.LongType()) for name in _COUNTS),
-        spark.StructField(
-            "queues",
-            spark.MapType(
-                spark.StringType(), spark.StructType([spark.StructField(name, spark.LongType()) for name in OF_QUEUE])
-            ),
-        ),
-    ]
+_OF_QUEUE: Kind = (
+    spark.StructType([spark.StructField(name, COUNT[0]) for name in OF_QUEUE]),
+    pa.struct([(name, COUNT[1]) for name in OF_QUEUE]),
 )
-_TIME = pa.timestamp("us", tz="UTC")
-_ARROW = pa.schema(
-    [
-        *((name, pa.string()) for name in ("job", "queue", "state")),
-        *((name, _TIME) for name in ("opened_at", "committed_at", "ended_at")),
-        *((name, pa.int64()) for name in _COUNTS),
-        ("queues", pa.map_(pa.string(), pa.struct([(name, pa.int64()) for name in OF_QUEUE]))),
-    ]
-)
+_COLUMNS: dict[str, Kind] = {
+    **dict.fromkeys(("job", "queue", "state"), TEXT),
+    **dict.fromkeys(("opened_at", "committed_at", "ended_at"), TIME),
+    **dict.fromkeys(_COUNTS, COUNT),
+    "queues": (spark.MapType(TEXT[0], _OF_QUEUE[0]), pa.map_(TEXT[1], _OF_QUEUE[1])),
+}
+SCHEMA, _ARROW = schemas_of(_COLUMNS)
 
 
 @dataclass(frozen=True)
