@@ -8,6 +8,7 @@ from pydantic import Field
 
 from reliq_api import schemas
 from reliq_api.enqueue.bodies import answered, shown
+from reliq_api.http.pairs import headers_of
 from reliq_api.http.problems import Problem
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import MAX_CURSOR, existing
@@ -25,11 +26,15 @@ async def list_dead(
     reason: schemas.DeathReason | None = None,
     error_class: Annotated[str | None, Query(max_length=200)] = None,
     error_text: Annotated[str | None, Query(max_length=500)] = None,
+    older_than: Annotated[schemas.Period | None, Query(description="Dead for longer.")] = None,
+    newer_than: Annotated[schemas.Period | None, Query(description="Dead for less.")] = None,
+    header: schemas.HeaderPairs = (),
 ) -> schemas.DeadLetterPage:
     found = await existing(request, queue)
     page = await found.dead.list(
-        limit=limit, after=after, bodies=False, reason=reason, error_class=error_class, error_text=error_text
-    )
+        limit=limit, after=after, bodies=False, reason=reason, error_class=error_class, error_text=error_text,
+        older_than=older_than, newer_than=newer_than, headers=headers_of(header),
+    )  # fmt: skip
     letters = [schemas.DeadLetter(**letter.summary()) for letter in page]
     return schemas.DeadLetterPage(letters=letters, next=page.next)
 

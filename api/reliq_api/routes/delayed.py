@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from reliq.contract import values
 from reliq_api import schemas
+from reliq_api.http.pairs import headers_of
 from reliq_api.http.route import call_router, needs
 from reliq_api.routes.queues import MAX_CURSOR, existing
 
@@ -62,9 +63,12 @@ async def list_delayed(
     after: Annotated[str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before.")] = None,
     failed: Annotated[bool, Query(description="Only messages that wait for a retry.")] = False,
     error_class: Annotated[str | None, Query(max_length=200)] = None,
+    header: schemas.HeaderPairs = (),
 ) -> DelayedPage:
     found = await existing(request, queue)
-    page = await found.delayed.list(limit=limit, after=after, failed=failed, error_class=error_class, bodies=False)
+    page = await found.delayed.list(
+        limit=limit, after=after, failed=failed, error_class=error_class, headers=headers_of(header), bodies=False
+    )
     messages = [DelayedMessage(**message.summary()) for message in page]
     return DelayedPage(messages=messages, next=page.next)
 

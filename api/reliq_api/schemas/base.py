@@ -1,9 +1,10 @@
 """Types that several schemas use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
+from fastapi import Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -88,6 +89,9 @@ class Sized:
 
 
 Period = Annotated[float, Lasting()]
+HeaderPairs = Annotated[
+    Sequence[str], Query(max_length=20, description="A header of the message, as name=value; may be repeated.")
+]
 
 
 class Request(BaseModel):

@@ -12,20 +12,11 @@ from fastapi import Request
 
 from reliq.errors import InvalidSetting
 from reliq.protocol.dead_letters import Filter
+from reliq_api.http.pairs import headers_of
 
 AGES = ("15m", "1h", "6h", "1d", "7d", "30d")
 
 Fields = Sequence[tuple[str, str]]
-
-
-def header_of(text: str) -> dict[str, str]:
-    """Return the header in a field, `name=value`, as a mapping; raises InvalidSetting."""
-    if not text:
-        return {}
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InvalidSetting(f"header is {text!r}: write name=value")
-    return {name.strip(): value.strip()}
 
 
 def query_of(request: Request, known: Iterable[str]) -> Fields:
@@ -71,7 +62,7 @@ class Selection:
     def filters(self) -> dict[str, Any]:
         """Return the keywords for the library's `list` and its like, without `ids`; raises InvalidSetting."""
         wanted = {keyword: getattr(self, name) for name, keyword in self.KEYWORDS.items()}
-        return {name: value for name, value in {**wanted, "headers": header_of(self.header)}.items() if value}
+        return {name: value for name, value in {**wanted, "headers": headers_of([self.header])}.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,28 @@ def test_dead_letters_are_listed_a_page_at_a_time(call, letters):
     assert [one["id"] for one in call("GET", "/dead?reason=expired").json()["letters"]] == ["expired"]
 
 
+def test_lists_have_the_filters_of_what_acts_on_them(call, orders):
+    for tenant in ("a", "b"):
+        orders.send(tenant, id=tenant, headers={"tenant": tenant, "kind": "x"})
+        orders.send(tenant, id=f"{tenant}-later", headers={"tenant": tenant, "kind": "x"}, delay="1h")
+    with orders.consumer() as consumer:
+        for message in consumer.claim(limit=2):
+            consumer.dead(message, "bad")
+
+    def listed(path, of="letters"):
+        return [one["id"] for one in call("GET", path).json()[of]]
+
+    assert listed("/dead?header=tenant=a&header=kind=x") == ["a"]
+    assert listed("/dead?header=tenant=a&header=kind=y") == []
+    assert listed("/dead?older_than=1h") == listed("/dead?newer_than=0") == []
+    assert set(listed("/dead?newer_than=1h")) == set(listed("/dead?older_than=0")) == {"a", "b"}
+    assert listed("/delayed?header=tenant=b", of="messages") == ["b-later"]
+    for path in ("/dead?header=tenant", "/delayed?header=tenant"):
+        answer = call("GET", path)
+        assert problem(answer) == (422, "invalid_request")
+        assert "header is 'tenant': write name=value" in answer.json()["detail"]
+
+
 def test_delayed_messages_are_listed_with_their_last_error(call, orders):
     retry = orders.send("bad")
     with orders.consumer() as consumer:
