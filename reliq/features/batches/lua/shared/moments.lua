@@ -1,15 +1,16 @@
 -- The counts of batches: in `followed`, under a blank and the id of the batch, how many of its messages are open, sent, dead
 -- and cancelled. Requires `follow` and `element`.
 makers[#makers + 1] = function()
-  -- Add to the counts of a batch. They begin with its first message, and are deleted when the batch has ended.
+  -- Add to the counts of a batch. They begin with its first message, and are deleted when the batch has ended. A message that
+  -- was redriven since is counted only where it comes from another partition, so that open ones may be fewer than none.
   local function count_batch(q, batch, open, sent, dead, cancelled)
     local counts = redis.call('HGET', q.followed, ' ' .. batch)
     if not counts then
-      if sent == 0 then return end
+      if sent <= 0 then return end
       redis.call('HINCRBY', q.config, 'batched', 1)
       q.batched, q.follows, counts = true, true, '0 0 0 0' -- from here on, also in this call
     end
-    local a, b, c, d = string.match(counts, '^(%d+) (%d+) (%d+) (%d+)$')
+    local a, b, c, d = string.match(counts, '^(%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)$')
     redis.call('HSET', q.followed, ' ' .. batch, string.format('%d %d %d %d', a + open, b + sent, c + dead, d + cancelled))
   end
 
