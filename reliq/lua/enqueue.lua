@@ -33,7 +33,7 @@ local first_option = ELEMENTS + plain
 local now = now_ms()
 local repeated = carried_out(producers, producer, sequence)
 
--- Whether a message with options belongs to another partition. `found`: the queue knows its dedup key.
+-- Whether a message with options belongs to another partition. `found`: the queue knew its dedup key before this call.
 local closed = is_closed(q.config, redis.call('HGET', q.config, 'retired'))
 local function is_moved(entry, found)
   local group, dedup_key = group_of(entry.element), entry.key or entry.burst
@@ -49,7 +49,7 @@ local function is_moved(entry, found)
 end
 
 -- Separate new messages from duplicates, of an earlier call or of another message of this call.
-local answer, fresh, old, seen, begun, dedup = {}, {}, {}, {}, {}, DEDUP_KEYS - 1
+local answer, fresh, old, seen, found, begun, dedup = {}, {}, {}, {}, {}, {}, DEDUP_KEYS - 1
 local position, conflicts, replacing, moved, held = 0, 0, 0, {}, {}
 if closed and plain > 0 then moved[1] = -1 end
 for at = first_option, #ARGV, OPTIONS_STEP do
@@ -60,7 +60,11 @@ for at = first_option, #ARGV, OPTIONS_STEP do
     dedup = dedup + 1
     entry.key = KEYS[dedup]
     entry.value = entry.id .. ' ' .. ARGV[at + DIGEST]
-    local value = seen[entry.key] or redis.call('GET', entry.key)
+    local value = seen[entry.key]
+    if not value then
+      value = redis.call('GET', entry.key)
+      found[entry.key] = value
+    end
     seen[entry.key] = value or entry.value
     if value then first, digest = string.match(value, '^(%S+) ?(.*)$') end
   elseif entry.window < 0 then
@@ -68,14 +72,17 @@ for at = first_option, #ARGV, OPTIONS_STEP do
     entry.burst, entry.group = KEYS[dedup], group_of(entry.element)
     entry.debounce, entry.at_most = entry.delay, tonumber(ARGV[at + DIGEST]) or math.huge
     local older = seen[entry.burst]
-    if older == nil then older = find_older(q, delayed, index, entry, now) end
+    if older == nil then
+      older = find_older(q, delayed, index, entry, now)
+      found[entry.burst] = older
+    end
     if older then entry.older, replacing = older, replacing + 1 end
     local waits = entry.debounce > 0 or begun[entry.burst] or redis.call('HEXISTS', q.active, entry.group) == 1
     seen[entry.burst] = waits and entry.element -- what the next one of this call replaces
     begun[entry.burst] = begun[entry.burst] or not waits
   end
   if q.homes or closed then
-    local is_elsewhere, has_others = is_moved(entry, first or entry.older)
+    local is_elsewhere, has_others = is_moved(entry, found[entry.key or entry.burst])
     if is_elsewhere then moved[#moved + 1] = position end
     if has_others then held[#held + 1] = position end
   end

@@ -131,3 +131,35 @@ def test_a_partition_without_dedup_keys_notes_nothing(app, client):
     change(app, 4)
     app.queue("orders").send_many([b"x"] * 400, key="k")
     assert not any(client.hexists(name, "dedup_until") for name in client.keys("*config"))
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (4, 3)])
+def test_of_many_messages_of_a_call_with_one_dedup_key_the_first_is_enqueued(app, before, after):
+    change(app, before)
+    change(app, after)
+    for number in range(4):
+        some = [reliq.NewMessage(f"{place}", dedup_key=f"d{number}") for place in range(400)]
+        ids = app.queue("orders").send_many(some)
+        assert set(ids) == {some[0].id}
+    assert app.queue("orders").stats().ready == 4
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (4, 3)])
+def test_of_many_messages_of_a_call_that_replace_each_other_the_last_one_stays(app, before, after):
+    change(app, before)
+    change(app, after)
+    orders = app.queue("orders")
+    for number in range(20):
+        key = f"d{number}"
+        orders.send_many(
+            [
+                reliq.NewMessage(f"{key} 0", dedup_key=key, replace=True, debounce="1h"),
+                *(reliq.NewMessage(f"{key} {place}", dedup_key=key, replace=True) for place in (1, 2)),
+            ]
+        )
+    with orders.consumer() as consumer:
+        handled = []
+        while some := consumer.claim(limit=100):
+            handled += [message.body.decode() for message in some]
+            consumer.ack(*some)
+    assert sorted(handled) == sorted(f"d{number} 2" for number in range(20))
