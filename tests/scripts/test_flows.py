@@ -442,7 +442,7 @@ def test_the_record_of_a_flow_ends_with_its_last_member(world: World):
     assert world.run(own.flow_open(plan("a", "b"), 0, 1))
     assert world.run(own.flow_open(plan("a", "b"), 1, 2))
     assert world.run(own.flow_head("flow")) | {"opened": ""} == {
-        "state": "sending", "opened": "", "size": "2", "left": "2",
+        "state": "sending", "opened": "", "size": "2", "left": "2", "held": "1",
     }  # fmt: skip
     assert world.run(own.flow_change("flow", "sending", "open")) == "open"
     assert not world.run(own.flow_open(plan("a", "b"), 1, 2))

@@ -5,19 +5,22 @@ Redis must know each bucket as the reference model does, after each step.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 from reliq.model.element import group_of, limit_group_of
 from reliq.model.keys import QueueKeys, logical_name, queue_of
 from reliq.ops import Op
+from reliq.ops.signatures import settle, settle_ack, settle_move
 from tests.reference.limits import Bucket
 from tests.simulation.books import Books
 from tests.simulation.requests import ops_of
 from tests.simulation.stories import Message, Story, Violation
 from tests.simulation.world import World
 
-#: Of the arguments of `settle`: places, and sizes of records.
-_ACK_COUNT, _NOT_STARTED, _MOVES, _ACK, _MOVE, _ID = 7, 9, 12, 3, 9, 5
+#: The arguments of `settle`, and what it has of a message that is acked or moved, in order.
+_SETTLE, _ACK, _MOVE = ([*signature(one).parameters] for one in (settle, settle_ack, settle_move))
+_ARGUMENTS = _SETTLE[_SETTLE.index("lease_ms") :]
 _EXACT = 2e-6  #: seconds; the server's clock has whole microseconds, and a float of the time since 1970 about as many
 
 
@@ -139,6 +142,6 @@ def _not_started(op: Op[Any]) -> Iterator[Message]:
     keys = int(str(op.command[2]))
     queue = logical_name(queue_of(str(op.command[3])))
     arguments = op.command[3 + keys :]
-    moves = _MOVES + _ACK * int(str(arguments[_ACK_COUNT]))
-    for position in str(arguments[_NOT_STARTED]).split():
-        yield queue, str(arguments[moves + _MOVE * (int(position) - 1) + _ID])
+    moves = _ARGUMENTS.index("acks") + len(_ACK) * int(str(arguments[_ARGUMENTS.index("ack_count")]))
+    for position in str(arguments[_ARGUMENTS.index("not_started")]).split():
+        yield queue, str(arguments[moves + len(_MOVE) * (int(position) - 1) + _MOVE.index("id")])

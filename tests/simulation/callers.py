@@ -186,7 +186,7 @@ class Producer(Caller):
             with plan.ending(given_up=False):
                 yield from Sending(plan, self._queue).steps()
         except ReliqError as error:
-            graph.given_up = True
+            graph.given_up, graph.refused = True, isinstance(error, QueueFull)
             for (at, identity), _, _ in known:
                 self._observer.calls.answered(at, identity, "unknown")
             if isinstance(error, FAILED) or self._observer.excused(self._process):

@@ -25,6 +25,7 @@ class Graph:
     members: Sequence[Node]
     process: Any
     sent: bool = False  #: its producer was told that it is sent
+    refused: bool = False  #: its producer was told that nothing of it is sent
     given_up: bool = False  #: it was cancelled, or its producer was told that it is not sent
     ever: list[set[str]] = field(default_factory=list)  #: what each member has ever become
     buried: set[int] = field(default_factory=set)  #: those that wait for nothing any more: a redrive runs them
@@ -114,10 +115,12 @@ class Graphs:
         self._check_first()
 
     def _check_first(self) -> None:
-        """Nothing of a flow runs before all that wait in it are there."""
+        """Nothing of a flow runs before all of it is there, and nothing of one that was refused."""
         for graph in {self._of[one][0].id: self._of[one][0] for one in self._moved}.values():
             run = [one for one, _, _ in graph.members if self._world.stories[one].runs]
-            late = [one for one, after, _ in graph.members if after and self._world.stories[one].entered_at is None]
+            late = [one for one, _, _ in graph.members if self._world.stories[one].entered_at is None]
+            if run and graph.refused:
+                raise Violation(f"{run[0][1]} of flow {graph.id} runs, whose producer was told that none is sent")
             if run and late and not graph.given_up and not self._world.restarted:
                 raise Violation(f"{run[0][1]} of flow {graph.id} runs, and {late[0][1]} is not there yet")
 

@@ -3,15 +3,15 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
 import msgspec
 
 from reliq import ops
-from reliq.features.flows import model as flows
 from reliq.features.flows import telling
+from reliq.features.flows.sending import Sending
 from reliq.features.flows.steps import ALONG as MEMBERS
 from reliq.features.steps import model
 from reliq.features.steps import ops as own
@@ -270,16 +270,17 @@ FLOW_SCRIPTS = {
     # That a redrive is not told shows only in the progress of its flow, which no plan reads: worker/test_flows.py.
 }
 
-_by_queue = flows.Plan.by_queue
+_wait = Sending._wait
 
 
-def _first_ones_first(self: Any, *, waits: bool) -> Any:
-    return _by_queue(self, waits=not waits)
+def _behind_others_only(self: Any, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
+    yield from _wait(self, keys, [number for number in numbers if self._plan.nodes[number].after])
 
 
 FLOW_MUTANTS: dict[str, Mutant] = {
     **{name: functools.partial(script, *change) for name, change in FLOW_SCRIPTS.items()},
-    "those that wait are sent last": lambda: mock.patch.object(flows.Plan, "by_queue", _first_ones_first),
+    "those behind none do not wait": lambda: mock.patch.object(Sending, "_wait", _behind_others_only),
+    "no monitor lets a flow begin": lambda: mock.patch.object(telling, "release", _nothing(None)),
     "a member's record does not go along": functools.partial(_does_not_go_along, MEMBERS),
     "the ends of members are not noted": lambda: mock.patch.object(telling, "_note_ends", _nothing(None)),
 }

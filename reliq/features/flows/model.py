@@ -14,6 +14,7 @@ from reliq import forks
 from reliq.contract.keywords import MessageOptions, PublishOptions
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.outgoing import NewMessage, check_option_names
+from reliq.runtime.pieces import grouped
 
 MOST_BEHIND = 1000  #: messages that may wait for one: its ack releases all of them
 MOST_MEMBERS = 100_000
@@ -154,7 +155,7 @@ class Plan:
             self.behind[other].append((number, place))
         message = copy.copy(message)
         message.headers = {**message.headers, FLOW: self.id, NUMBER: str(number)}
-        message.waits = bool(before)
+        message.waits = True  # also one behind no others: until all are there
         self.nodes.append(Node(queue, one.id, tuple(before), on_failure))
         self.messages.append(message)
         self.behind.append([])
@@ -184,13 +185,9 @@ class Plan:
             raise InvalidMessage(f"after names {one!r}, which is not of this flow: give what its `send` returned")
         return number
 
-    def by_queue(self, *, waits: bool) -> dict[str, list[int]]:
-        """Return the numbers of the members that wait, or of the others, by queue."""
-        found: dict[str, list[int]] = {}
-        for number, (node, message) in enumerate(zip(self.nodes, self.messages, strict=True)):
-            if message.waits is waits:
-                found.setdefault(node.queue, []).append(number)
-        return found
+    def by_queue(self) -> dict[str, list[int]]:
+        """Return the numbers of the members by queue."""
+        return grouped((node.queue, number) for number, node in enumerate(self.nodes))
 
 
 @dataclass(frozen=True, slots=True)

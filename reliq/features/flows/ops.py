@@ -22,7 +22,7 @@ def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[s
 
     `parent`: queue and id of the message whose handler opens it; `place`: the flow of that, and its number there.
     """
-    fields: list[Argument] = []
+    fields: list[Argument] = [] if first else ["held", 1]
     outer, place_there = place
     member = beginning_of(*parent.split(" ")) if outer else b""
     if parent and not first:
@@ -49,6 +49,11 @@ def flow_change(flow: str, before: str, state: str, *, dropped: bool = False) ->
     return scripted(call, as_text)
 
 
+def flow_released(flow: str) -> Op[int]:
+    """Note that the members that wait for no others were let go: until then a monitor does it."""
+    return Op(("HDEL", flow_record(flow), "held"))
+
+
 def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = False) -> Op[Ended]:
     """Note what has become of members, by their numbers.
 
@@ -68,7 +73,7 @@ def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
 
 def flow_head(flow: str) -> Op[dict[str, str]]:
     """Read the state of a flow, and how many members it has; empty if there is no such flow."""
-    names = ("state", "opened", "size", "left", "parent", "dropped")
+    names = ("state", "opened", "size", "left", "parent", "dropped", "held")
 
     def read(reply: list[bytes | None]) -> dict[str, str]:
         return {name: value.decode() for name, value in zip(names, reply, strict=True) if value is not None}

@@ -1,22 +1,24 @@
 """The steps that send a flow.
 
-First its record, then the messages that wait, which do not run; then who waits for whom; at last the messages that
-wait for none. If the producer ends half way, none of them has run, and a monitor gives the flow up.
+First its record, then the messages, which all wait; then who waits for whom; then the record says that the flow is
+open; at last those that wait for no others are let go, by a monitor if the producer has ended. If it ends before the
+flow is open, none of them has run, and a monitor gives the flow up.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
-from reliq.errors import InvalidSetting, QueueFull, ReliqError
+from reliq.errors import InvalidSetting, OutcomeUnknown, QueueFull, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import Plan
 from reliq.features.flows.opened import ALIVE, Parent, hold, join
-from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of
+from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of, release
 from reliq.features.flows.stored import Behind, Noted
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
 from reliq.ops import Sleep, Steps
 from reliq.protocol.batch import Route
-from reliq.protocol.durability import ANY
+from reliq.protocol.durability import ANY, MEMORY, Terms, confirm
 from reliq.protocol.home import Home, Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
@@ -25,6 +27,7 @@ from reliq.runtime.pieces import grouped, pieces
 
 _TRIES = 200  #: how often a message is offered, while the homes of its queue change
 _TURN = 1000  #: members after whose preparation other tasks of the process have their turn
+_UNCONFIRMED = Terms(MEMORY)  #: each call: the flow is confirmed as a whole
 _LINES = 20_000  #: messages that wait for those that one call notes
 
 
@@ -59,6 +62,7 @@ class Sending:
         self._queue = queue
         self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
         self._calls = 0  #: so many tell homes what to know
+        self._noted_by: dict[str, int] = {}  #: by home: the number of the last of these that noted members
         self._entered = False  #: whether a message may be enqueued
 
     def steps(self) -> Steps[None]:
@@ -79,21 +83,17 @@ class Sending:
         try:
             if parent is not None:
                 yield from hold(plan, parent)
-            for queue, numbers in plan.by_queue(waits=True).items():
+            for queue, numbers in plan.by_queue().items():
                 yield from self._choose(queue, numbers)
                 yield from self._place(queue, numbers)
-            first_ones = plan.by_queue(waits=False)
-            for queue, numbers in first_ones.items():
-                yield from self._choose(queue, numbers)
-            yield from self._note([number for number, one in enumerate(plan.messages) if one.waits])
-            yield from self._note([number for number, one in enumerate(plan.messages) if not one.waits])
-            self._check((yield own.flow_open(plan, 0, 0)))
-            for queue, numbers in first_ones.items():
-                yield from self._place(queue, numbers, noted=True)
-            self._check((yield own.flow_change(plan.id, "sending", "open")) in ("open", "ended"))
+            yield from self._note(range(len(plan.nodes)))
+            self._check((yield own.flow_change(plan.id, "sending", "open")) == "open")
         except ReliqError:
             yield from self._give_up()
             raise
+        with suppress(ReliqError):  # a monitor goes on
+            yield from release(plan.id, plan.nodes)
+        yield from self._confirm()
 
     def _check(self, alive: object) -> None:
         if not alive:
@@ -128,11 +128,8 @@ class Sending:
     def _by_home(self, numbers: Sequence[int]) -> dict[str, list[int]]:
         return grouped((self._homes[number], number) for number in numbers)
 
-    def _place(self, queue: str, numbers: Sequence[int], *, noted: bool = False) -> Steps[None]:
-        """Enqueue members in their homes. One that refuses some has become another one's: once more, in that one.
-
-        `noted`: whether homes know already who waits for these members.
-        """
+    def _place(self, queue: str, numbers: Sequence[int]) -> Steps[None]:
+        """Enqueue members in their homes. One that refuses some has become another one's: once more, in that one."""
         homes = self._queue(queue).homes
         for _ in range(_TRIES):
             refused: list[int] = []
@@ -148,34 +145,45 @@ class Sending:
             yield from self._choose(queue, numbers)
             for name, some in former.items():
                 yield from self._unwait(homes.named(name).keys, some)
-                if noted:
-                    yield from self._note(some)
         raise ReliqError(f"the partitions of queue {queue!r} change all the time: the flow is not sent")
 
     def _enqueue(self, homes: QueueHomes, home: Home, numbers: Sequence[int]) -> Steps[Sequence[int]]:
         """Enqueue members in a home; return those that it refuses."""
-        messages, layout = [self._plan.messages[number] for number in numbers], homes.layout
-        # While homes change, a key may have messages elsewhere; of one that waits for others that is asked later.
-        in_line = [one.id for one in messages if layout.moving and not one.waits and bucket_of(one) is not None]
+        messages = [self._plan.messages[number] for number in numbers]
         before, self._entered = self._entered, True
-        try:
-            yield from home.send(messages, ANY, Route(layout.version, waiting=frozenset(in_line)))
+        try:  # while homes change, a key may have messages elsewhere: that is asked when its message waits no longer
+            yield from home.send(messages, _UNCONFIRMED, Route(homes.layout.version))
         except (Moved, QueueFull) as error:
             self._entered = before or bool(error.enqueued)
             if isinstance(error, QueueFull):
                 yield from homes.look_when_full()
-                raise
+                reason = str(error).partition(";")[0]
+                raise QueueFull(f"{reason}; nothing of flow {self._plan.id} was sent") from None
             return numbers[len(error.enqueued) :]
         return ()
+
+    def _confirm(self) -> Steps[None]:
+        """Wait until each home has the durability of its queue; raises OutcomeUnknown if that is not certain."""
+        unconfirmed: OutcomeUnknown | None = None
+        for queue in self._plan.by_queue():
+            homes = self._queue(queue).homes
+            for name in {self._homes[number] for number, node in enumerate(self._plan.nodes) if node.queue == queue}:
+                home = homes.named(name)
+                if home.durability.waits:
+                    try:
+                        yield from confirm(home.keys, home.durability, f"flow-{self._plan.id}", self._noted_by[name])
+                    except OutcomeUnknown as error:
+                        unconfirmed = error
+        if unconfirmed is not None:
+            raise OutcomeUnknown(str(unconfirmed), tuple(node.id for node in self._plan.nodes))
 
     # --- what homes know ---
 
     def _wait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
-        """Note those of the members that are to wait, before they enter."""
-        nodes = [self._plan.nodes[number] for number in numbers if self._plan.messages[number].waits]
-        waiting = [(node.id, len(node.after), node.on_failure) for node in nodes]
-        if waiting:
-            self._check_ids((yield own.flow_wait(keys, self._plan.id, self._next(), waiting)))
+        """Note that the members are to wait, before they enter: those behind no others until the flow is open."""
+        nodes = [self._plan.nodes[number] for number in numbers]
+        waiting = [(node.id, len(node.after) or 1, node.on_failure) for node in nodes]
+        self._check_ids((yield own.flow_wait(keys, self._plan.id, self._next(), waiting)))
 
     def _next(self) -> int:
         """Return the number of the next call: one that arrives behind it is late."""
@@ -189,8 +197,9 @@ class Sending:
     def _note(self, numbers: Sequence[int]) -> Steps[None]:
         for name, some in self._by_home(numbers).items():
             for part in self._parts(some):
-                noted = [self._noted(name, number) for number in part]
-                self._check_ids((yield own.flow_note(QueueKeys(name), noted, self._plan.id, self._next())))
+                noted, step = [self._noted(name, number) for number in part], self._next()
+                self._check_ids((yield own.flow_note(QueueKeys(name), noted, self._plan.id, step)))
+                self._noted_by[name] = step
 
     def _parts(self, numbers: Sequence[int]) -> Iterator[list[int]]:
         part: list[int] = []
@@ -210,7 +219,7 @@ class Sending:
         for other, place in plan.behind[number]:
             there = self._homes[other]
             behind.append(Behind(place, plan.nodes[other].id, "" if there == home else there))
-        return Noted(plan.nodes[number].id, f"{plan.id} {number}", plan.messages[number].waits, behind)
+        return Noted(plan.nodes[number].id, f"{plan.id} {number}", waits=True, behind=behind)
 
     def _check_ids(self, taken: Sequence[str]) -> None:
         if taken:

@@ -72,6 +72,15 @@ def drop(flow: str, nodes: Iterable[Node], *, forever: bool = False, step: Calla
     return dropped
 
 
+def release(flow: str, nodes: Iterable[Node]) -> Steps[None]:
+    """Let the members go that wait for no others, of a flow that is open. May be repeated."""
+    for queue, ids in grouped((node.queue, node.id) for node in nodes if not node.after).items():
+        for keys in (yield from homes_of(queue)):
+            for some in pieces(ids, AT_ONCE):
+                yield own.flow_tell(keys, [(one, 0, ACKED) for one in some])
+    yield own.flow_released(flow)
+
+
 def cancelled_queues(flow: str) -> Steps[list[tuple[str, str]]]:
     """Cancel a flow, and those that its handlers have opened: the members that wait.
 

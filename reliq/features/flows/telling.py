@@ -8,7 +8,7 @@ from reliq.features.flows import ops as own
 from reliq.features.flows.finishing import Cancellations
 from reliq.features.flows.model import DEAD, REVIVED, Node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
-from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of
+from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of, release
 from reliq.features.flows.stored import Happened, Noted, nodes_in
 from reliq.model.element import Undecodable
 from reliq.model.keys import QueueKeys
@@ -90,6 +90,8 @@ def tend(flow: str, now: int, cancellations: Cancellations) -> Steps[bool]:
         yield from join(flow)
     if state == "sending" and age > _SENDING_FOR_MS:
         state = yield own.flow_change(flow, "sending", "abandoned")
+    if state == "open" and "held" in head:  # its producer may have died before it let the first ones go
+        yield from release(flow, (yield from nodes_of(flow)))
     if state not in ("cancelled", "abandoned"):
         return False
     if "dropped" not in head:  # who began to give it up may have died

@@ -31,7 +31,8 @@ def test_letters_of_a_batch_that_has_ended_are_redriven_after_a_change(app, befo
         assert orders.dead.redrive().redriven == 40
         for key in KEYS:
             orders.send("the next one", key=key)
-        runs, settled = Counter(), Counter()
+        runs: Counter[str] = Counter()
+        settled: Counter[str] = Counter()
         while settled.total() < 80:
             monitor.tend_partitions()
             for message in consumer.claim(limit=1):

@@ -12,6 +12,7 @@ import pytest
 
 import reliq
 from reliq import aio, ops
+from reliq.contract import values
 from reliq.features.flows import duty, finishing, telling
 from reliq.features.flows.duty import OpenFlows
 from reliq.features.flows.model import Plan
@@ -260,7 +261,7 @@ def half(app):
     sending = Sending(plan, app._queue_steps)
     with contextlib.suppress(Died):
         app.store.run(up_to(lambda op, _: op.script and op.script.name == "flow_note", sending._send()))
-    assert [app.queue(name).stats().waiting for name in ("q", "other")] == [1, 2]
+    assert [app.queue(name).stats().waiting for name in ("q", "other")] == [2, 2]
     return sending
 
 
@@ -297,6 +298,10 @@ def test_a_large_flow_lets_other_tasks_have_their_turn_while_it_is_prepared(app)
     assert [app.queue(name).stats().ready for name in ("q", "other")] == [1750, 1750]
 
 
+def stats_of(app):
+    return lambda name: app.queue(name).stats()
+
+
 def cancelled(app):
     return [app.queue(name).stats().counters.get("cancelled", 0) for name in ("q", "other")]
 
@@ -314,7 +319,7 @@ def test_what_dies_while_it_gives_a_flow_up_is_followed_by_a_monitor_once(app, h
     for _ in range(2):
         monitor.tell_flows()
         assert [app.queue(name).stats().waiting for name in ("q", "other")] == [0, 0]
-        assert cancelled(app) == [1, 2]
+        assert cancelled(app) == [2, 2]
     assert app.flow_progress(flow).state == ("abandoned" if how == "producer" else "cancelled")
 
 
@@ -404,7 +409,7 @@ def test_what_a_paused_producer_sends_of_a_flow_that_was_given_up_does_not_wait_
 
     with contextlib.suppress(Died):
         app.store.run(up_to(then_it_dies, Sending(plan, app._queue_steps)._send()))
-    assert app.queue("q").stats().waiting == 1
+    assert app.queue("q").stats().waiting == 2
     assert app.store.run(telling.mend(plan.id)) == 0
     assert app.queue("q").stats().waiting == 0
 
@@ -421,7 +426,7 @@ def test_a_monitor_whose_clock_is_ahead_gives_no_flow_up_that_is_being_sent(app,
 
 
 def test_a_full_queue_takes_no_part_of_a_flow(app, client):
-    app.queue("q").configure(max_length=3)
+    app.queue("other").configure(max_length=3)
     with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
         for number in range(5):
             flow.send("q", number, after=[flow.send("other", number)])
@@ -430,14 +435,53 @@ def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     nothing_is_left(app, client, "q", "other")
 
 
-def test_a_flow_that_was_sent_half_way_is_abandoned(app, client):
-    app.queue("other").configure(max_length=3)
-    with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
+@pytest.mark.parametrize("apart", [False, True], ids=["behind each other", "behind none"])
+def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, apart):
+    app.queue("q").configure(max_length=3)
+    with pytest.raises(reliq.QueueFull) as refused, app.flow() as flow:  # noqa: PT012
         for number in range(5):
-            flow.send("q", number, after=[flow.send("other", number)])
+            first = flow.send("other", number)
+            flow.send("q", number, after=() if apart else [first])
+    said = f"queue 'q' holds 0 of at most 3 messages; nothing of flow {flow.id} was sent"
+    assert (type(refused.value), str(refused.value)) == (reliq.QueueFull, said)
+    assert cancelled(app) == [0, 5]
     Monitor(app.store).tell_flows()
-    assert (app.queue("q").stats().ready, app.queue("other").stats().ready) == (0, 0)
+    assert [(one.ready, one.delayed) for one in map(stats_of(app), ("q", "other"))] == [(0, 0), (0, 0)]
     assert app.flow_progress(flow.id).state == "abandoned"
+
+
+@pytest.mark.parametrize("script", ["flow_tell", None], ids=["before any call", "half way"])
+def test_a_monitor_lets_a_flow_begin_whose_producer_died_once_it_was_open(app, script):
+    plan = Plan()
+    first = [plan.add(queue, reliq.NewMessage(b"first"), (), "fail") for queue in ("q", "other")]
+    plan.add("q", reliq.NewMessage(b"last"), first, "fail")
+
+    def then_it_dies(op, _):
+        return op.script.name == script if script and op.script else op.command[0] == "HDEL"
+
+    with contextlib.suppress(Died):
+        app.store.run(up_to(then_it_dies, Sending(plan, app._queue_steps)._send()))
+    assert app.flow_progress(plan.id).state == "open"
+    Monitor(app.store).tell_flows()
+    assert [(one.ready, one.waiting) for one in map(stats_of(app), ("q", "other"))] == [(2, 1), (1, 0)]
+    for queue in ("other", "q", "q"):
+        with app.queue(queue).consumer() as consumer:
+            consumer.ack(*consumer.claim())
+        Monitor(app.store).tell_flows()
+    assert app.flow_progress(plan.id).state == "ended"
+
+
+@pytest.mark.parametrize("durable", ["q", "other"])
+def test_a_flow_whose_durability_is_late_is_sent_as_a_whole(app, durable, monkeypatch):
+    monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
+    app.queue(durable).configure(durability="replicas=1")
+    with pytest.raises(reliq.OutcomeUnknown) as late, app.flow() as flow:  # noqa: PT012
+        first = flow.send("q", "first")
+        last = flow.send("other", "last", after=first)
+    assert str(late.value) == "enqueued, but durability replicas=1 was not reached within 0.1 s"
+    assert late.value.ids == (first.id, last.id)
+    assert states(app, flow) == ["open", "waiting"]
+    assert [(one.ready, one.waiting) for one in map(stats_of(app), ("q", "other"))] == [(1, 0), (1, 1)]
 
 
 def test_members_of_a_deleted_queue_are_lost_and_judged(app, client):
