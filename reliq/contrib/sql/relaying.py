@@ -127,7 +127,7 @@ class _Pass:
                 if row.queue in self._app.handlers.versions:  # another program wrote the row, maybe an earlier one
                     message.headers.setdefault(VERSION_HEADER, "1")
                 readable.append((row, message))
-            except (ReliqError, ValueError, TypeError) as error:
+            except ReliqError as error:
                 self._park([(row, str(error))])
         return readable
 

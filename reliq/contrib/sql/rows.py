@@ -12,6 +12,7 @@ from reliq.contract.options import OUTBOX
 from reliq.contract.values import Size
 from reliq.contrib.sql.tables import now_ms, outbox
 from reliq.contrib.sql.transaction import Transaction, connection_of
+from reliq.errors import InvalidMessage
 from reliq.model.keys import check_name
 from reliq.model.outgoing import Body, check_option_names
 from reliq.protocol.application import body_limit
@@ -56,7 +57,17 @@ def row_of(queue: str, message: NewMessage, due: datetime | None = None) -> dict
 
 
 def message_of(row: Row[Any]) -> NewMessage:
-    """Return the message of a row of the outbox; its id is its deduplication key, so it is sent once."""
+    """Return the message of a row of the outbox; its id is its deduplication key, so it is sent once.
+
+    Another program may have written anything into the row: raises InvalidMessage.
+    """
+    try:
+        return _decoded(row)
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise InvalidMessage(f"not written by `enqueue`: {error}") from None
+
+
+def _decoded(row: Row[Any]) -> NewMessage:
     options = json.loads(row.options or "{}") or {}  # another program may have written null
     if not isinstance(options, dict):
         raise TypeError("the column options must have a JSON object")

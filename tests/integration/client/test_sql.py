@@ -264,6 +264,10 @@ def test_what_send_would_refuse_is_refused_before_a_row_is_written(engine, queue
         ({"queue": "no queue"}, "queue name 'no queue'"),
         ({"id": "a b"}, "message id 'a b'"),
         ({"options": "3"}, "options must have a JSON object"),
+        ({"options": '{"due": 1' + "0" * 400 + "}"}, "not written by `enqueue`: integer division result too large"),
+        ({"options": '{"due": "tomorrow"}'}, "not written by `enqueue`: "),
+        ({"options": "[" * 100_000}, "not written by `enqueue`: maximum recursion depth"),
+        ({"headers": "[" * 100_000}, "not written by `enqueue`: maximum recursion depth"),
     ],
 )
 def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_none(engine, app, row, reason, caplog):
