@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Delete, Engine, Row, Table, delete, func, select
+from sqlalchemy import Delete, Engine, Row, Table, delete, func, literal, select
 
 from reliq.contrib.sql.tables import SHARED, insert_new, now_ms, outbox, parked
 from reliq.contrib.sql.transaction import Transaction, connection_of
@@ -21,11 +21,17 @@ def removal(rows: Sequence[Row[Any]]) -> Delete:
 
 
 def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
-    """Move a row from the outbox to the parked rows, unless another relay has removed it."""
-    with engine.begin() as connection:
+    """Move a row from the outbox to the parked rows, unless another relay has removed it.
+
+    The database copies it: SQLite may have values in it that the types of the columns do not take.
+    """
+    added = {"reason": literal(reason, parked.c.reason.type), "at": literal(now_ms(), parked.c.at.type)}
+    columns = [*(outbox.c[name] for name in SHARED), *added.values()]
+    copy = select(*columns).where(outbox.c.number == row.number, outbox.c.id == row.id)
+    with engine.connect() as connection:
+        connection.execute(parked.insert().from_select([*SHARED, *added], copy))
         if connection.execute(removal([row])).rowcount:
-            fields = {name: getattr(row, name) for name in SHARED}
-            connection.execute(parked.insert().values(**fields, reason=reason, at=now_ms()))
+            connection.commit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +77,15 @@ def retry_parked(connection: Transaction, queue: str | None = None, ids: Sequenc
 
     Of all queues or of one; all rows or those with these ids. A row stays parked if its id waits in the outbox.
     """
-    wanted = select(parked).order_by(parked.c.number).with_for_update(skip_locked=True)
+    wanted = select(parked.c.number).order_by(parked.c.number).with_for_update(skip_locked=True)
     if queue is not None:
         wanted = wanted.where(parked.c.queue == queue)
     if ids is not None:
         wanted = wanted.where(parked.c.id.in_(ids))
     back, opened = 0, connection_of(connection)
-    for row in opened.execute(wanted).all():
-        if insert_new(opened, outbox, {name: getattr(row, name) for name in SHARED}):
-            opened.execute(delete(parked).where(parked.c.number == row.number))
+    for number in opened.execute(wanted).scalars().all():
+        copy = select(*(parked.c[name] for name in SHARED)).where(parked.c.number == number)
+        if insert_new(opened, outbox, copy):
+            opened.execute(delete(parked).where(parked.c.number == number))
             back += 1
     return back

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any
 
-from sqlalchemy import Engine, Row, select
+from sqlalchemy import Engine, Row, cast, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reliq import NewMessage, Reliq, ReliqError
 from reliq.contract.values import MAX_BATCH, Duration, cut, seconds
+from reliq.contrib.sql.causes import cause_of
 from reliq.contrib.sql.parking import move_aside, removal
 from reliq.contrib.sql.rows import REMEMBERED, message_of
 from reliq.contrib.sql.tables import outbox
@@ -26,6 +27,9 @@ log = logging.getLogger("reliq.sql")
 
 _PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
 _REASON_LARGEST = 1000  #: bytes
+#: A body as bytes, though another program may have stored it as a text or a number in SQLite.
+_BODY = cast(outbox.c.body, outbox.c.body.type).label("body")
+_COLUMNS = [_BODY if one is outbox.c.body else one for one in outbox.columns]
 
 
 def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration = 0.5) -> None:
@@ -91,7 +95,8 @@ class _Pass:
             raise error
 
     def _oldest(self, limit: int) -> Sequence[Row[Any]]:
-        rows = select(outbox).where(outbox.c.queue.not_in(list(self._refused))).order_by(outbox.c.number).limit(limit)
+        rows = select(*_COLUMNS).where(outbox.c.queue.not_in(list(self._refused)))
+        rows = rows.order_by(outbox.c.number).limit(limit)
         with self._engine.connect() as connection:
             return connection.execute(rows).all()
 
@@ -150,13 +155,14 @@ class _Pass:
         """Park rows one by one. A refusal of the database (the table is missing) does not hold up other rows."""
         for row, why in rows:
             reason = cut(one_line(why), _REASON_LARGEST)
-            log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
             try:
                 move_aside(self._engine, row, reason)
-                self.parked += 1
             except SQLAlchemyError as error:
-                cause = f"queue {row.queue!r}: message {row.id} cannot be parked: {type(error).__name__}"
-                self._refused[row.queue] = ReliqError(f"{cause}; run create_tables")
+                refusal = f"queue {row.queue!r}: message {row.id} cannot be parked ({reason}): {cause_of(error)}"
+                self._refused.setdefault(row.queue, ReliqError(refusal))
+            else:
+                self.parked += 1
+                log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
 
 
 def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -81,8 +82,8 @@ def _add_columns(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {declared}"))
 
 
-def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert the row unless its key is in the table; return whether it was inserted."""
+def insert_new(connection: Connection, table: Table, row: Mapping[str, Any] | Select[Any]) -> bool:
+    """Insert the row, or the one that a query finds, unless its key is there; return whether it was inserted."""
     insert: Any
     match connection.dialect.name:
         case "postgresql":
@@ -91,8 +92,9 @@ def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> 
             insert = sqlite.insert(table)
         case other:
             raise InvalidSetting(f"the database is {other}: reliq.contrib.sql knows postgresql and sqlite")
+    filled = insert.from_select(row.selected_columns.keys(), row) if isinstance(row, Select) else insert.values(row)
     # RETURNING, because not every driver counts the rows of an insert.
-    written = connection.execute(insert.values(row).on_conflict_do_nothing().returning(table.c.id))
+    written = connection.execute(filled.on_conflict_do_nothing().returning(table.c.id))
     return written.first() is not None
 
 

@@ -283,6 +283,35 @@ def test_a_row_that_its_queue_refuses_is_parked_with_the_reason_and_holds_up_non
         assert [one.id for one in consumer.claim(10)] == [good]
 
 
+def write_as_sqlite_takes_it(engine, **columns):
+    """A row that another program wrote into SQLite, which stores a value of any type in any column."""
+    row = {"id": new_id(), "queue": "q", "headers": "{}", "delay": 0.0, "options": None, "body": b"x", **columns}
+    values = ", ".join(f":{name}" for name in row)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text(f"INSERT INTO reliq_outbox ({', '.join(row)}) VALUES ({values})"), row)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("body", "sent"), [('{"n": "é"}', '{"n": "é"}'.encode()), (5, b"5"), (0.5, b"0.5")])
+def test_a_body_that_sqlite_has_as_text_or_number_is_sent(engine, app, body, sent):
+    write_as_sqlite_takes_it(engine, body=body)
+    assert sql.relay_once(engine, app) == 1
+    assert [message.body for message in claimed(app, "q")] == [sent]
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("bad", [{"options": "3"}, {"delay": "soon"}])
+def test_a_row_that_sqlite_has_as_text_is_parked_and_put_back_as_it_is(engine, app, bad):
+    write_as_sqlite_takes_it(engine, body='{"n": 1}', **bad)
+    assert sql.relay_once(engine, app) == 0
+    assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(waiting=0, parked=1)}
+    assert read(engine, sql.retry_parked) == 1
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE reliq_outbox SET options = NULL, delay = 0"))
+    assert sql.relay_once(engine, app) == 1
+    assert [message.body for message in claimed(app, "q")] == [b'{"n": 1}']
+
+
 def test_a_row_whose_options_another_program_wrote_as_null_is_sent(engine, app):
     write_row(engine, options="null")
     assert sql.relay_once(engine, app) == 1
@@ -401,17 +430,34 @@ def test_bodies_that_are_too_large_for_one_call_go_in_several(engine, app, monke
     assert sent == [2, 2, 1]
 
 
-def test_without_the_table_of_parked_rows_a_bad_row_still_holds_up_none(engine, app):
+def test_without_the_table_of_parked_rows_a_bad_row_still_holds_up_none(engine, app, caplog):
     """The application was upgraded, its database not yet."""
     sql.parked.drop(engine)
-    write_row(engine, headers="no JSON")
+    bad = write_row(engine, headers="no JSON")
     write_row(engine)
-    with pytest.raises(reliq.ReliqError, match="create_tables"):
-        sql.relay_once(engine, app)
+    for _ in range(2):
+        with pytest.raises(reliq.ReliqError) as refused:
+            sql.relay_once(engine, app)
+        told = str(refused.value)
+        assert told.startswith(f"queue 'q': message {bad} cannot be parked (not written by `enqueue`: Expecting value")
+        assert "reliq_outbox_parked" in told  # the database names it
+        assert told.endswith("run reliq.contrib.sql.create_tables, or with Django `manage.py migrate`")
+    assert "parks" not in caplog.text
     assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (1, 1)
     sql.create_tables(engine)
     assert sql.relay_once(engine, app) == 0
     assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(0, 1)}
+    assert caplog.text.count(f"parks queue=q id={bad}") == 1
+
+
+def test_why_a_row_cannot_be_parked_is_told(engine, app, monkeypatch):
+    def refuse(*_):
+        raise sqlalchemy.exc.OperationalError("INSERT", {}, OSError("disk full\nof logs"))
+
+    monkeypatch.setattr(relaying, "move_aside", refuse)
+    write_row(engine, headers="no JSON")
+    with pytest.raises(reliq.ReliqError, match=r": OperationalError: disk full$"):
+        sql.relay_once(engine, app)
 
 
 def test_an_unknown_outcome_keeps_its_rows(engine, app, monkeypatch):
