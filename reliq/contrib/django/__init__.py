@@ -127,12 +127,12 @@ class ReliqBackend(BaseTaskBackend):
         message.delay = _delay(result.task)  # its transaction may have been a long one
         self.note(result)  # before a worker can do so
         self.app.queue(result.task.queue_name).send(message)
-        task_enqueued.send(type(self), task_result=result)
+        task_enqueued.send_robust(type(self), task_result=result)
 
     def _enqueued(self, result: Any) -> None:
         if self._results is not None:
             self._results.store(result, anew=False)  # a worker may have begun it already
-        task_enqueued.send(type(self), task_result=result)
+        task_enqueued.send_robust(type(self), task_result=result)
 
 
 @functools.cache

@@ -61,18 +61,17 @@ def _relay(database: str, app: reliq.Reliq) -> None:
 
 
 def run(backend: ReliqBackend, message: reliq.Message) -> None:
-    """Run the task of a message; what it raises makes the message fail."""
+    """Run the task of a message; what it raises makes the message fail. What a signal's receiver raises is logged."""
     task = import_string(name := message.json()["task"])
     if not isinstance(task, Task):
         raise reliq.Dead(f"{name} is not a task")
     close_old_connections()
     result = _begun(backend, task, message)
-    task_started.send(type(backend), task_result=result)
+    task_started.send_robust(type(backend), task_result=result)
     try:
         context = (TaskContext(task_result=result),) if task.takes_context else ()
         value = task.call(*context, *result.args, **result.kwargs)
-        change(result, _return_value=value if value is None else normalize_json(value))
-        _end(backend, result, TaskResultStatus.SUCCESSFUL)
+        returned = value if value is None else normalize_json(value)
     except BaseException as error:  # sys.exit() in a task is its failure
         text = "".join(traceback.format_exception(error))
         name = f"{type(error).__module__}.{type(error).__qualname__}"
@@ -80,6 +79,9 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
         again = message.failures < int(backend.options.get("retries", 0)) and not isinstance(error, reliq.Dead)
         _end(backend, result, TaskResultStatus.READY if again else TaskResultStatus.FAILED)
         raise
+    else:
+        change(result, _return_value=returned)
+        _end(backend, result, TaskResultStatus.SUCCESSFUL)
     finally:
         close_old_connections()
 
@@ -98,7 +100,7 @@ def _end(backend: ReliqBackend, result: Any, status: Any) -> None:
     change(result, status=status, finished_at=None if status == TaskResultStatus.READY else timezone.now())
     backend.note(result)
     if status != TaskResultStatus.READY:
-        task_finished.send(type(backend), task_result=result)
+        task_finished.send_robust(type(backend), task_result=result)
 
 
 app = application()

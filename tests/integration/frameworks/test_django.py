@@ -324,6 +324,39 @@ def test_a_task_that_exits_has_failed(app: reliq.Reliq, shop: Any, monkeypatch: 
     assert handler.policy.rejects(SystemExit(3))
 
 
+@pytest.mark.parametrize("name", ["ship", "charge"])  # the second one by the outbox
+def test_what_a_receiver_raises_is_logged_and_makes_no_task_fail(
+    app: reliq.Reliq, shop: Any, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    from reliq.contrib.django import worker
+    from reliq.contrib.django.compat import task_backends, task_enqueued, task_finished, task_started
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    told: list[str] = []
+
+    def note(task_result: Any, **_: Any) -> None:
+        told.append(task_result.status)
+        raise ValueError("a receiver fails")
+
+    signals, task = (task_enqueued, task_started, task_finished), getattr(shop, name)
+    for signal in signals:
+        signal.connect(note)
+    try:
+        result = task.enqueue(*{"ship": (1,), "charge": (1, 100)}[name])
+        relay_once(engine_of("default"), app)
+        with app.queue(task.queue_name).consumer() as consumer:
+            worker.run(task_backends[task.backend], *consumer.claim())
+    finally:
+        for signal in signals:
+            signal.disconnect(note)
+    assert told == ["READY", "RUNNING", "SUCCESSFUL"]
+    assert caplog.text.count("ValueError: a receiver fails") == 3
+    if task_backends[task.backend].supports_get_result:
+        result.refresh()
+        assert (result.status, result.errors) == ("SUCCESSFUL", [])
+
+
 def test_the_backends_of_all_threads_and_requests_share_one_client(shop: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
     from contextvars import Context
