@@ -4,20 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Delete, Engine, Row, Table, delete, func, literal, select
+from sqlalchemy import ColumnElement, Delete, Engine, Row, Table, delete, func, literal, select
 
 from reliq.contrib.sql.tables import SHARED, insert_new, now_ms, outbox, parked
 from reliq.contrib.sql.transaction import Transaction, connection_of
 
 
-def removal(rows: Sequence[Row[Any]]) -> Delete:
-    """Return the deletion of these rows of the outbox.
+def are(rows: Sequence[Row[Any]]) -> ColumnElement[bool]:
+    """Return the condition that a row of the outbox is one of these.
 
     Another relay may have deleted them, and SQLite gives the number of a deleted row to a later one: that has another
     id.
     """
-    numbers, ids = [row.number for row in rows], [row.id for row in rows]
-    return delete(outbox).where(outbox.c.number.in_(numbers), outbox.c.id.in_(ids))
+    return outbox.c.number.in_([row.number for row in rows]) & outbox.c.id.in_([row.id for row in rows])
+
+
+def removal(rows: Sequence[Row[Any]]) -> Delete:
+    """Return the deletion of these rows of the outbox."""
+    return delete(outbox).where(are(rows))
 
 
 def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
@@ -26,8 +30,7 @@ def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
     The database copies it: SQLite may have values in it that the types of the columns do not take.
     """
     added = {"reason": literal(reason, parked.c.reason.type), "at": literal(now_ms(), parked.c.at.type)}
-    columns = [*(outbox.c[name] for name in SHARED), *added.values()]
-    copy = select(*columns).where(outbox.c.number == row.number, outbox.c.id == row.id)
+    copy = select(*(outbox.c[name] for name in SHARED), *added.values()).where(are([row]))
     with engine.connect() as connection:
         connection.execute(parked.insert().from_select([*SHARED, *added], copy))
         if connection.execute(removal([row])).rowcount:

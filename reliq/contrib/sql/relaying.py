@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any
 
-from sqlalchemy import Engine, Row, cast, select
+from sqlalchemy import Engine, Row, cast, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from reliq import NewMessage, Reliq, ReliqError
 from reliq.contract.values import MAX_BATCH, Duration, cut, seconds
 from reliq.contrib.sql.causes import cause_of
-from reliq.contrib.sql.parking import move_aside, removal
+from reliq.contrib.sql.parking import are, move_aside, removal
 from reliq.contrib.sql.rows import REMEMBERED, message_of
 from reliq.contrib.sql.tables import outbox
 from reliq.errors import InvalidMessage, InvalidName, QueueFull
+from reliq.model.outgoing import too_large
 from reliq.model.upgrades import VERSION_HEADER
 from reliq.protocol.batch import checked
 from reliq.protocol.policy import most_bytes
@@ -25,11 +26,13 @@ from reliq.runtime.pieces import grouped
 
 log = logging.getLogger("reliq.sql")
 
-_PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in one call to Redis, or one body that is larger
+_PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in memory and in one call to Redis, or one body that is larger
 _REASON_LARGEST = 1000  #: bytes
 #: A body as bytes, though another program may have stored it as a text or a number in SQLite.
 _BODY = cast(outbox.c.body, outbox.c.body.type).label("body")
 _COLUMNS = [_BODY if one is outbox.c.body else one for one in outbox.columns]
+#: What is read of many rows at once. In SQLite the size of a text is that in characters.
+_HEAD = [outbox.c.number, outbox.c.id, outbox.c.queue, func.length(outbox.c.body).label("size")]
 
 
 def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration = 0.5) -> None:
@@ -95,17 +98,32 @@ class _Pass:
             raise error
 
     def _oldest(self, limit: int) -> Sequence[Row[Any]]:
-        rows = select(*_COLUMNS).where(outbox.c.queue.not_in(list(self._refused)))
-        rows = rows.order_by(outbox.c.number).limit(limit)
+        """Return the oldest rows, each as its number, id, queue and the size of its body."""
+        heads = select(*_HEAD).where(outbox.c.queue.not_in(list(self._refused)))
+        with self._engine.connect() as connection:
+            return connection.execute(heads.order_by(outbox.c.number).limit(limit)).all()
+
+    def _whole(self, heads: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
+        """Return these rows with their bodies, but for those that another relay has removed."""
+        rows = select(*_COLUMNS).where(are(heads)).order_by(outbox.c.number)
         with self._engine.connect() as connection:
             return connection.execute(rows).all()
 
-    def _send(self, queue: str, rows: Sequence[Row[Any]]) -> None:
-        """Send the rows of one queue in order; of a queue that is nearly full, as many as fit."""
-        waiting = self._readable(rows)
+    def _send(self, queue: str, heads: Sequence[Row[Any]]) -> None:
+        """Send the rows of one queue in order, and park those that are too large for this application."""
+        most = self._app.max_body
+        self._park([(head, too_large(head.size, most)) for head in heads if head.size > most])
+        heads = [head for head in heads if head.size <= most]
+        while heads:
+            count = _within(_PIECE_BYTES, heads)
+            self._send_piece(queue, self._readable(self._whole(heads[:count])))
+            heads = heads[count:]
+
+    def _send_piece(self, queue: str, waiting: list[tuple[Row[Any], NewMessage]]) -> None:
+        """Send the messages of one call in order; if the queue is nearly full, as many as fit."""
         most = len(waiting)
         while waiting:
-            piece = waiting[: min(most, _within(_PIECE_BYTES, waiting))]
+            piece = waiting[:most]
             try:
                 self._app.queue(queue).send_many([message for _, message in piece])
             except InvalidName as error:
@@ -124,7 +142,7 @@ class _Pass:
                 del waiting[: len(piece)]
 
     def _readable(self, rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], NewMessage]]:
-        """Return the rows with their messages; parks invalid messages and those too large for this application."""
+        """Return the rows with their messages; parks what is no valid message."""
         readable = []
         for row in rows:
             try:
@@ -165,9 +183,9 @@ class _Pass:
                 log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
 
 
-def _within(most: int, waiting: Sequence[tuple[Row[Any], NewMessage]]) -> int:
-    """Return how many of the first messages have at most `most` bytes together; at least one."""
-    sizes = accumulate(len(message.body) for _, message in waiting)
+def _within(most: int, heads: Sequence[Row[Any]]) -> int:
+    """Return how many of the first rows have bodies of at most `most` bytes together; at least one."""
+    sizes = accumulate(head.size for head in heads)
     return max(1, sum(1 for _ in takewhile(lambda size: size <= most, sizes)))
 
 

@@ -1,8 +1,10 @@
 """Messages and the user's own database, in one transaction: SQLite always, PostgreSQL where Debian's is installed."""
 
+import contextlib
 import functools
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 import sqlalchemy
@@ -412,6 +414,36 @@ def test_a_full_queue_with_more_rows_than_a_call_takes_does_not_hold_up_the_othe
         sql.relay_once(engine, app, limit=10)
     assert read(engine, sql.outbox_counts) == {"full": sql.OutboxCounts(29, 0)}
     assert app.queue("other").stats().ready == 5
+
+
+@contextlib.contextmanager
+def using_less_than(most):
+    """Fail if Python's objects have that many bytes at any time."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_backlog_that_does_not_fit_is_not_read_as_a_whole(engine, app, monkeypatch):
+    monkeypatch.setattr(relaying, "_PIECE_BYTES", 2_000_000)
+    app.queue("q").configure(max_length=1)
+    for _ in range(40):
+        write_row(engine, body=b"x" * 1_000_000)
+    with using_less_than(20_000_000), pytest.raises(QueueFull):
+        sql.relay_once(engine, app)
+    assert (count(engine, sql.outbox), app.queue("q").stats().ready) == (39, 1)
+
+
+def test_rows_that_are_too_large_are_not_read(engine, app):
+    for _ in range(40):
+        write_row(engine, body=b"x" * 1_000_000)
+    with using_less_than(2_000_000), reliq.Reliq(app.url, max_body=999_999) as small:
+        assert sql.relay_once(engine, small) == 0
+        assert read(engine, sql.outbox_counts) == {"q": sql.OutboxCounts(waiting=0, parked=40)}
+        assert read(engine, sql.retry_parked) == 40
 
 
 def test_bodies_that_are_too_large_for_one_call_go_in_several(engine, app, monkeypatch):
