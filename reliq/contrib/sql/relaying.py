@@ -45,7 +45,7 @@ def relay(engine: Engine, app: Reliq, stopping: threading.Event, pause: Duration
             one_pass.raise_refusal()
             outage.over()
         except (ReliqError, SQLAlchemyError) as error:
-            outage.failed(error if isinstance(error, ReliqError) else ReliqError(type(error).__name__))
+            outage.failed(ReliqError(cause_of(error)) if isinstance(error, SQLAlchemyError) else error)
         if one_pass.done < MAX_BATCH:
             stopping.wait(wait)
 
@@ -87,7 +87,7 @@ class _Pass:
                 except ReliqError as error:
                     self._refused[queue] = error
                 except SQLAlchemyError as error:
-                    self._refused[queue] = ReliqError(f"queue {queue!r}: the database fails: {type(error).__name__}")
+                    self._refused[queue] = ReliqError(f"queue {queue!r}: the database fails: {cause_of(error)}")
 
     def raise_refusal(self) -> None:
         """Raise the first refusal, which names its queue, if there was one."""

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import subprocess
 import sys
+import threading
 import tracemalloc
 
 import pytest
@@ -17,6 +18,7 @@ from reliq.contrib.sql import relaying
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting, OutcomeUnknown, QueueFull
 from reliq.model.element import new_id
 from reliq.model.message import Message
+from tests.support.ports import free_port
 from tests.support.workers import ROOT, eventually, working
 
 
@@ -490,6 +492,53 @@ def test_why_a_row_cannot_be_parked_is_told(engine, app, monkeypatch):
     write_row(engine, headers="no JSON")
     with pytest.raises(reliq.ReliqError, match=r": OperationalError: disk full$"):
         sql.relay_once(engine, app)
+
+
+@contextlib.contextmanager
+def relayed(engine, app):
+    """A relay in a thread."""
+    stopping = threading.Event()
+    thread = threading.Thread(target=sql.relay, args=(engine, app, stopping, 0.01))
+    thread.start()
+    yield thread
+    stopping.set()
+    thread.join()
+
+
+def lines_of_the_relay(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "reliq.sql"]
+
+
+def test_a_relay_tells_what_the_database_lacks_and_goes_on_when_it_is_there(engine, app, caplog):
+    sql.outbox.drop(engine)
+    with relayed(engine, app) as thread:
+        eventually(lambda: lines_of_the_relay(caplog))
+        (told,) = lines_of_the_relay(caplog)
+        assert "reliq_outbox" in told  # the database names it
+        assert "\n" not in told
+        assert told.endswith("; run reliq.contrib.sql.create_tables, or with Django `manage.py migrate`")
+        sql.create_tables(engine)
+        write_row(engine)
+        eventually(lambda: app.queue("q").stats().ready == 1)
+        assert thread.is_alive()
+
+
+def test_a_relay_without_a_column_tells_what_adds_it(engine, app):
+    write_row(engine)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("ALTER TABLE reliq_outbox DROP COLUMN options"))
+    with pytest.raises(reliq.ReliqError, match=r"queue 'q': the database fails: .*options.*; run .*create_tables"):
+        sql.relay_once(engine, app)
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_a_relay_tells_why_it_cannot_connect(engine, app, caplog):
+    away = sqlalchemy.create_engine(engine.url.set(port=free_port()))
+    with relayed(away, app):
+        eventually(lambda: lines_of_the_relay(caplog))
+    (told,) = lines_of_the_relay(caplog)
+    assert "onnection refused" in told
+    assert "create_tables" not in told
 
 
 def test_an_unknown_outcome_keeps_its_rows(engine, app, monkeypatch):
