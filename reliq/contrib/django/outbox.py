@@ -30,34 +30,33 @@ def relaying(database: str, app: Reliq) -> threading.Thread:
 
 
 def engine_of(database: str) -> Engine:
-    """Return SQLAlchemy's engine for one of Django's databases."""
+    """Return SQLAlchemy's engine for one of Django's databases; raises InvalidSetting for other kinds of them."""
     connection = connections[database]
     settings = connection.settings_dict
     match connection.vendor:
         case "sqlite":
-            return create_engine(URL.create("sqlite", database=str(settings["NAME"])), pool_pre_ping=True)
+            waiting = {name: value for name, value in settings["OPTIONS"].items() if name == "timeout"}
+            url = URL.create("sqlite", database=str(settings["NAME"]))
+            return create_engine(url, pool_pre_ping=True, connect_args=waiting)
         case "postgresql":
-            return _postgresql(connection, settings, dict(settings["OPTIONS"]))
+            return _postgresql(connection, settings["OPTIONS"].get("assume_role"))
         case other:
             raise InvalidSetting(f"the option outbox needs PostgreSQL or SQLite: the database {database!r} is {other}")
 
 
-def _postgresql(connection: Any, settings: dict[str, Any], options: dict[str, Any]) -> Engine:
-    role = options.pop("assume_role", None)  # an option of Django, not of the driver
-    driver = connection.Database.__name__
-    url = URL.create(
-        f"postgresql+{driver}",
-        username=settings["USER"] or None,
-        password=settings["PASSWORD"] or None,
-        host=settings["HOST"] or None,
-        port=int(settings["PORT"]) if settings["PORT"] else None,
-        database=settings["NAME"],
-        query={name: value for name, value in options.items() if isinstance(value, str)},
-    )
-    engine = create_engine(url, pool_pre_ping=True)
+def _postgresql(connection: Any, role: str | None) -> Engine:
+    """Return an engine that connects as Django does: each time with what Django would give the driver then."""
+    engine = create_engine(f"postgresql+{connection.Database.__name__}://", pool_pre_ping=True)
+    event.listen(engine, "do_connect", lambda *given: given[-1].update(_arguments(connection)))
     if role:
         event.listen(engine, "connect", lambda opened, _: _assume(opened, connection.ops.quote_name(role)))
     return engine
+
+
+def _arguments(connection: Any) -> dict[str, Any]:
+    """Return the driver's arguments, without those for Django's own cursors."""
+    arguments = connection.get_connection_params()
+    return {name: value for name, value in arguments.items() if name not in ("context", "cursor_factory")}
 
 
 def _assume(opened: Any, role: str) -> None:

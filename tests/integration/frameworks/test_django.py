@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import reliq
+from tests.support.ports import free_port
 from tests.support.workers import ROOT, eventually, started
 
 SHOP = ROOT / "examples" / "django_shop"
@@ -184,22 +185,33 @@ def test_a_task_in_the_outbox_keeps_its_priority(app: reliq.Reliq, shop: Any) ->
         assert [message.priority for message in consumer.claim()] == ["high"]
 
 
-def test_the_relay_connects_to_postgresql_as_django_does(
-    shop: Any, postgresql: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def configure(shop: Any, postgresql: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A function that adds the database "pg" to Django's settings, with some of these set otherwise."""
     from django.db import connections
-    from sqlalchemy import create_engine, make_url
+    from sqlalchemy import make_url
+
+    url = make_url(postgresql)
+    usual = {
+        "ENGINE": "django.db.backends.postgresql", "NAME": url.database, "USER": url.username, "HOST": url.host,
+        "PORT": url.port,
+    }  # fmt: skip
+
+    def configured(**database: Any) -> None:
+        every = connections.configure_settings({"default": {}, "pg": usual | database})
+        monkeypatch.setitem(connections.settings, "pg", every["pg"])
+        monkeypatch.setattr(connections["pg"], "settings_dict", every["pg"])
+
+    return configured
+
+
+def test_the_relay_connects_to_postgresql_as_django_does(postgresql: str, configure: Callable[..., None]) -> None:
+    from sqlalchemy import create_engine
 
     from reliq.contrib.django.outbox import engine_of
 
-    given = make_url(postgresql)
-    database = {
-        "ENGINE": "django.db.backends.postgresql", "NAME": given.database, "USER": given.username, "HOST": given.host,
-        "PORT": given.port, "OPTIONS": {"application_name": "shop", "assume_role": "Shop owner"},
-    }  # fmt: skip
-    configured = connections.configure_settings({"default": {}, "pg": database})
-    monkeypatch.setitem(connections.settings, "pg", configured["pg"])
-    owner, engine = create_engine(given), engine_of("pg")
+    configure(OPTIONS={"application_name": "shop", "assume_role": "Shop owner"})
+    owner, engine = create_engine(postgresql), engine_of("pg")
     with owner.begin() as connection:
         connection.exec_driver_sql('DROP ROLE IF EXISTS "Shop owner"')
         connection.exec_driver_sql('CREATE ROLE "Shop owner"')
@@ -209,6 +221,37 @@ def test_the_relay_connects_to_postgresql_as_django_does(
             assert tuple(found) == ("Shop owner", "shop")
     for one in (owner, engine):
         one.dispose()
+
+
+def test_the_relay_knows_several_hosts_and_all_options_of_django(
+    postgresql: str, configure: Callable[..., None], tmp_path: Path
+) -> None:
+    from sqlalchemy import make_url
+
+    from reliq.contrib.django.outbox import engine_of
+
+    options = {"connect_timeout": 7, "sslrootcert": tmp_path / "root.crt", "pool": True, "isolation_level": 2}
+    port = make_url(postgresql).port
+    configure(HOST="127.0.0.1,127.0.0.1", PORT=f"{free_port()},{port}", OPTIONS=options)
+    engine = engine_of("pg")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT inet_server_port()").scalar_one() == port
+        opened: Any = connection.connection.driver_connection
+        known = opened.info.get_parameters()
+    assert (known["connect_timeout"], known["sslrootcert"]) == ("7", str(tmp_path / "root.crt"))
+    engine.dispose()
+
+
+def test_the_relay_waits_for_sqlite_as_long_as_django_does(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import connections
+
+    from reliq.contrib.django.outbox import engine_of
+
+    monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", {"timeout": 42, "init_command": "SELECT 1"})
+    engine = engine_of("default")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 42_000
+    engine.dispose()
 
 
 def test_results_are_stored_where_the_options_say(app: reliq.Reliq, shop: Any) -> None:
