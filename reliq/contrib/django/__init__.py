@@ -11,6 +11,7 @@
 
 import functools
 import logging
+import time
 from typing import Any
 
 try:
@@ -143,4 +144,4 @@ def _client(url: str, max_body: Size | None) -> Reliq:
 
 def _delay(task: Any) -> float:
     """Return the seconds until a task may run."""
-    return 0.0 if task.run_after is None else max(0.0, (task.run_after - timezone.now()).total_seconds())
+    return 0.0 if task.run_after is None else max(0.0, task.run_after.timestamp() - time.time())

@@ -295,6 +295,47 @@ def test_a_task_that_became_a_dead_letter_has_failed(app: reliq.Reliq, shop: Any
     assert result.status == "READY"
 
 
+@pytest.mark.parametrize("aware", [True, False])
+def test_all_times_are_as_the_settings_say(
+    app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch, aware: bool
+) -> None:
+    from datetime import timedelta
+
+    from django.conf import settings
+    from django.utils import timezone
+
+    from reliq.contrib.django.compat import task_backends
+    from reliq.contrib.django.ends import bury, result_of
+
+    monkeypatch.setattr(settings, "USE_TZ", aware)
+    queue = app.queue("default")
+    shop.ship.enqueue(1)
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        consumer.dead(message, "max_deliveries")
+    (letter,) = queue.dead.list()
+    result = result_of(task_backends["default"], shop.ship, message)
+    bury(result, letter)
+    for time_of_result in (result.enqueued_at, result.finished_at):
+        assert timezone.is_aware(time_of_result) == aware
+        assert abs(timezone.now() - time_of_result) < timedelta(hours=1)
+
+
+def test_a_task_without_time_zones_is_deferred_to_a_moment(
+    app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from django.conf import settings
+
+    monkeypatch.setattr(settings, "USE_TZ", False)
+    moment = datetime.now(UTC) + timedelta(hours=1)
+    for run_after in (moment, moment.astimezone().replace(tzinfo=None)):
+        shop.ship.using(run_after=run_after).enqueue(1)
+    dues = [one.due_at / 1000 - moment.timestamp() for one in app.queue("default").delayed.list()]
+    assert [abs(late) < 60 for late in dues] == [True, True]
+
+
 def test_a_task_that_rejects_itself_has_failed_at_once(
     app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
