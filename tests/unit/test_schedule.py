@@ -1,13 +1,14 @@
 """The definition of a schedule: what is refused, what is caught up, how much later jitter makes a tick."""
 
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any, cast
 
 import pytest
 
 from reliq.errors import InvalidMessage, InvalidName, InvalidSetting
 from reliq.features.schedules.model import MOST_CAUGHT_UP, ON_TIME, Definition, ScheduleOptions, define, ticks_now
-from reliq.features.schedules.recurrence import milliseconds_of, text_of
+from reliq.features.schedules.recurrence import MOST_COUNTED, milliseconds_of, text_of
 
 MINUTE = 60_000
 
@@ -130,16 +131,36 @@ def test_after_an_hour_the_policy_decides():
     assert caught_up(60 * MINUTE + ON_TIME, catch_up="none") == ([60], 59, 61)
 
 
-def test_after_a_year_the_latest_ticks_count():
+@pytest.mark.parametrize(("when", "counted"), [("1m", 365 * 24 * 60), ("* * * * *", MOST_COUNTED)])
+def test_after_a_year_the_latest_ticks_count(when, counted):
     year = 365 * 24 * 60
-    for when in ("1m", "* * * * *"):
-        assert caught_up(year * MINUTE + 7, when=when) == ([year], MOST_CAUGHT_UP - 1, year + 1)
-        sent, missed, following = caught_up(year * MINUTE, when=when, catch_up="all", catch_up_limit=2)
-        assert (sent, missed, following) == ([year - 1, year], MOST_CAUGHT_UP - 2, year + 1)
+    assert caught_up(year * MINUTE + 7, when=when) == ([year], counted - 1, year + 1)
+    sent, missed, following = caught_up(year * MINUTE, when=when, catch_up="all", catch_up_limit=2)
+    assert (sent, missed, following) == ([year - 1, year], counted - 2, year + 1)
+    sent, missed, _ = caught_up(year * MINUTE, when=when, catch_up="all", catch_up_limit=MOST_CAUGHT_UP)
+    assert sent == [*range(year - MOST_CAUGHT_UP + 1, year + 1)]
+    assert missed == counted - MOST_CAUGHT_UP
+
+
+def test_all_ticks_of_an_outage_of_two_hours_are_counted():
+    ticks = ticks_now(made("1s"), 0, 7_200_000)
+    assert (ticks.send, ticks.missed, ticks.following) == ([7_200_000], 7_200, 7_201_000)
+    at_minutes = ticks_now(made("* * * * *"), 0, 86_400_000)
+    assert (at_minutes.send, at_minutes.missed) == ([86_400_000], 24 * 60)
+
+
+def test_after_an_outage_around_a_change_of_the_clock_each_tick_is_sent_once():
+    found = made("*/10 */2 * * *", tz="Pacific/Chatham", catch_up="all", catch_up_limit=MOST_CAUGHT_UP)
+    first, now = found.next_tick(at("2026-01-01T00:00Z")), at("2026-04-06T00:00Z")
+    assert first is not None
+    every = [tick for tick in found.ticks(first - 1, 10_000) if tick <= now]
+    assert ticks_now(found, first, now).send == every[-MOST_CAUGHT_UP:]
+    assert ticks_now(found, first, now).missed == len(every) - MOST_CAUGHT_UP
 
 
 def test_ticks_after_the_end_are_not_caught_up():
-    assert caught_up(60 * MINUTE, end="1970-01-01T00:03", start="1970-01-01T00:01") == ([3], 2, None)
+    for when in ("1m", "* * * * *"):
+        assert caught_up(60 * MINUTE, when=when, end="1970-01-01T00:03", start="1970-01-01T00:01") == ([3], 2, None)
 
 
 def test_a_tick_whose_jitter_is_not_over_is_not_caught_up():
@@ -147,6 +168,13 @@ def test_a_tick_whose_jitter_is_not_over_is_not_caught_up():
     now = found.due(5 * MINUTE) - 1
     assert ticks_now(found, MINUTE, now).send == [4 * MINUTE]
     assert ticks_now(found, MINUTE, now + 1).send == [5 * MINUTE]
+
+
+def test_ticks_are_caught_up_to_the_first_whose_jitter_is_not_over():
+    found = made("* * * * *", jitter="1h", catch_up="all", catch_up_limit=MOST_CAUGHT_UP)
+    for now in range(3 * 60 * MINUTE, 4 * 60 * MINUTE, 17_003):
+        every = [*takewhile(lambda tick: found.due(tick) <= now, range(2 * MINUTE, now, MINUTE))]  # noqa: B023
+        assert ticks_now(found, MINUTE, now) == ([MINUTE, *every], 0, (every[-1] if every else MINUTE) + MINUTE)
 
 
 @pytest.mark.parametrize(("when", "first"), [("1h", "9999-12-29T21:00"), ("0 * * * *", "9999-12-29T21:00")])

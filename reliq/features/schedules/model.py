@@ -3,7 +3,7 @@
 import hashlib
 import re
 from datetime import datetime
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -31,7 +31,7 @@ from reliq.model.outgoing import Body, NewMessage
 CatchUp = Literal["latest", "all", "none"]
 
 ON_TIME = 10_000  #: ms; a tick that is later was missed, for catch_up="none"
-MOST_CAUGHT_UP = 1000  #: the largest catch_up_limit; missed ticks are counted up to this number at a time
+MOST_CAUGHT_UP = 1000  #: the largest catch_up_limit
 MAX_JITTER_SECONDS = 86_400.0
 _GAPS_SEEN = 100  #: between ticks, to find the shortest
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
@@ -168,16 +168,15 @@ class Ticks(NamedTuple):
 
 def ticks_now(definition: Definition, tick: int, now: int) -> Ticks:
     """Return what is to be sent for a schedule whose next tick is `tick`, by its catch-up policy."""
-    passed, following = [tick], definition.next_tick(tick)
-    while following is not None and definition.due(following) <= now and len(passed) < MOST_CAUGHT_UP:
+    end = now if definition.end is None else definition.end
+    surely = max(tick, min(now - definition.jitter, end))  # each tick until then is due
+    count, latest = definition.recurrence.between(tick, surely, definition.catch_up_limit)
+    passed, following = [*latest], definition.next_tick(latest[-1])
+    while following is not None and definition.due(following) <= now:
         passed.append(following)
-        following = definition.next_tick(following)
-    if len(passed) == MOST_CAUGHT_UP:  # too many to walk through: the latest ones count
-        latest = islice(definition.recurrence.until(min(now, definition.end or now)), MOST_CAUGHT_UP)
-        passed = sorted(one for one in latest if one >= tick and definition.due(one) <= now) or [tick]
-        following = definition.next_tick(passed[-1])
+        count, following = count + 1, definition.next_tick(following)
     send = _chosen(definition, passed, now)
-    return Ticks(send, len(passed) - len(send), following)
+    return Ticks(send, count - len(send), following)
 
 
 def _chosen(definition: Definition, passed: list[int], now: int) -> list[int]:

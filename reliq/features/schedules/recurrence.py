@@ -1,16 +1,20 @@
 """Recurrences: the ticks of a cron expression in a time zone, or of an interval. Times are ms since the epoch.
 
 Ticks are a function of the definition alone: every process computes the same ones, in any order and at any time. Cron
-expressions are read by cronsim (docs/decisions/0009), which follows Debian's cron when the clocks change: a job at
-a fixed time that is skipped in spring runs right after the gap, one that comes twice in autumn runs once; `*` and
-`*/n` follow the real time.
+expressions are read by cronsim (docs/decisions/0009), for a local clock that never changes. What follows when it does
+is decided here, as in Debian's cron: a job at a fixed time that is skipped in spring runs right after the gap, one that
+comes twice in autumn runs once; with `*` or `*/n` in the minute or hour, each minute that the clock shows and that fits
+is a tick. cronsim's own way, for local times, comes back to what it has passed where clocks change within an hour.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -26,9 +30,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: ms: no tick is later, because no time zone can show it.
 LAST_TICK = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _FIELDS = 5
-_CLOCK_CHANGE = (
-    3 * 3_600_000
-)  #: ms; clocks are put back by less. cronsim forgets which of two equal hours it starts from
+MOST_COUNTED = 10_000  #: ticks of a cron expression between two moments, of which each one is looked at
+_MINUTE = 60_000  #: ms; the ticks of cron expressions are whole minutes
+_WEEK = 7 * 86_400_000  #: ms; clocks do not change twice within it
+_LOCAL_EPOCH = _EPOCH.replace(tzinfo=None)
 _HINT = "write five fields (minute hour day month weekday) such as '*/5 * * * *', or an interval such as '30s'"
 
 
@@ -43,12 +48,12 @@ class Interval:
         """Return the first tick later than `moment`."""
         return moment + self.every - (moment - self.origin) % self.every
 
-    def until(self, moment: int) -> Iterator[int]:
-        """Yield the ticks that are not later than `moment`, the latest first."""
-        tick = moment - (moment - self.origin) % self.every
-        while True:
-            yield tick
-            tick -= self.every
+    def between(self, first: int, last: int, most: int) -> tuple[int, Sequence[int]]:
+        """Return how many ticks there are from the tick `first` until `last`, and the latest `most`, in order."""
+        later = (last - self.origin) // self.every - (first - self.origin) // self.every
+        latest = last - (last - self.origin) % self.every
+        ticks = range(latest - (min(later, most) - 1) * self.every, latest + 1, self.every)
+        return 1 + later, [first, *ticks][-most:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,15 @@ class Cron:
         """Return the first tick later than `moment`; None if there is none in fifty years."""
         return _next_tick(self.expression, self.zone, moment)
 
-    def until(self, moment: int) -> Iterator[int]:
-        """Yield the ticks that are not later than `moment`, the latest first."""
-        at = moment_of(moment + _CLOCK_CHANGE, time_zone(self.zone))
-        for tick in _simulated(self.expression, at, reverse=True):
-            if milliseconds_of(tick) <= moment:
-                yield milliseconds_of(tick)
+    def between(self, first: int, last: int, most: int) -> tuple[int, Sequence[int]]:
+        """Return how many ticks there are from the tick `first` until `last`, and the latest `most`, in order.
+
+        It counts no more than MOST_COUNTED, which `most` must not exceed.
+        """
+        following = self.after(first)
+        if following is None or following > last:
+            return 1, [first]
+        return _between(self.expression, self.zone, first, last - last % _MINUTE, most)
 
 
 Recurrence = Interval | Cron
@@ -140,26 +148,98 @@ def never_fires(expression: str) -> InvalidSetting:
 @lru_cache(maxsize=16_384)
 def _next_tick(expression: str, zone: str, moment: int) -> int | None:
     """Return the next tick. Schedules with the same expression share the cost, which is tens of microseconds."""
-    if moment >= LAST_TICK:
-        return None
-    with suppress(OverflowError):  # cronsim has come to the end of the calendar
-        for tick in _simulated(expression, moment_of(moment, time_zone(zone)), reverse=False):
-            if milliseconds_of(tick) > moment:  # see _CLOCK_CHANGE
-                return milliseconds_of(tick)
+    return None if moment >= LAST_TICK else next(_ticks(expression, zone, moment), None)
+
+
+@lru_cache(maxsize=32)
+def _between(expression: str, zone: str, first: int, last: int, most: int) -> tuple[int, Sequence[int]]:
+    """See `Cron.between`. Schedules with the same expression share the cost: after an outage all of them need it."""
+    count, latest = 1, deque([first], most)
+    for tick in takewhile(last.__ge__, _ticks(expression, zone, first)):
+        count += 1
+        latest.append(tick)
+        if count == MOST_COUNTED:
+            return count, _latest(expression, zone, last, most)
+    return count, [*latest]
+
+
+def _latest(expression: str, zone: str, last: int, most: int) -> Sequence[int]:
+    """Return the latest `most` ticks until `last`, in order; there are at least that many."""
+    span, latest = _MINUTE, deque[int](maxlen=most)
+    while len(latest) < most:
+        span *= 2
+        latest = deque(takewhile(last.__ge__, _ticks(expression, zone, last - span * most)), most)
+    return [*latest]
+
+
+def _ticks(expression: str, zone: str, moment: int) -> Iterator[int]:
+    """Yield the ticks that are later than `moment`, in order, until there is none in fifty years."""
+    minute, hour, *_ = expression.split()
+    ticks = _by_the_clock if "*" in (minute[0], hour[0]) else _at_fixed_times
+    with suppress(OverflowError):  # the end of the calendar
+        yield from ticks(expression, time_zone(zone), moment)
+
+
+def _by_the_clock(expression: str, zone: tzinfo, moment: int) -> Iterator[int]:
+    """Yield each later moment at which the clock shows a time that fits: none in a gap, both in a repeated hour."""
+    change: int | None = moment + 1  # from then on the clock has one offset
+    while change is not None:
+        offset, since, change = _offset(zone, change), change, None
+        for local in _local_ticks(expression, since - 1 + offset):
+            change = _change(zone, since, local - offset)
+            if change is not None:
+                break
+            since = local - offset
+            yield since
+
+
+def _at_fixed_times(expression: str, zone: tzinfo, moment: int) -> Iterator[int]:
+    """Yield the later moments of local times that fit: the end of a gap, the first one in a repeated hour."""
+    for local in _local_ticks(expression, moment + _offset(zone, moment)):
+        tick = _moment_of_local(zone, local)
+        if tick > moment:  # else it was before the clock was put back, or another one has come after the same gap
+            moment = tick
+            yield tick
+
+
+def _moment_of_local(zone: tzinfo, local: int) -> int:
+    """Return when a clock shows a time, ms since the epoch on that clock: first, or when the gap has it passed."""
+    shown = _LOCAL_EPOCH + timedelta(milliseconds=local)
+    first, second = (milliseconds_of(shown.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
+    return first if first <= second else _change(zone, second, first) or first
+
+
+def _change(zone: tzinfo, since: int, until: int) -> int | None:
+    """Return the first moment later than `since`, and not later than `until`, at which the clock's offset is another.
+
+    None if it is the same all the time.
+    """
+    offset = _offset(zone, since)
+    for other in (*range(since, until, _WEEK), until):
+        if _offset(zone, other) != offset:
+            week = range(max(since, other - _WEEK), other)
+            return week.start + bisect_left(week, 1, key=lambda moment: int(_offset(zone, moment) != offset))
     return None
 
 
-def _simulated(expression: str, start: datetime, *, reverse: bool) -> "Iterator[datetime]":
+def _offset(zone: tzinfo, moment: int) -> int:
+    """Return how much a clock is ahead of UTC, ms."""
+    return (moment_of(moment, zone).utcoffset() or timedelta()) // timedelta(milliseconds=1)
+
+
+def _local_ticks(expression: str, moment: int) -> Iterator[int]:
+    """Yield the ticks of a clock that never changes, later than `moment`; all in ms since the epoch on that clock."""
     try:
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         raise missing_extra(f"the cron expression {expression!r}", "schedules", error) from None
     try:
-        return iter(CronSim(expression, start, reverse))
+        ticks = CronSim(expression, _LOCAL_EPOCH + timedelta(milliseconds=moment))
     except CronSimError as error:
         if str(error) == "Bad day-of-month" and _reads(CronSim, expression):
             raise never_fires(expression) from None
         raise InvalidSetting(f"the cron expression {expression!r} is wrong: {error}; {_HINT}") from None
+    return ((tick - _LOCAL_EPOCH) // timedelta(milliseconds=1) for tick in ticks)
 
 
 def _reads(simulator: "type[CronSim]", expression: str) -> bool:

@@ -32,7 +32,7 @@ def make_due(client, name, queue="q", ago=timedelta(0)):
     keys = QueueKeys(queue)
     stored = schedule_ops.read_stored(client.hget(keys.schedules, name), client.hget(keys.schedule_states, name))
     assert stored is not None
-    tick = next(stored.definition.recurrence.until(milliseconds_of(datetime.now(UTC) - ago)))
+    _, (tick,) = stored.definition.recurrence.between(0, milliseconds_of(datetime.now(UTC) - ago), 1)
     state = State.at(stored.definition, tick, stored.state)
     client.hset(keys.schedule_states, name, msgspec.json.encode(state))
     client.zadd(keys.ticks, {name: state.due})
