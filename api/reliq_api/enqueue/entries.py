@@ -92,6 +92,21 @@ def check_names(headers: Mapping[str, str]) -> None:
             raise Problem("invalid_header", f"{name.title()[:100]} is no option of a message{hint}")
 
 
+def refuse_options(headers: Mapping[str, str], *, events: bool) -> None:
+    """Raise Problem for an option in the headers of a request whose messages, or `events`, have theirs in JSON."""
+    for name in headers:
+        option = HEADERS.get(name)
+        if option is None and not name.startswith(_HEADER):
+            continue
+        if events:
+            where = "events in structured mode: send the event in binary mode, with ce- headers"
+        elif option is None:
+            where = 'messages in JSON: give it in the member "headers" of the message'
+        else:
+            where = f'messages in JSON: give it as the member "{option.name}" of the message'
+        raise Problem("invalid_header", f"{name.title()[:100]} is not read beside {where}")
+
+
 def refuse_reserved(headers: Mapping[str, str] | None, before: Mapping[str, str] | None = None) -> None:
     """Raise InvalidMessage for a header of a message that reliq alone sets; `before`: those that a message has."""
     if (headers or {}).get(DEAD_FROM) != (before or {}).get(DEAD_FROM):

@@ -12,7 +12,15 @@ from reliq.model.outgoing import NewMessage, too_large
 from reliq.runtime.tracing import is_traceparent
 from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
-from reliq_api.enqueue.entries import Described, check_names, is_entry, read_entry, read_headers, refuse_reserved
+from reliq_api.enqueue.entries import (
+    Described,
+    check_names,
+    is_entry,
+    read_entry,
+    read_headers,
+    refuse_options,
+    refuse_reserved,
+)
 from reliq_api.http.docs import EVENT, body_of, header
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
@@ -64,6 +72,8 @@ class Head(NamedTuple):
     def of(cls, form: Form, headers: Mapping[str, str], settings: Settings, *, is_json: bool = True) -> "Head":
         """Read the headers for messages of this form; raises Problem."""
         check_names(headers)
+        if form in (Form.ENTRY, Form.EVENT):
+            refuse_options(headers, events=form is Form.EVENT)
         return cls(form, headers, trace(headers), durability_of(headers), settings.max_body, is_json)
 
     @property

@@ -53,8 +53,9 @@ async def enqueue(queue: schemas.QueueName, request: BoundedRequest) -> Response
 
     Other content than JSON takes its options from headers: Reliq-Delay, Reliq-Ttl, Reliq-Key, Reliq-Limit-Key,
     Reliq-Cost, Reliq-Priority, Reliq-Id, Reliq-Dedup-Key, Reliq-Window, Reliq-Replace (true or false), Reliq-Debounce,
-    Reliq-At-Most, and Reliq-Header-NAME for headers of the message. With Reliq-Durability the answer comes when the
-    message has that durability. 503: not enqueued. 504: unknown; repeat the request with the same key.
+    Reliq-At-Most, and Reliq-Header-NAME for headers of the message; beside JSON they are refused. With Reliq-Durability
+    the answer comes when the message has that durability. 503: not enqueued. 504: unknown; repeat the request with the
+    same key.
     """
     state, headers = request.app.state, fields(request.scope)
     key = key_of(headers, request.state.access.id)

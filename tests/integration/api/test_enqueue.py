@@ -146,6 +146,54 @@ def test_an_unknown_option_header_is_refused(service, orders, media, name, hint)
     assert orders.stats().ready == 0
 
 
+MEMBER = 'give it as the member "{}" of the message'
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("Reliq-Delay", MEMBER.format("delay")),
+        ("Reliq-Dedup-Key", MEMBER.format("dedup_key")),
+        ("Reliq-Header-Tenant", 'give it in the member "headers" of the message'),
+    ],
+)
+def test_option_headers_of_messages_in_json_are_refused_with_their_member(service, orders, name, where):
+    flow = {"messages": [{"queue": orders.name, "message": {"body": 1}}]}
+    queue = f"/v1/queues/{orders.name}"
+    calls = [
+        (f"{queue}/messages", "application/json", {"body": 1}),
+        (f"{queue}/messages/batch", "application/json", [{"body": 1}]),
+        (f"{queue}/messages/batch", "application/x-ndjson", {"body": 1}),
+        ("/v1/topics/any.key/messages", "application/json", {"body": 1}),
+        ("/v1/flows", "application/json", flow),
+    ]
+    for path, media, body in calls:
+        answer = service.post(path, content=json.dumps(body), headers={"content-type": media, name: "60"})
+        assert problem(answer) == (400, "invalid_header"), (path, media)
+        assert answer.json()["detail"] == f"{name} is not read beside messages in JSON: {where}"
+    assert orders.stats().ready == orders.stats().delayed == 0
+
+
+def test_option_headers_of_events_in_structured_mode_are_refused(service, orders):
+    for path, media, body in [
+        ("messages", "application/cloudevents+json", EVENT),
+        ("messages/batch", "application/cloudevents-batch+json", [EVENT]),
+    ]:
+        headers = {"content-type": media, "Reliq-Delay": "60"}
+        answer = service.post(f"/v1/queues/{orders.name}/{path}", content=json.dumps(body), headers=headers)
+        assert problem(answer) == (400, "invalid_header")
+        assert answer.json()["detail"].startswith("Reliq-Delay is not read beside events in structured mode: send ")
+    assert orders.stats().ready == orders.stats().delayed == 0
+
+
+def test_an_event_in_binary_mode_takes_its_options_from_headers(service, orders):
+    headers = {f"ce-{name}": value for name, value in EVENT.items()}
+    headers |= {"content-type": "application/json", "Reliq-Delay": "60", "Reliq-Header-Tenant": "a"}
+    assert service.post(f"/v1/queues/{orders.name}/messages", content=b"1", headers=headers).status_code == 201
+    (delayed,) = orders.delayed.list()
+    assert delayed.headers["tenant"] == "a"
+
+
 def test_a_wrong_reliq_replace_is_refused(service, orders):
     headers = {"content-type": "text/plain", "reliq-dedup-key": "k", "reliq-replace": "yes"}
     answer = service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers)
