@@ -17,6 +17,7 @@ from reliq.model.message import Message
 from reliq.model.policy import Policy, Retry
 from reliq.ops import Move, Settled, Steps
 from reliq.ops.held import not_held
+from reliq.ops.schema import Counter
 from reliq.protocol.claimant import Claimant
 from reliq.protocol.features import TAGS
 from reliq.protocol.holds import of_lease
@@ -93,7 +94,7 @@ class Remembered:
 
 
 def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: Elements | None) -> Steps[list[str]]:
-    """Settle; return a code for each outcome: done, already or lost. `elements`: the lease's elements, if known."""
+    """Settle; return a code for each outcome, of `Settled`. `elements`: the lease's elements, if known."""
     if elements is None:
         elements = yield from _read_back(keys, lease)
     taken = [(place, one, element) for place, one in enumerate(outcomes) if (element := elements.take(one.id))]
@@ -114,8 +115,9 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     if notes:
         yield from _forget(keys, ids, len(acks), moves, answer.codes)
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
-    for place, code in zip(places, answer.codes, strict=True):
-        codes[place] = Settled(code).code
+    instead = [False] * len(acks) + [move.counter == Counter.CANCELLED for move in moves]
+    for place, code, is_cancelled in zip(places, answer.codes, instead, strict=True):
+        codes[place] = (Settled.CANCELLED if is_cancelled and code == Settled.DONE else Settled(code)).code
     if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last message
         return ["already" if code == "lost" else code for code in codes]
     return codes

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from reliq.features.tracking.model import Cancellation
-from tests.integration.api.serving import problem
+from tests.integration.api.serving import problem, serving
 from tests.integration.api.test_leases import expire, leased
 from tests.support.turns import Monitor
 
@@ -55,18 +55,49 @@ def test_the_answer_to_a_cancellation_is_exact(one, post, orders):
     assert one("DELETE", ready).json()["result"] == "unknown"
 
 
+def extended(post, lease, identity):
+    assert post(f"leases/{lease}/extend").json()["cancelled"] == [identity]
+
+
+def asleep(post, lease, identity):
+    assert post(f"leases/{lease}/sleep", {"id": identity, "name": "s", "seconds": 9}).json()["state"] == "cancelled"
+
+
+def waiting(post, lease, identity):
+    assert post(f"leases/{lease}/wait", {"id": identity, "signal": "s"}).json()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("before", [None, extended, asleep, waiting])
 @pytest.mark.parametrize("verb", ["retry", "release"])
-def test_a_cancelled_message_that_its_consumer_puts_back_is_removed(one, post, orders, verb):
+def test_a_cancelled_message_that_its_consumer_puts_back_is_removed(one, post, orders, verb, before):
     first, other = orders.send_many(["a", "b"])
     lease, ids = leased(post, limit=2)
     assert orders.cancel(first) is Cancellation.TOLD
+    if before:
+        before(post, lease, first)
     back = [{"id": one, "delay": 60} for one in ids]
     assert post(f"leases/{lease}/settle", {verb: back}).json()["results"] == [
-        {"id": first, "code": "done"}, {"id": other, "code": "done"},
+        {"id": first, "code": "cancelled"}, {"id": other, "code": "done"},
     ]  # fmt: skip
     stats = orders.stats()
     assert (stats.counters["cancelled"], stats.delayed, orders.find(first)) == (1, 1, None)
     assert one("GET", other).json()["place"] == "delayed"
+    assert post(f"leases/{lease}/settle", {verb: back}).json()["results"] == [
+        {"id": identity, "code": "already"} for identity in ids
+    ]
+
+
+def test_another_process_of_the_service_tells_cancelled_messages_that_are_put_back(post, orders, url):
+    ids = orders.send_many(["a", "b", "c", "d"])
+    lease, _ = leased(post, limit=4)
+    for identity in ids:
+        assert orders.cancel(identity) is Cancellation.TOLD
+    acked, retried, dead, back = ids
+    wanted = {"ack": [acked], "retry": [{"id": retried}], "dead": [{"id": dead}], "release": [back]}
+    with serving(url) as another:
+        answer = another.post(f"/v1/queues/{orders.name}/leases/{lease}/settle", json=wanted)
+    assert [one["code"] for one in answer.json()["results"]] == ["done", "cancelled", "done", "cancelled"]
+    assert orders.stats().counters["cancelled"] == 2
 
 
 def test_many_are_cancelled_by_key_or_headers(post, orders):
