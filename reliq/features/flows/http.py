@@ -38,6 +38,11 @@ T = TypeVar("T")
 sending = call_router("flows", RawCall)
 looking = call_router("flows")
 
+#: Headers of other calls that send, and what to do instead.
+_NOT_TAKEN = {
+    "Idempotency-Key": "only with a `parent` the same request again sends nothing",
+    "Reliq-Durability": "its messages have the durability that their queues are configured with",
+}
 _SEND_FAILS = ("invalid_name", "queue_full", "overloaded", "outcome_unknown", "lease_lost")
 
 Id = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", examples=["9f86d081884c7d65"])]
@@ -82,8 +87,12 @@ async def send_flow(request: BoundedRequest) -> Response:
     """Messages of which some wait until others are handled, up to 8 MiB. All are sent or, with an error, none.
 
     With a `parent` the scope `consume` for its queue too; the same request again sends nothing, and answers the same.
+    Idempotency-Key and Reliq-Durability are refused.
     """
-    state = request.app.state
+    state, headers = request.app.state, fields(request.scope)
+    for name, instead in _NOT_TAKEN.items():
+        if name.lower() in headers:
+            raise Problem("invalid_header", f"a flow takes no {name}: {instead}")
     request.allow(LARGEST)
     text = await request.body()
     wanted = await _aside(len(text), _read, text)
@@ -91,7 +100,7 @@ async def send_flow(request: BoundedRequest) -> Response:
     access: Access = request.state.access
     access.check_reach(list(dict.fromkeys(one.queue for one in members)))
     await state.pressure.check()
-    head = Head.of(Form.ENTRY, fields(request.scope), state.settings)
+    head = Head.of(Form.ENTRY, headers, state.settings)
     flow: Flow = state.reliq.flow()
     if wanted.parent is not None:
         flow.parent = await _parent(state.reliq, access, wanted.parent)

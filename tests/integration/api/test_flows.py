@@ -80,6 +80,14 @@ def test_what_is_no_flow_is_refused_and_sends_nothing(service, orders, messages,
     assert orders.stats().ready == 0
 
 
+@pytest.mark.parametrize("name", ["Idempotency-Key", "Reliq-Durability"])
+def test_headers_that_a_flow_does_not_take_are_refused(service, orders, name):
+    answer = service.post("/v1/flows", json=chain(orders.name), headers={name: "memory"})
+    assert problem(answer) == (400, "invalid_header")
+    assert answer.json()["detail"].startswith(f"a flow takes no {name}: ")
+    assert orders.stats().ready == 0
+
+
 def test_a_full_queue_takes_no_flow(service, orders):
     orders.configure(max_length=1)
     assert problem(service.post("/v1/flows", json=chain(orders.name))) == (429, "queue_full")
