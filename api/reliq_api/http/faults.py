@@ -77,6 +77,7 @@ _OF_TYPE = ("", "type", "attributes_type", "parsing", "from_float", "error")  #:
 _MUST = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text", "list": "an array",
     "dict": "an object", "model": "an object", "enum": "{expected}", "literal": "{expected}",
+    "duration": 'seconds, or a text such as "90s"', "size": 'bytes, or a text such as "8MiB"',
 }  # fmt: skip
 
 

@@ -41,10 +41,15 @@ DeathReason = Literal[*REASONS]  # type: ignore[valid-type]
 Whole = Annotated[int, BeforeValidator(as_whole)]
 
 
-def _said(kind: str, check: Callable[..., T], *arguments: Any) -> T:
-    """Return what a check of the contract does; its error is that of the request, in its words."""
+def _said(kind: str, check: Callable[..., T], value: Any, *limits: float) -> T:
+    """Return what a check of the contract does; its error is that of the request, in its words.
+
+    What JSON has beside numbers and texts is of a wrong type: the words would be those for values of Python.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise PydanticCustomError(f"{kind}_type", "of a wrong type")
     try:
-        return check(*arguments)
+        return check(value, "it", *limits)
     except InvalidSetting as error:
         raise PydanticCustomError(kind, "{said}", {"said": values.cut(str(error), 500)}) from None
 
@@ -65,7 +70,7 @@ class Lasting:
         return {"anyOf": [{"type": "number", **limits, "examples": [30]}, text]}
 
     def _read(self, value: Any) -> float:
-        return _said("duration", values.seconds, value, "it", self.shortest, self.longest)
+        return _said("duration", values.seconds, value, self.shortest, self.longest)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Sized:
         }
 
     def _read(self, value: Any) -> int:
-        return _said("size", values.size, as_whole(value), "it", self.smallest, self.largest)
+        return _said("size", values.size, as_whole(value), self.smallest, self.largest)
 
 
 Period = Annotated[float, Lasting()]

@@ -1,6 +1,7 @@
 """Flows over HTTP: sent as one body, looked at, and cancelled."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
@@ -20,8 +21,10 @@ from reliq.protocol.holds import of_lease
 from reliq_api.access.auth import Access
 from reliq_api.consume.homes import holder
 from reliq_api.enqueue.bodies import encode
+from reliq_api.enqueue.entries import Entry
 from reliq_api.enqueue.inbound import JSON, Form, Head, read_message
 from reliq_api.http.docs import body_of
+from reliq_api.http.faults import no_option
 from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
@@ -74,6 +77,7 @@ class Members(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decode = msgspec.json.Decoder(Members).decode
+_UNKNOWN = re.compile(r"unknown field `(.*?)`(?: - at `\$\.(\w+)(?:\[(\d+)\])?`)?\Z", re.DOTALL)
 
 
 @sending.post(
@@ -130,9 +134,26 @@ def _read(text: bytes) -> Members:
         read_json(text)
         return _decode(text)
     except msgspec.ValidationError as error:
-        raise Problem("invalid_request", f"the flow does not fit its schema: {error}") from None
+        raise _unfit(str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+
+
+def _unfit(error: str) -> Problem:
+    """Return the problem of a flow that does not fit its schema; `error`: what msgspec says of it."""
+    found = _UNKNOWN.search(error)
+    if found is None:
+        return Problem("invalid_request", f"the flow does not fit its schema: {error}")
+    name, place, number = found.groups()
+    if number is not None:
+        known, hint = Member.__struct_fields__, ""
+        if name in Entry.__struct_fields__:
+            known, hint = (), ': it belongs into "message", as {"queue": "orders", "message": {"body": 1}}'
+        said = f"message {number} of the flow: {no_option(name, known, hint)}"
+        return Problem("invalid_request", said, index=int(number))
+    if place is not None:
+        return Problem("invalid_request", f"the parent of the flow: {no_option(name, Opener.__struct_fields__)}")
+    return Problem("invalid_request", f"the flow: {no_option(name, Members.__struct_fields__)}")
 
 
 def _answer(flow: str, sent: Sequence[FlowMessage]) -> bytes:

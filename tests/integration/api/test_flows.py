@@ -15,6 +15,8 @@ from tests.integration.api.serving import problem, serving
 from tests.integration.api.test_leases import leased
 from tests.support.turns import Monitor
 
+BELONGS = """no option '{}': it belongs into "message", as {{"queue": "orders", "message": {{"body": 1}}}}"""
+
 
 def chain(queue: str) -> dict[str, Any]:
     return {
@@ -86,6 +88,28 @@ def test_headers_that_a_flow_does_not_take_are_refused(service, orders, name):
     assert problem(answer) == (400, "invalid_header")
     assert answer.json()["detail"].startswith(f"a flow takes no {name}: ")
     assert orders.stats().ready == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"queue": "orders", "body": 1}, BELONGS.format("body")),
+        ({"queue": "orders", "message": {"body": 1}, "delay": 5}, BELONGS.format("delay")),
+        ({"queue": "orders", "on_failur": "run"}, "no option 'on_failur'; is it 'on_failure'?"),
+        ({"queue": "orders", "message": {"body": 1, "dely": 5}}, "no option 'dely'; is it 'delay'?"),
+    ],
+)
+def test_an_unknown_member_of_a_message_of_a_flow_is_told_where_it_belongs(service, wrong, says):
+    answer = service.post("/v1/flows", json={"messages": [{"queue": "orders", "message": {"body": 1}}, wrong]})
+    assert (answer.json()["detail"], answer.json()["index"]) == (f"message 1 of the flow: {says}", 1)
+
+
+def test_other_unknown_members_of_a_flow_are_told_with_the_nearest(service):
+    parent = {"queue": "orders", "lease": "h", "id": "a", "nam": "x"}
+    answer = service.post("/v1/flows", json=chain("orders") | {"parent": parent})
+    assert answer.json()["detail"] == "the parent of the flow: no option 'nam'; is it 'name'?"
+    answer = service.post("/v1/flows", json={"mesages": []})
+    assert answer.json()["detail"] == "the flow: no option 'mesages'; is it 'messages'?"
 
 
 def test_a_full_queue_takes_no_flow(service, orders):

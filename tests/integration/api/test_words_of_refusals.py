@@ -8,6 +8,8 @@ from tests.integration.api.serving import JSON, serving
 
 LEASES = "/v1/queues/orders/leases"
 SETTLE = f"{LEASES}/h3f9c2d1e8a7b6c5d4e3f/settle"
+QUEUE = "/v1/queues/orders"
+A_DURATION = 'seconds, or a text such as "90s"'
 LENGTH = 'write seconds, or a number and a unit such as "90s" or "1h"'
 
 
@@ -27,6 +29,11 @@ LENGTH = 'write seconds, or a number and a unit such as "90s" or "1h"'
         ("POST", "/v1/queues/orders/messages", b"", "the body is empty"),
         ("POST", "/v1/queues/orders/messages/batch", b" ", "the body is empty"),
         ("POST", LEASES, {"wait": "1 week"}, f"wait is '1 week': {LENGTH}"),
+        ("POST", LEASES, {"wait": None}, f"wait is null: it must be {A_DURATION}"),
+        ("POST", LEASES, {"wait": True}, f"wait is true: it must be {A_DURATION}"),
+        ("POST", SETTLE, {"retry": [{"id": "a", "delay": [5]}]}, f"retry.0.delay must be {A_DURATION}"),
+        ("PATCH", QUEUE, {"max_bytes": True}, 'max_bytes is true: it must be bytes, or a text such as "8MiB"'),
+        ("PATCH", QUEUE, {"dead_max_age": {}}, f"dead_max_age must be {A_DURATION}"),
         ("POST", LEASES, {"lmit": 10}, "no option 'lmit'; is it 'limit'?"),
         ("POST", LEASES, {"limit": 0}, "limit is 0: it must be at least 1"),
         ("POST", LEASES, {"limit": 1001}, "limit is 1001: it must be at most 1000"),
