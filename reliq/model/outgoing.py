@@ -62,6 +62,7 @@ class NewMessage:
     in_cycle = False  #: whether its key is a member of a cycle
     waits = False  #: whether it waits for others of its flow
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
+    first_id = ""  #: of that earlier message, after the send
     conflict = False  #: True if that earlier message has another body: this message was not enqueued
     offered = False  #: whether a full queue does not count that it refuses it: it is offered again alone
 

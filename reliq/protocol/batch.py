@@ -146,7 +146,7 @@ class Call:
         for position, first in answer.first_ids.items():
             duplicate = self.placed[position]
             duplicate.duplicate, duplicate.conflict = True, position in answer.conflicts
-            firsts[id(duplicate)] = first
+            duplicate.first_id = firsts[id(duplicate)] = first
         return [firsts.get(id(message), message.id) for message in self.messages]
 
 

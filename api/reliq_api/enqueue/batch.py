@@ -179,8 +179,9 @@ class Batch:
     def _note_unknown(self, ids: Collection[str], problem: Problem) -> None:
         """Note the pending messages of which it is unknown whether they are enqueued; no ids: all of them."""
         for place, message in list(self._pending.items()):
-            if message.id in ids or not ids:
-                self._results[place] = _result("unknown", code=problem.code, id=message.id)
+            identity = message.first_id or message.id
+            if identity in ids or not ids:
+                self._results[place] = _result("unknown", code=problem.code, id=identity)
                 self._unknown += 1
                 del self._pending[place]
 

@@ -29,5 +29,5 @@ class Sends:
         try:
             (identity,) = await self._joined.run(("send", queue), [message], send, len(message.body))
         except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), (message.id,)) from error
+            raise OutcomeUnknown(str(error), (message.first_id or message.id,)) from error
         return identity

@@ -1,5 +1,7 @@
 """How sure an enqueue is to be, duplicates with another body, and whether Redis may hold queues at all."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from reliq.contract import values
@@ -45,6 +47,47 @@ def test_replicas_that_are_not_there_are_504_and_the_message_is(call, service, n
     assert problem(answer) == (504, "outcome_unknown")
     assert answer.json()["detail"] == "enqueued, but durability replicas=1 was not reached within 0.1 s"
     assert app.queue(name).stats().ready == 1
+
+
+def keyed(service, name, **headers):
+    body = {"body": 1, "dedup_key": "k"}
+    return service.post(f"/v1/queues/{name}/messages", json=body, headers=headers)
+
+
+def idempotent(service, name, **headers):
+    return one(service, name, **headers, **{"idempotency-key": "k"})
+
+
+def keyed_batch(service, name, **headers):
+    body = [{"body": 1, "dedup_key": "k"}]
+    return service.post(f"/v1/queues/{name}/messages/batch", json=body, headers=headers)
+
+
+@pytest.mark.parametrize("of_queue", [False, True])
+@pytest.mark.parametrize("again", [keyed, idempotent, keyed_batch])
+def test_an_unconfirmed_duplicate_names_the_first_message(again, of_queue, service, name, app, monkeypatch):
+    monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
+    if of_queue:
+        app.queue(name).configure(durability="replicas=1")
+    answers = [again(service, name, **({} if of_queue else asking("replicas=1"))) for _ in range(2)]
+    with app.queue(name).consumer() as consumer:
+        (message,) = consumer.claim(5)
+    for answer in answers:
+        assert problem(answer) == (504, "outcome_unknown")
+        assert answer.json()["ids"] == [message.id]
+        for result in answer.json().get("results", []):
+            assert result == {"status": "unknown", "code": "outcome_unknown", "id": message.id}
+
+
+def test_unconfirmed_sends_that_go_together_name_their_own_first_messages(service, name, app, monkeypatch):
+    monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
+    app.queue(name).configure(durability="replicas=1")
+    bodies = [{"body": number % 4, "dedup_key": f"k{number % 4}"} for number in range(24)]
+    with ThreadPoolExecutor(24) as pool:
+        answers = list(pool.map(lambda body: service.post(f"/v1/queues/{name}/messages", json=body), bodies))
+    with app.queue(name).consumer() as consumer:
+        stored = {message.json(): message.id for message in consumer.claim(30)}
+    assert [answer.json()["ids"] for answer in answers] == [[stored[body["body"]]] for body in bodies]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 import reliq
-from reliq import aio, embedded
+from reliq import NewMessage, aio, embedded
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import DurabilityUnavailable, InvalidSetting, OutcomeUnknown
@@ -84,6 +84,20 @@ def test_more_replicas_than_there_are_is_unknown_and_names_the_ids(master, conne
         queue.send("x", id="mine", durability="replicas=2")
     assert error.value.ids == ("mine",)
     assert queue.stats().ready == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "a"}, {"priority": "high"}])
+def test_an_unconfirmed_duplicate_names_the_first_message(app, impatient, options):
+    queue, ids = app.queue("q"), []
+    first = queue.send("x", dedup_key="k", **options)
+    for send in (queue.send, lambda message, **sure: queue.send_many([message, NewMessage("y")], **sure)):
+        message = NewMessage("x", dedup_key="k", **options)
+        with pytest.raises(OutcomeUnknown, match="not reached") as error:
+            send(message, durability="replicas=1")
+        ids.append(error.value.ids)
+        assert (message.duplicate, message.first_id) == (True, first)
+    assert [one[0] for one in ids] == [first, first]
+    assert [len(one) for one in ids] == [1, 2]
 
 
 def test_memory_asks_nobody(app):
