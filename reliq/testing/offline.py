@@ -1,8 +1,8 @@
 """An application without a Redis server, and handlers that run synchronously."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from reliq import ops
 from reliq.client.app import Reliq
@@ -11,14 +11,10 @@ from reliq.extras import missing_extra
 from reliq.features.batches.steps import end_all
 from reliq.features.flows.telling import tell_all
 from reliq.model.handlers import Handler
-from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.message import Message
-from reliq.model.policy import RunOver
-from reliq.model.result import Answer
-from reliq.ops import Move, Steps
-from reliq.protocol.consumer import ConsumerSteps
+from reliq.model.keys import QueueKeys
+from reliq.ops import Steps
+from reliq.testing.running import run_next
 from reliq.worker.calling import called
-from reliq.worker.outcome import after_error, after_return
 
 #: What features do as a monitor would, when no message is ready; each returns whether it did something.
 TURNS: tuple[Callable[[], Steps[bool]], ...] = (end_all, tell_all)
@@ -68,49 +64,4 @@ def _check_loop(app: Reliq) -> None:
 def _run_one(app: Reliq, handler: Handler) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
     layout = app.store.call(ops.layout(QueueKeys(handler.queue)))
-    return any(_run_one_of(app, handler, QueueKeys(name)) for name in layout.every(handler.queue))
-
-
-def _run_one_of(app: Reliq, handler: Handler, keys: QueueKeys) -> bool:
-    """Do so for one home of the queue."""
-    consumer = ConsumerSteps(keys, new_owner(connected=False), lease=60)
-    consumer.keep_results(handler.result or 0.0)
-    consumer.run_report = _awaited(app) if handler.is_async else app.store.run
-    queue = app.queue(handler.queue)
-    messages, ready = [], queue.stats().ready
-    while ready and not (messages := app.store.run(consumer.claim(1))):
-        before, ready = ready, queue.stats().ready
-        if ready == before:  # paused, or limited
-            break
-    for message in messages:
-        if message.was_started:
-            app.store.run(consumer.lives.begin(message))
-        move = _outcome(handler, message, consumer)
-        if message.lost:  # it sleeps or waits
-            continue
-        app.store.run(consumer.settle([] if move else [message.element], [move] if move else []))
-    app.store.run(consumer.leave())
-    return bool(messages)
-
-
-def _awaited(app: Reliq) -> Callable[[Steps[Any]], Awaitable[Any]]:
-    async def run(steps: Steps[Any]) -> Any:
-        return app.store.run(steps)
-
-    return run
-
-
-def _outcome(handler: Handler, message: Message, consumer: ConsumerSteps) -> Move | None:
-    try:
-        result = handler.function(message)
-        if handler.is_async:
-            result = asyncio.run(result)
-            consumer.lives.check_awaited(message)
-        if isinstance(result, Answer):
-            consumer.answer(message, result.stored)
-            return None
-        return after_return(message, result)
-    except RunOver:
-        return None
-    except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001  what it raises is its outcome
-        return after_error(handler, message, error, consumer.consumer)
+    return any(run_next(app, handler, home) for home in layout.every(handler.queue))

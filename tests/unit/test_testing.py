@@ -351,3 +351,114 @@ def test_a_handler_that_is_cancelled_fails_as_in_a_worker(shop):
     shop.queue("orders").send("x")
     assert work_off(shop) == 1
     assert shop.queue("orders").stats().dead == 1
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("rests", [
+    lambda message: message.sleep("a while", "1h"),
+    lambda message: message.wait("approval"),
+    lambda message: message.step("charge", fail, retry=3),
+    lambda message: fail(),
+], ids=["sleep", "wait", "step", "error"])  # fmt: skip
+def test_a_cancelled_message_is_settled_as_by_a_worker(bench, kind, rests):
+    app, orders = bench.app, bench.app.queue("orders")
+
+    def ship(message):
+        orders.cancel(message.id)
+        return rests(message)
+
+    async def ship_async(message):
+        await asyncio.to_thread(orders.cancel, message.id)
+        return await rests(message)
+
+    app.handler("orders", retry=reliq.fixed("1h", limit=3))(ship if kind == "def" else ship_async)
+    app.handler("bills")(lambda message: None)
+    with app.flow() as flow:
+        order = flow.send("orders", "x")
+        flow.send("bills", "y", after=order, on_failure="fail")
+    assert bench.work_off() == 1
+    counters = orders.stats().counters
+    assert (counters.get("acked"), counters["cancelled"]) == (None, 1)
+    assert [letter.reason for letter in app.queue("bills").dead.list()] == ["predecessor"]
+
+
+def fail():
+    raise OSError
+
+
+def test_a_handler_that_holds_its_queue_holds_it_until_the_time_has_come(offline):
+    bench, ran = offline(reliq.Reliq()), []
+
+    @bench.app.handler("orders")
+    def ship(message: reliq.Message) -> None:
+        ran.append(message.body)
+        if not message.failures:
+            raise reliq.Retry("too many requests", delay="10m", scope="queue")
+
+    orders = bench.app.queue("orders")
+    orders.send_many(["first", "second"])
+    assert (bench.work_off(), ran) == (1, [b"first"])
+    stats = orders.stats()
+    assert (stats.ready, stats.delayed, stats.limited_by) == (1, 1, "held")
+    bench.travel("11m")
+    assert orders.stats().limited_by == ""
+    assert bench.work_off(1) == 1
+
+
+def test_a_handler_that_holds_its_queue_holds_all_partitions_of_it(bench):
+    @bench.app.handler("orders")
+    def ship(message: reliq.Message) -> None:
+        raise reliq.Retry("too many requests", delay="10m", scope="queue")
+
+    bench.app.queue("orders").configure(partitions=4)
+    for number in range(8):
+        bench.app.queue("orders").send(number, key=f"customer-{number}")
+    assert bench.work_off() == 1
+
+
+def test_a_handler_that_holds_its_key_holds_no_other_one(offline):
+    bench, ran = offline(reliq.Reliq()), []
+
+    @bench.app.handler("orders")
+    def ship(message: reliq.Message) -> None:
+        ran.append(message.body)
+        if message.body == b"ada 1" and not message.failures:
+            raise reliq.Retry("too many requests", delay="10m", scope="key")
+
+    orders = bench.app.queue("orders")
+    for body in ("ada 1", "ada 2", "bob 1"):
+        orders.send(body, limit_key=body[:3])
+    assert (bench.work_off(), ran) == (2, [b"ada 1", b"bob 1"])
+    bench.travel("11m")
+    assert (bench.work_off(), sorted(ran[2:])) == (2, [b"ada 1", b"ada 2"])
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, GeneratorExit, BaseException])
+def test_whatever_a_handler_raises_is_the_outcome_of_its_message(shop, kind, error):
+    def ship(message):
+        raise error
+
+    async def ship_async(message):
+        raise error
+
+    shop.handler("orders", retry=reliq.fixed(0, limit=1))(ship if kind == "def" else ship_async)
+    shop.queue("orders").send("x")
+    assert work_off(shop) == 2
+    assert [letter.failures for letter in shop.queue("orders").dead.list()] == [2]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_ctrl_c_ends_the_test_and_its_message_is_tried_again(shop, kind):
+    def ship(message):
+        raise KeyboardInterrupt
+
+    async def ship_async(message):
+        raise KeyboardInterrupt
+
+    shop.handler("orders", retry=reliq.fixed("1h", limit=1))(ship if kind == "def" else ship_async)
+    shop.queue("orders").send("x")
+    with pytest.raises(KeyboardInterrupt):
+        work_off(shop)
+    stats = shop.queue("orders").stats()
+    assert (stats.processing, stats.delayed) == (0, 1)
