@@ -12,7 +12,8 @@ from reliq.extras import missing_extra
 from reliq.model.keys import new_owner
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
-from reliq.testing.offline import fake, work_off
+from reliq.testing.offline import fake, run_ready
+from reliq.testing.running import AsyncHandlers
 from reliq.worker.worker import COMPANIONS
 
 
@@ -45,6 +46,7 @@ class Bench:
         self._url = url
         self._recorder = _Recorder()
         self._clock: Any = None
+        self._loop = AsyncHandlers()
 
     def start(self) -> Self:
         """Begin; `with` does it."""
@@ -62,6 +64,7 @@ class Bench:
         """Connect the application to its own server again, and set the clock right."""
         if self._recorder in self.app.handlers.around_sends:
             self.app.handlers.around_sends.remove(self._recorder)
+        self._loop.close()
         self._stop_clock()
         self.app.store.redirect(self.app.url)
 
@@ -76,7 +79,7 @@ class Bench:
 
         Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed.
         """
-        return work_off(self.app, limit)
+        return run_ready(self.app, limit, self._loop)
 
     def sent(self, to: str | None = None) -> list[Sent]:
         """Return the messages that the application has sent so far: all, or those to a queue or routing key."""

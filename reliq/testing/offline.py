@@ -1,6 +1,7 @@
 """An application without a Redis server, and handlers that run synchronously."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from reliq.features.flows.telling import tell_all
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.testing.running import run_next
+from reliq.testing.running import AsyncHandlers, run_next
 from reliq.worker.calling import called
 
 #: What features do as a monitor would, when no message is ready; each returns whether it did something.
@@ -38,15 +39,22 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
     """Run the handlers of all ready messages now, at most `limit`; return how many ran.
 
     Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed. What follows a
-    batch is sent when all of its messages have ended. Raises InvalidSetting in an event loop, if a handler is async.
+    batch is sent when all of its messages have ended. Async handlers share an event loop, which ends with this call;
+    that of a bench ends with the bench. Raises InvalidSetting in an event loop, if a handler is async.
     """
+    with contextlib.closing(AsyncHandlers()) as loop:
+        return run_ready(app, limit, loop)
+
+
+def run_ready(app: Reliq, limit: int, loop: AsyncHandlers) -> int:
+    """Do so with this event loop for async handlers."""
     _check_loop(app)
     done, handlers = 0, [called(handler, app.handlers, app.store) for handler in app.handlers]
     while done < limit:
         before = done
         for handler in handlers:
-            done += done < limit and _run_one(app, handler)
-        if done == before and not any(app.store.run(turn()) for turn in TURNS):
+            done += done < limit and _run_one(app, handler, loop)
+        if done == before and not (loop.go_on() or any(app.store.run(turn()) for turn in TURNS)):
             break
     return done
 
@@ -61,7 +69,7 @@ def _check_loop(app: Reliq) -> None:
         )
 
 
-def _run_one(app: Reliq, handler: Handler) -> bool:
+def _run_one(app: Reliq, handler: Handler, loop: AsyncHandlers) -> bool:
     """Run the handler of the next message that is not expired; return whether there was one."""
     layout = app.store.call(ops.layout(QueueKeys(handler.queue)))
-    return any(run_next(app, handler, home) for home in layout.every(handler.queue))
+    return any(run_next(app, handler, home, loop) for home in layout.every(handler.queue))

@@ -2,7 +2,11 @@
 
 import asyncio
 import contextlib
+import contextvars
 import functools
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from reliq.client.app import Reliq
 from reliq.model.handlers import Handler
@@ -14,10 +18,44 @@ from reliq.worker.runner import Runner
 from reliq.worker.sharing import Sharing
 from reliq.worker.threads import in_thread
 
+T = TypeVar("T")
+
 _LEASE = 60.0  #: seconds
+_PATIENCE = 1.0  #: seconds for which tasks that handlers have left behind may take to end
 
 
-def run_next(app: Reliq, handler: Handler, home: str) -> bool:
+class AsyncHandlers:
+    """The event loop in which async handlers run, one message after another, as all of a worker share one."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None  #: None: no handler has run since the latest `close`
+        self._lasting: set[asyncio.Task[Any]] = set()  #: tasks that were waited for in vain
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end, in a copy of this context. Tasks that others have begun go on meanwhile."""
+        self._runner = self._runner or asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        loop = self._runner.get_loop()
+        return loop.run_until_complete(loop.create_task(coroutine, context=contextvars.copy_context()))
+
+    def go_on(self) -> bool:
+        """Let tasks that handlers have left behind end, for a second at most; return whether any has."""
+        left = asyncio.all_tasks(self._runner.get_loop()) - self._lasting if self._runner else None
+        if not left:
+            return False
+        done, lasting = self.run(asyncio.wait(left, timeout=_PATIENCE))
+        self._lasting |= lasting
+        return bool(done)
+
+    def close(self) -> None:
+        """Cancel the tasks that are left, and close the loop; also where another loop runs in this thread."""
+        if self._runner is not None:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(self._runner.close).result()
+            self._runner = None
+            self._lasting.clear()
+
+
+def run_next(app: Reliq, handler: Handler, home: str, loop: AsyncHandlers) -> bool:
     """Run the handler of the next message in a home of its queue, and settle it; return whether there was one."""
     owner = new_owner(connected=False)
     exchange = Exchange(app.store, home, owner, _LEASE, _no_hooks)
@@ -29,7 +67,7 @@ def run_next(app: Reliq, handler: Handler, home: str) -> bool:
         try:
             messages = _claim(app, handler, exchange)
             for message in messages:
-                _perform(runner, message)
+                _perform(runner, message, loop)
         finally:
             exchange.settle_and_claim(0)
             exchange.leave(lambda: False)
@@ -48,9 +86,9 @@ def _claim(app: Reliq, handler: Handler, exchange: Exchange) -> list[Message]:
     return messages
 
 
-def _perform(runner: "_Runner", message: Message) -> None:
+def _perform(runner: "_Runner", message: Message, loop: AsyncHandlers) -> None:
     if runner.handler.is_async:
-        asyncio.run(runner.perform_async(message))
+        loop.run(runner.perform_async(message))
     else:
         runner.perform(message)
     if runner.interrupt is not None:

@@ -1,6 +1,7 @@
 """reliq.testing: applications tested without a server, and on one."""
 
 import asyncio
+import contextvars
 import os
 import re
 import subprocess
@@ -462,3 +463,103 @@ def test_ctrl_c_ends_the_test_and_its_message_is_tried_again(shop, kind):
         work_off(shop)
     stats = shop.queue("orders").stats()
     assert (stats.processing, stats.delayed) == (0, 1)
+
+
+class Client:
+    """A client as many are: its connection belongs to the event loop of its first call."""
+
+    def __init__(self):
+        self.loop = None
+
+    async def call(self):
+        self.loop = self.loop or asyncio.get_running_loop()
+        return await asyncio.wait_for(self.loop.run_in_executor(None, int), 5)
+
+
+def test_async_handlers_share_an_event_loop_until_the_end_of_the_bench(bench):
+    client = Client()
+
+    @bench.app.handler("orders", retry=0)
+    async def ship(message: reliq.Message) -> None:
+        await client.call()
+
+    @bench.app.handler("mails", retry=0)
+    async def mail(message: reliq.Message) -> None:
+        await client.call()
+
+    for queue in ("orders", "orders", "mails"):
+        bench.app.queue(queue).send("x")
+    assert bench.work_off() == 3
+    bench.app.queue("orders").send("x")
+    assert bench.work_off() == 1
+    assert bench.app.queue("orders").stats().counters["acked"] == 3
+    assert bench.app.queue("mails").stats().counters["acked"] == 1
+    bench.close()
+    assert client.loop and client.loop.is_closed()
+
+
+def test_tasks_that_a_handler_leaves_behind_end_and_what_they_send_is_handled(shop):
+    ended, tasks = [], set()
+
+    @shop.handler("orders")
+    async def ship(message: reliq.Message) -> None:
+        tasks.add(asyncio.create_task(tell()))
+
+    async def tell():
+        await asyncio.sleep(0.01)
+        await asyncio.to_thread(shop.queue("mails").send, "shipped")
+        ended.append("told")
+
+    shop.handler("mails")(lambda message: ended.append("mailed"))
+    shop.queue("orders").send("x")
+    assert work_off(shop) == 2
+    assert ended == ["told", "mailed"]
+
+
+def test_a_task_without_an_end_is_cancelled_at_the_end_of_the_bench(monkeypatch):
+    app, said, tasks = reliq.Reliq(), [], set()
+    monkeypatch.setattr("reliq.testing.running._PATIENCE", 0)
+
+    @app.handler("orders")
+    async def ship(message: reliq.Message) -> None:
+        tasks.add(asyncio.create_task(listen()))
+
+    async def listen():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            said.append("cancelled")
+            raise
+
+    with Bench(app) as bench:
+        app.queue("orders").send("x")
+        assert bench.work_off() == 1
+        assert said == []
+    assert said == ["cancelled"]
+
+
+def test_context_variables_that_a_handler_sets_do_not_reach_the_next_message(bench):
+    variable, found = contextvars.ContextVar("variable", default="none"), []
+
+    @bench.app.handler("orders")
+    async def ship(message: reliq.Message) -> None:
+        found.append(variable.get())
+        variable.set("of a message")
+
+    variable.set("of the test")
+    bench.app.queue("orders").send_many(["x", "y"])
+    assert bench.work_off() == 2
+    assert found == ["of the test"] * 2
+
+
+def test_a_bench_in_an_event_loop_runs_async_handlers_in_a_thread_and_ends(shop):
+    @shop.handler("orders")
+    async def ship(message: reliq.Message) -> None:
+        await asyncio.sleep(0)
+
+    async def story() -> list[int]:
+        with Bench(shop) as bench:
+            await asyncio.to_thread(shop.queue("orders").send_many, ["x", "y"])
+            return [await asyncio.to_thread(bench.work_off, 1) for _ in range(3)]
+
+    assert asyncio.run(story()) == [1, 1, 0]
