@@ -44,3 +44,7 @@ class Monitor:
     def state(self) -> MonitorState:
         """Return what it has done and sees now, as its metrics show it."""
         return (self._nodes or self._whole).state()
+
+    def close(self) -> None:
+        """Close the connections of `look` and `perform`."""
+        self._whole.close()

@@ -120,6 +120,10 @@ class NodeMonitor:
             self._lookout.learn_queues()
         return self._calls.run(self._rota.the(duty).turn(self._lookout.survey))
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._calls.close()
+
     # --- the loop ---
 
     def run(self, stopping: threading.Event) -> None:
@@ -161,7 +165,7 @@ class NodeMonitor:
         if not self.away:
             with contextlib.suppress(ReliqError):
                 self._calls.run(self._membership.resign())
-        self._calls.close()
+        self.close()
 
     def _turn(self) -> float:
         """Perform the due duties; return the seconds until the next turn."""

@@ -12,6 +12,7 @@ from reliq.extras import missing_extra
 from reliq.model.keys import new_owner
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
+from reliq.testing.due import bring_due
 from reliq.testing.offline import fake, run_ready
 from reliq.testing.running import AsyncHandlers
 from reliq.worker.worker import COMPANIONS
@@ -77,7 +78,8 @@ class Bench:
     def work_off(self, limit: int = 1000) -> int:
         """Run the handlers of all ready messages now, at most `limit`, also of those sent meanwhile; return how many.
 
-        Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed.
+        Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed until they
+        are due by the clock of the server.
         """
         return run_ready(self.app, limit, self._loop)
 
@@ -100,19 +102,7 @@ class Bench:
         self._stop_clock()
         self._clock = _time_machine().travel(moment, tick=True)
         self._clock.start()
-        return self._promote()
-
-    def _promote(self) -> int:
-        from reliq_monitor import Monitor
-        from reliq_monitor.duties import DUTIES
-        from reliq_monitor.promote import Promotion
-
-        monitor = Monitor(self.app.store)
-        monitor.look()
-        came: int = sum(monitor.perform(duty) for duty in DUTIES if duty.brings_due)
-        while promoted := monitor.perform(Promotion)[0]:
-            came += promoted
-        return came
+        return bring_due(self.app.store, ticks=True)
 
     def _stop_clock(self) -> None:
         if self._clock is not None:

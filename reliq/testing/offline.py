@@ -14,7 +14,9 @@ from reliq.features.flows.telling import tell_all
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq.testing.due import bring_due
 from reliq.testing.running import AsyncHandlers, run_next
+from reliq.transport.store import Store
 from reliq.worker.calling import called
 
 #: What features do as a monitor would, when no message is ready; each returns whether it did something.
@@ -38,9 +40,10 @@ def fake(app: A) -> A:
 def work_off(app: Reliq, limit: int = 1000) -> int:
     """Run the handlers of all ready messages now, at most `limit`; return how many ran.
 
-    Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed. What follows a
-    batch is sent when all of its messages have ended. Async handlers share an event loop, which ends with this call;
-    that of a bench ends with the bench. Raises InvalidSetting in an event loop, if a handler is async.
+    Outcomes are settled as by a worker: acked, retried, dead. Delayed messages and retries stay delayed until they are
+    due by the clock of the server. What follows a batch is sent when all of its messages have ended. Async handlers
+    share an event loop, which ends with this call; that of a bench ends with the bench. Raises InvalidSetting in an
+    event loop, if a handler is async.
     """
     with contextlib.closing(AsyncHandlers()) as loop:
         return run_ready(app, limit, loop)
@@ -54,9 +57,14 @@ def run_ready(app: Reliq, limit: int, loop: AsyncHandlers) -> int:
         before = done
         for handler in handlers:
             done += done < limit and _run_one(app, handler, loop)
-        if done == before and not (loop.go_on() or any(app.store.run(turn()) for turn in TURNS)):
+        if done == before and not (loop.go_on() or _take_turns(app.store)):
             break
     return done
+
+
+def _take_turns(store: Store) -> bool:
+    """Do what a monitor would, but for ticks of schedules; return whether there was something to do."""
+    return any(store.run(turn()) for turn in TURNS) or bring_due(store, ticks=False) > 0
 
 
 def _check_loop(app: Reliq) -> None:

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+import time_machine
 
 import reliq
 from reliq.errors import InvalidSetting, MissingExtra
 from reliq.runtime import tracing
 from reliq.testing import Bench, fake, work_off
+from tests.support.workers import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -563,3 +565,37 @@ def test_a_bench_in_an_event_loop_runs_async_handlers_in_a_thread_and_ends(shop)
             return [await asyncio.to_thread(bench.work_off, 1) for _ in range(3)]
 
     assert asyncio.run(story()) == [1, 1, 0]
+
+
+def test_what_is_due_by_the_clock_of_the_server_runs(bench):
+    @bench.app.handler("orders", retry=reliq.fixed("0.1s", limit=1))
+    def ship(message: reliq.Message) -> None:
+        if message.body == b"fails" and not message.failures:
+            raise OSError
+        if message.body == b"sleeps":
+            message.sleep("a while", "0.1s")
+        if message.body == b"waits":
+            message.wait("approval", timeout="0.1s", default=None)
+
+    orders = bench.app.queue("orders")
+    orders.send("delayed", delay="0.1s")
+    for body in ("fails", "sleeps", "waits"):
+        orders.send(body)
+    runs = 0
+
+    def all_are_handled() -> bool:
+        nonlocal runs
+        runs += bench.work_off()
+        return orders.stats().counters.get("acked") == 4
+
+    eventually(all_are_handled)
+    assert runs == 7
+
+
+def test_ticks_of_schedules_come_with_travel_only(offline):
+    bench = offline(reliq.Reliq())
+    bench.app.handler("orders")(lambda message: None)
+    bench.app.schedules.add("hourly", "1h", "orders", "tick")
+    with time_machine.travel(time.time() + 4000, tick=True):
+        assert bench.work_off() == 0
+    assert (bench.travel("65m"), bench.work_off()) == (1, 1)
