@@ -46,28 +46,43 @@ class Bench:
         self.app = app
         self._url = url
         self._recorder = _Recorder()
+        self._found: tuple[str, Any] | None = None  #: where the application was connected before
         self._clock: Any = None
         self._loop = AsyncHandlers()
 
     def start(self) -> Self:
-        """Begin; `with` does it."""
+        """Begin; `with` does it. Raises InvalidSetting while another bench has the application."""
+        if any(isinstance(one, _Recorder) for one in self.app.handlers.around_sends):
+            raise InvalidSetting(
+                "this application is on another bench, and has one server at a time: use that bench, or end it first, "
+                "as with Bench(app) as bench: does"
+            )
+        self._found = self.app.store.aim
+        self.app.handlers.around_sends.append(self._recorder)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         if self._url is None:
             fake(self.app)
         else:
             self.app.store.redirect(self._url)
-        self.app.handlers.around_sends.append(self._recorder)
         for companion in COMPANIONS:
             if companion.on_bench:
                 companion(self.app.store, self.app.handlers, new_owner(connected=False)).start()
-        return self
 
     def close(self) -> None:
-        """Connect the application to its own server again, and set the clock right."""
-        if self._recorder in self.app.handlers.around_sends:
-            self.app.handlers.around_sends.remove(self._recorder)
+        """Connect the application to the server that it had before, and set the clock right. May be repeated."""
         self._loop.close()
         self._stop_clock()
-        self.app.store.redirect(self.app.url)
+        if self._found is not None:
+            self.app.handlers.around_sends.remove(self._recorder)
+            self.app.store.redirect(*self._found)
+            self._found = None
 
     def __enter__(self) -> Self:
         return self.start()

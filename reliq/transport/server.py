@@ -56,6 +56,11 @@ class Server:
         self._latest: Slots | None = None
         self._away: dict[Node, tuple[float, str]] = {}  #: nodes that are away: until when they are not asked, and why
 
+    @property
+    def aim(self) -> tuple[str, Any]:
+        """What `redirect` has set, or the constructor: the URL, and what a test has given to make connections."""
+        return self._url, self.new_connection if self._given else None
+
     def for_threads(self) -> "Threads | None":
         """Return what makes connections for threads; None for a server that a test has given."""
         raise NotImplementedError

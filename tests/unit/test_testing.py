@@ -599,3 +599,41 @@ def test_ticks_of_schedules_come_with_travel_only(offline):
     with time_machine.travel(time.time() + 4000, tick=True):
         assert bench.work_off() == 0
     assert (bench.travel("65m"), bench.work_off()) == (1, 1)
+
+
+def test_a_second_bench_of_an_application_is_refused_and_the_first_one_goes_on(offline):
+    app = reliq.Reliq("redis://127.0.0.1:1/0", send_timeout=0.01)
+    bench = offline(app)
+    with pytest.raises(InvalidSetting, match="is on another bench"), Bench(app):
+        pass
+    app.queue("orders").send("x")
+    assert [one.body for one in bench.sent()] == [b"x"]
+    assert app.queue("orders").stats().ready == 1
+
+
+def test_a_bench_may_follow_another_one():
+    app = reliq.Reliq("redis://127.0.0.1:1/0", send_timeout=0.01)
+    bench = Bench(app)
+    for one in (bench, bench, Bench(app)):
+        with one:
+            assert app.queue("orders").stats().ready == 0
+            app.queue("orders").send("x")
+        one.close()
+    with pytest.raises(reliq.RedisUnavailable):
+        app.queue("orders").send("x")
+
+
+def test_the_end_of_a_bench_gives_an_application_without_a_server_its_memory_back(shop):
+    shop.queue("orders").send("x")
+    with Bench(shop):
+        assert shop.queue("orders").stats().ready == 0
+    assert shop.queue("orders").stats().ready == 1
+
+
+def test_a_bench_that_cannot_begin_leaves_the_application_as_it_was(monkeypatch, shop):
+    shop.queue("orders").send("x")
+    monkeypatch.setitem(sys.modules, "fakeredis", None)
+    with pytest.raises(MissingExtra), Bench(shop):
+        pass
+    assert shop.handlers.around_sends == []
+    assert shop.queue("orders").stats().ready == 1
