@@ -10,7 +10,7 @@ from reliq.model.backoff import Backoff, backoff_of
 from reliq.model.breaker import Breaker
 from reliq.model.keys import check_name
 from reliq.model.message import Message
-from reliq.model.middleware import Middleware, Sending
+from reliq.model.middleware import CommitHook, Middleware, Sending
 from reliq.model.policy import ErrorsGiven, Policy, error_classes
 from reliq.model.signatures import (
     HandlerFunction,
@@ -58,6 +58,7 @@ class Handlers:
         self._needs_worker = False  #: something is declared that is no queue's, and that workers run
         self.around_runs: list[Middleware[Message]] = []  #: the first is the outermost
         self.around_sends: list[Middleware[Sending]] = []  #: likewise
+        self.on_commit: list[CommitHook] = []  #: are told of prepared messages that are enqueued now
 
     def add(
         self,

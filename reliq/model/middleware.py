@@ -1,7 +1,7 @@
 """Middleware: an application's own code around each run of a handler, and around each send."""
 
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -12,17 +12,19 @@ from reliq.model.signatures import check_callable
 S_contra = TypeVar("S_contra", contravariant=True)
 
 Awaited = Awaitable[None] | None
+CommitHook = Callable[[str, str], object]  #: is called with the queue and the id
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
     """A send: one call, with its messages. A middleware may change their headers and bodies before they are encoded.
 
-    `destination`: the queue, or the routing key of a publish.
+    `destination`: the queue, or the routing key of a publish. `prepared`: no consumer sees them before their commit.
     """
 
     destination: str
     messages: Sequence[NewMessage]
+    prepared: bool = False
 
 
 class Middleware(Protocol[S_contra]):

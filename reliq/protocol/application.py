@@ -68,6 +68,7 @@ class Application:
         self._pool = ProducerPool()
         self._pool.max_body = self.max_body
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
+        self._pool.on_commit = self.handlers.on_commit
         self._steps: Bounded[QueueSteps] = Bounded()
 
     def _queue_steps(self, queue: str) -> QueueSteps:

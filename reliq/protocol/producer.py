@@ -11,7 +11,7 @@ from reliq import forks, ops
 from reliq.contract import values
 from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
-from reliq.model.middleware import Middleware, Sending
+from reliq.model.middleware import CommitHook, Middleware, Sending
 from reliq.ops import Steps
 from reliq.runtime.moment import boot_time
 
@@ -120,6 +120,7 @@ class ProducerPool:
     def __init__(self) -> None:
         self.clock = Clock()
         self.middleware: Sequence[Middleware[Sending]] = ()  #: around each send; the first is the outermost
+        self.on_commit: Sequence[CommitHook] = ()  #: are told of prepared messages that are enqueued now
         self.max_body = values.BODY_LIMIT  #: bytes of the largest body that it sends
         self.sharded = False  #: whether queues may lie on different servers
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends

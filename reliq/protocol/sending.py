@@ -25,7 +25,9 @@ def ready(pool: ProducerPool, terms: Terms, messages: Sequence[NewMessage]) -> S
         yield from pool.clock.ask()
 
 
-def around_send(pool: ProducerPool, destination: str, messages: Sequence[NewMessage], steps: Steps[T]) -> Steps[T]:
+def around_send(
+    pool: ProducerPool, destination: str, messages: Sequence[NewMessage], steps: Steps[T], *, prepared: bool = False
+) -> Steps[T]:
     """Return the steps with the middleware of the process and of the application around them, if there is any.
 
     What its hooks leave is checked again, and raises InvalidMessage.
@@ -33,7 +35,7 @@ def around_send(pool: ProducerPool, destination: str, messages: Sequence[NewMess
     if tracing.active is None and not pool.middleware:
         return steps
     chain = (*tracing.sends(), *pool.middleware)
-    return _around(chain, Sending(destination, messages), _checked(messages, pool.max_body, steps))
+    return _around(chain, Sending(destination, messages, prepared), _checked(messages, pool.max_body, steps))
 
 
 def _checked(messages: Sequence[NewMessage], max_body: int, steps: Steps[T]) -> Steps[T]:

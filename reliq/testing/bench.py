@@ -59,6 +59,7 @@ class Bench:
             )
         self._found = self.app.store.aim
         self.app.handlers.around_sends.append(self._recorder)
+        self.app.handlers.on_commit.append(self._recorder.committed)
         try:
             self._begin()
         except BaseException:
@@ -81,6 +82,7 @@ class Bench:
         self._stop_clock()
         if self._found is not None:
             self.app.handlers.around_sends.remove(self._recorder)
+            self.app.handlers.on_commit.remove(self._recorder.committed)
             self.app.store.redirect(*self._found)
             self._found = None
 
@@ -99,7 +101,10 @@ class Bench:
         return run_ready(self.app, limit, self._loop)
 
     def sent(self, to: str | None = None) -> list[Sent]:
-        """Return the messages that the application has sent so far: all, or those to a queue or routing key."""
+        """Return the messages that the application has sent so far: all, or those to a queue or routing key.
+
+        A prepared message is one of them from its commit on.
+        """
         return [one for one in self._recorder.sent if to in (None, one.to)]
 
     def travel(self, duration: values.Duration) -> int:
@@ -134,13 +139,23 @@ def _time_machine() -> Any:
 
 
 class _Recorder(Middleware[Sending]):
-    """Notes what is sent, with the headers that other middleware has added."""
+    """Notes what is sent, with the headers that other middleware has added; prepared messages at their commit."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
+        self._prepared: dict[tuple[str, str], Sent] = {}  #: by queue and id
 
     def after(self, sending: Sending, result: Any) -> None:
-        self.sent += [_as_sent(sending.destination, one) for one in sending.messages if not one.duplicate]
+        for one in sending.messages:
+            sent = _as_sent(sending.destination, one)
+            if sending.prepared:
+                self._prepared[sent.to, sent.id] = sent
+            elif not one.duplicate:
+                self.sent.append(sent)
+
+    def committed(self, queue: str, identity: str) -> None:
+        if (queue, identity) in self._prepared:
+            self.sent.append(self._prepared.pop((queue, identity)))
 
 
 def _as_sent(to: str, one: NewMessage) -> Sent:

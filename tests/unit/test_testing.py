@@ -198,6 +198,22 @@ def test_what_was_not_sent_is_not_noted(bench):
     assert [one.body for one in bench.sent()] == [b"first"]
 
 
+def test_a_prepared_message_is_sent_with_its_commit(bench):
+    orders = bench.app.queue("orders")
+    with pytest.raises(OSError), orders.prepare("rolled back"):
+        raise OSError
+    with orders.prepare("first", dedup_key="k", delay="1m"):
+        orders.send("meanwhile")
+        assert [one.body for one in bench.sent()] == [b"meanwhile"]
+    with orders.prepare("duplicate", dedup_key="k"):
+        pass
+    handle = orders.prepare("later", id="mine")
+    bench.app.queue("mails").prepare("mail", id="mine")
+    for _ in range(2):  # a commit may be repeated
+        orders.prepared(handle.id).commit()
+    assert [(one.body, one.delay) for one in bench.sent()] == [(b"meanwhile", 0), (b"first", 60), (b"later", 0)]
+
+
 def test_time_passes_for_delays_retries_and_schedules(offline):
     bench, runs = offline(reliq.Reliq()), []
 

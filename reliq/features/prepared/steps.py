@@ -150,7 +150,7 @@ class PreparedQueue:
             )
         yield from ready(self._pool, terms, [message])
         steps = self._prepare(message, check_after, checks, terms)
-        yield from around_send(self._pool, self._homes.queue, [message], steps)
+        yield from around_send(self._pool, self._homes.queue, [message], steps, prepared=True)
 
     def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[list[str]]:
         settling = Settling(self._homes)
@@ -177,7 +177,11 @@ class PreparedQueue:
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
-        return (yield from self._decide(identity, lambda steps: steps.commit(identity, terms)))
+        first = yield from self._decide(identity, lambda steps: steps.commit(identity, terms))
+        if first == identity:
+            for tell in self._pool.on_commit:
+                tell(self._homes.queue, identity)
+        return first
 
     def rollback(self, identity: str, terms: Terms = ANY) -> Steps[None]:
         """Roll back a message; raises PreparedClosed."""
