@@ -13,7 +13,7 @@ from reliq.model.keys import new_owner
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.testing.due import bring_due
-from reliq.testing.offline import fake, run_ready
+from reliq.testing.offline import check_sync, fake, run_ready
 from reliq.testing.running import AsyncHandlers
 from reliq.worker.worker import COMPANIONS
 
@@ -43,6 +43,7 @@ class Bench:
     """
 
     def __init__(self, app: Reliq, url: str | None = None) -> None:
+        check_sync(app)
         self.app = app
         self._url = url
         self._recorder = _Recorder()

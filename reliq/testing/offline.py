@@ -25,8 +25,19 @@ TURNS: tuple[Callable[[], Steps[bool]], ...] = (end_all, tell_all)
 A = TypeVar("A", bound=Reliq)
 
 
+def check_sync(app: object) -> None:
+    """Raise InvalidSetting unless this is a `reliq.Reliq`: handlers of others cannot run here."""
+    if not isinstance(app, Reliq):
+        kind = type(app)
+        raise InvalidSetting(
+            f"reliq.testing was given a {kind.__module__.removesuffix('.app')}.{kind.__qualname__}: give it a "
+            "reliq.Reliq, whose handlers may be async def, too"
+        )
+
+
 def fake(app: A) -> A:
     """Connect the application to a new, empty Redis in the memory of this process; return the application."""
+    check_sync(app)
     try:
         import fakeredis
     except ImportError as error:
@@ -45,6 +56,7 @@ def work_off(app: Reliq, limit: int = 1000) -> int:
     share an event loop, which ends with this call; that of a bench ends with the bench. Raises InvalidSetting in an
     event loop, if a handler is async.
     """
+    check_sync(app)
     with contextlib.closing(AsyncHandlers()) as loop:
         return run_ready(app, limit, loop)
 

@@ -13,6 +13,7 @@ import pytest
 import time_machine
 
 import reliq
+import reliq.aio
 from reliq.errors import InvalidSetting, MissingExtra
 from reliq.runtime import tracing
 from reliq.testing import Bench, fake, work_off
@@ -653,3 +654,9 @@ def test_a_bench_that_cannot_begin_leaves_the_application_as_it_was(monkeypatch,
         pass
     assert shop.handlers.around_sends == []
     assert shop.queue("orders").stats().ready == 1
+
+
+@pytest.mark.parametrize("use", [Bench, fake, work_off])
+def test_an_application_of_asyncio_is_refused_with_what_to_give_instead(use):
+    with pytest.raises(InvalidSetting, match=r"given a reliq\.aio\.Reliq: give it a reliq\.Reliq"):
+        use(reliq.aio.Reliq())
