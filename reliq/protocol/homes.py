@@ -37,13 +37,18 @@ class QueueHomes:
 
     def __init__(self, queue: str, pool: ProducerPool) -> None:
         self.queue = queue
-        self.first = Home(queue, pool)
+        self._pool = pool
+        self._turn = itertools.count(random.randrange(1000))
+        self.forget()
+        pool.learners.add(self)
+
+    def forget(self) -> None:
+        """Forget what was read of the homes."""
+        self.first = Home(self.queue, self._pool)
         self.layout = Layout()
         self._text: str | None = None
         self._read_at = float("-inf")
-        self._known = {queue: self.first}
-        self._pool = pool
-        self._turn = itertools.count(random.randrange(1000))
+        self._known = {self.queue: self.first}
         self._away: dict[str, float] = {}  #: by queue of a home: until when it is avoided
         self.failing = Failing()  #: those that claims leave out
         self.found = Found()  #: by the latest look of a claim

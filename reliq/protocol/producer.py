@@ -5,7 +5,8 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
+from weakref import WeakSet
 
 from reliq import forks, ops
 from reliq.contract import values
@@ -83,6 +84,10 @@ class Clock:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the time: another server comes."""
         self.known = False
         self._ahead = 0  #: ms, of `boot_ms`
 
@@ -114,6 +119,13 @@ class Clock:
         return answer  # type: ignore[no-any-return]
 
 
+class Learner(Protocol):
+    """What has read something from the server that it does not read again each time."""
+
+    def forget(self) -> None:
+        """Forget it."""
+
+
 class ProducerPool:
     """The sessions of one application: as many as calls were ever under way at once; each is reused by later calls."""
 
@@ -124,7 +136,14 @@ class ProducerPool:
         self.max_body = values.BODY_LIMIT  #: bytes of the largest body that it sends
         self.sharded = False  #: whether queues may lie on different servers
         self.versions: Mapping[str, int] = {}  #: by queue: the version of the bodies that this application sends
+        self.learners: WeakSet[Learner] = WeakSet()
         self._free: deque[ProducerSession] = deque()
+
+    def forget(self) -> None:
+        """Forget what was learned of the server and its queues: another one comes."""
+        self.clock.forget()
+        for one in list(self.learners):
+            one.forget()
 
     def session(self, ids: list[str] | None = None) -> ProducerSession:
         """Return the session for a call with these messages, as a context: the call is under way in it."""

@@ -13,7 +13,7 @@ from reliq.model.keys import new_owner
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
 from reliq.testing.due import bring_due
-from reliq.testing.offline import check_sync, fake, run_ready
+from reliq.testing.offline import check_sync, connect, fake, run_ready
 from reliq.testing.running import AsyncHandlers
 from reliq.worker.worker import COMPANIONS
 
@@ -72,7 +72,7 @@ class Bench:
         if self._url is None:
             fake(self.app)
         else:
-            self.app.store.redirect(self._url)
+            connect(self.app, self._url)
         for companion in COMPANIONS:
             if companion.on_bench:
                 companion(self.app.store, self.app.handlers, new_owner(connected=False)).start()
@@ -84,7 +84,7 @@ class Bench:
         if self._found is not None:
             self.app.handlers.around_sends.remove(self._recorder)
             self.app.handlers.on_commit.remove(self._recorder.committed)
-            self.app.store.redirect(*self._found)
+            connect(self.app, *self._found)
             self._found = None
 
     def __enter__(self) -> Self:

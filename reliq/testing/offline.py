@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reliq import ops
 from reliq.client.app import Reliq
@@ -44,8 +44,14 @@ def fake(app: A) -> A:
         raise missing_extra("reliq.testing.fake", "testing", error) from None
     server = fakeredis.FakeServer()
     pool = fakeredis.FakeRedis(server=server, protocol=2, max_connections=2**31).connection_pool
-    app.store.redirect(app.url, connect=pool.make_connection)
+    connect(app, app.url, pool.make_connection)
     return app
+
+
+def connect(app: Reliq, url: str, make_connection: Any = None) -> None:
+    """Connect the application to another server, of whose queues it knows nothing yet."""
+    app.store.redirect(url, make_connection)
+    app._pool.forget()  # noqa: SLF001
 
 
 def work_off(app: Reliq, limit: int = 1000) -> int:

@@ -660,3 +660,52 @@ def test_a_bench_that_cannot_begin_leaves_the_application_as_it_was(monkeypatch,
 def test_an_application_of_asyncio_is_refused_with_what_to_give_instead(use):
     with pytest.raises(InvalidSetting, match=r"given a reliq\.aio\.Reliq: give it a reliq\.Reliq"):
         use(reliq.aio.Reliq())
+
+
+@pytest.fixture
+def again(offline):
+    """An application with a handler, on its second bench. The first one's queue had partitions, and a later clock."""
+    app = reliq.Reliq()
+    app.handler("orders")(lambda message: None)
+    with Bench(app) as bench:
+        app.queue("orders").configure(partitions=4)
+        for number in range(8):
+            app.queue("orders").send(number, key=f"customer-{number}", delay="1h")
+        assert (bench.travel("10d"), bench.work_off()) == (8, 8)
+        app.queue("orders").send("x", delay="1h")
+        app.subscribe("orders", "order.#")
+        app.publish("order.created", "x")
+        app.queue("orders").receive(wait=0)
+    return offline(app)
+
+
+def test_a_further_bench_brings_what_is_due(again):
+    again.app.queue("orders").send("x", delay="1h")
+    assert (again.travel("2h"), again.work_off()) == (1, 1)
+
+
+def test_a_further_bench_knows_no_partitions_of_the_former_one(again):
+    orders = again.app.queue("orders")
+    for number in range(8):
+        orders.send(number, key=f"customer-{number}")
+    assert again.app.queues() == ["orders"]
+    assert again.work_off() == 8
+
+
+def test_a_further_bench_knows_no_subscriptions_of_the_former_one(again):
+    with pytest.raises(reliq.Unroutable):
+        again.app.publish("order.created", "x", mandatory=True)
+
+
+def test_a_further_bench_has_a_clock_of_its_own(again):
+    orders = again.app.queue("orders")
+    orders.send("x", ttl="1h")
+    again.travel("2h")
+    assert again.work_off() == 0
+    assert [letter.reason for letter in orders.dead.list()] == ["expired"]
+
+
+def test_a_further_bench_receives(again):
+    orders = again.app.queue("orders")
+    orders.send("x")
+    assert [one.message.body for one in orders.receive(wait=0)] == [b"x"]

@@ -49,6 +49,11 @@ class TopicSteps:
         self._queue = queue
         self._pool = pool
         self._max_body = max_body
+        self.forget()
+        pool.learners.add(self)
+
+    def forget(self) -> None:
+        """Forget the bindings."""
         self._routes = Routes()
         self._alternate: str | None = None
         self._version: str | None = ""  #: version of the compiled bindings; None = there are no bindings
