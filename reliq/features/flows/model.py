@@ -14,7 +14,6 @@ from reliq import forks
 from reliq.contract.keywords import MessageOptions, PublishOptions
 from reliq.errors import InvalidMessage, InvalidSetting
 from reliq.model.outgoing import NewMessage, check_option_names
-from reliq.runtime.pieces import grouped
 
 MOST_BEHIND = 1000  #: messages that may wait for one: its ack releases all of them
 MOST_MEMBERS = 100_000
@@ -184,10 +183,6 @@ class Plan:
         if number is None:
             raise InvalidMessage(f"after names {one!r}, which is not of this flow: give what its `send` returned")
         return number
-
-    def by_queue(self) -> dict[str, list[int]]:
-        """Return the numbers of the members by queue."""
-        return grouped((node.queue, number) for number, node in enumerate(self.nodes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of, release
 from reliq.features.flows.stored import Behind, Noted
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of
-from reliq.ops import Sleep, Steps
+from reliq.ops import Sleep, Steps, Together
 from reliq.protocol.batch import Route
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm
-from reliq.protocol.home import Home, Moved
+from reliq.protocol.home import AtLimit, Home, Moved
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.sending import around_send, ready
@@ -83,7 +83,7 @@ class Sending:
         try:
             if parent is not None:
                 yield from hold(plan, parent)
-            for queue, numbers in plan.by_queue().items():
+            for queue, numbers in self._by_queue().items():
                 yield from self._choose(queue, numbers)
                 yield from self._place(queue, numbers)
             yield from self._note(range(len(plan.nodes)))
@@ -125,6 +125,9 @@ class Sending:
             spread = bucket_of(message) is None and homes.layout.count > 1
             self._homes[number] = homes.open_ones()[0] if spread else keys.queue
 
+    def _by_queue(self) -> dict[str, list[int]]:
+        return grouped((node.queue, number) for number, node in enumerate(self._plan.nodes))
+
     def _by_home(self, numbers: Sequence[int]) -> dict[str, list[int]]:
         return grouped((self._homes[number], number) for number in numbers)
 
@@ -157,6 +160,8 @@ class Sending:
             self._entered = before or bool(error.enqueued)
             if isinstance(error, QueueFull):
                 yield from homes.look_when_full()
+                if not isinstance(error, AtLimit):
+                    raise
                 reason = str(error).partition(";")[0]
                 raise QueueFull(f"{reason}; nothing of flow {self._plan.id} was sent") from None
             return numbers[len(error.enqueued) :]
@@ -164,18 +169,19 @@ class Sending:
 
     def _confirm(self) -> Steps[None]:
         """Wait until each home has the durability of its queue; raises OutcomeUnknown if that is not certain."""
-        unconfirmed: OutcomeUnknown | None = None
-        for queue in self._plan.by_queue():
-            homes = self._queue(queue).homes
-            for name in {self._homes[number] for number, node in enumerate(self._plan.nodes) if node.queue == queue}:
-                home = homes.named(name)
-                if home.durability.waits:
-                    try:
-                        yield from confirm(home.keys, home.durability, f"flow-{self._plan.id}", self._noted_by[name])
-                    except OutcomeUnknown as error:
-                        unconfirmed = error
-        if unconfirmed is not None:
-            raise OutcomeUnknown(str(unconfirmed), tuple(node.id for node in self._plan.nodes))
+        places = {(queue, self._homes[number]) for queue, numbers in self._by_queue().items() for number in numbers}
+        homes = [self._queue(queue).homes.named(name) for queue, name in sorted(places)]
+        producer = f"flow-{self._plan.id}"
+        answers = yield Together(
+            [
+                confirm(home.keys, home.durability, producer, self._noted_by[home.keys.queue])
+                for home in homes
+                if home.durability.waits
+            ]
+        )
+        for answer in answers:
+            if isinstance(answer, ReliqError):
+                raise OutcomeUnknown(str(answer), tuple(node.id for node in self._plan.nodes))
 
     # --- what homes know ---
 
