@@ -260,7 +260,7 @@ FLOW_SCRIPTS = {
     "a dead letter counts as gone": (r"elseif outcome ~= 'dead' then", "else"),
     "what is to be skipped waits on": (r"if rule == 's' then", "if false then"),
     "what is gone counts as handled": (
-        r"if outcome == 'acked' or rule == 'r' then",
+        r"if rule == 'r' then",
         "if outcome ~= 'dead' or rule == 'r' then",
     ),
     "an end in this home is not told": (r"let_all_go\(q, ended.here, ended.here, ended.again\)", ""),

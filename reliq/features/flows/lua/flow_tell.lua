@@ -28,12 +28,12 @@ local function skip(id, record)
   redis.call('HINCRBY', q.counters, 'cancelled', 1)
 end
 
--- Returns whether the message waits no longer for one with this outcome.
+-- Returns whether the message waits no longer for one with this outcome, which is not acked.
 local function judge(id, outcome)
   local record = redis.call('HGET', q.followed, '\v' .. id)
   local line, rule = string.match(record or '', '^(%d+) %d+ (%a)')
   if not line then return false end
-  if outcome == 'acked' or rule == 'r' then return true end
+  if rule == 'r' then return true end
   if rule == 's' then
     skip(id, record)
   elseif outcome ~= 'dead' then
@@ -49,7 +49,7 @@ end
 
 for at = TOLD, #ARGV, TOLD_STEP do
   local id = ARGV[at + ID]
-  if judge(id, ARGV[at + OUTCOME]) then
+  if ARGV[at + OUTCOME] == 'acked' or judge(id, ARGV[at + OUTCOME]) then
     if not ready[id] then
       ready[id] = {}
       ids[#ids + 1] = id

@@ -37,13 +37,11 @@ makers[#makers + 1] = function()
     return string.sub(member, 2 * GROUP + 1)
   end
 
-  -- Let a message wait no longer for those at some places before it; it goes on if these were the last ones. `again`:
+  -- Note that a message waits no longer for those at some places before it; returns whether these were the last ones. `again`:
   -- what is told here may be told again, and counts once.
-  local function let_go(q, id, places, again)
-    local field = WAITING .. id
-    local record = redis.call('HGET', q.followed, field) or ''
+  local function waits_no_more(q, id, record, places, again)
     local line, left, rest, known = string.match(record, '^(%d+) (%d+) (%a %S+)(.*)$')
-    if not line then return end
+    if not line then return false end
     for _, place in ipairs(places) do
       local mark = ' ' .. place .. ';'
       if not string.find(known, mark, 1, true) then
@@ -51,28 +49,37 @@ makers[#makers + 1] = function()
         if again then known = known .. mark end
       end
     end
-    if tonumber(left) > 0 then
-      redis.call('HSET', q.followed, field, table.concat({line, string.format('%d', left), rest}, ' ') .. known)
-      return
-    end
-    redis.call('HDEL', q.followed, field)
-    count_flowing(q, -1)
-    local element = take_from_flow(q, record)
-    if element then enter(q, element) end -- a delayed one is not there yet
+    if tonumber(left) <= 0 then return true end
+    redis.call('HSET', q.followed, WAITING .. id, table.concat({line, string.format('%d', left), rest}, ' ') .. known)
+    return false
   end
 
   -- Let messages go on in the order in which they were sent. `places`: by id, those before it that have ended.
   let_all_go = function(q, ids, places, again)
-    local lines = {}
-    for from = 1, #ids > 1 and #ids or 0, 1000 do
+    local records, lines = {}, {}
+    for from = 1, #ids, 1000 do
       local fields = {}
       for at = from, math.min(from + 999, #ids) do fields[#fields + 1] = WAITING .. ids[at] end
       for at, record in ipairs(redis.call('HMGET', q.followed, unpack(fields))) do
-        lines[ids[from + at - 1]] = tonumber(string.match(record or '', '^%d+')) or 0
+        local id = ids[from + at - 1]
+        records[id], lines[id] = record or '', tonumber(string.match(record or '', '^%d+')) or 0
       end
     end
     table.sort(ids, function(one, other) return lines[one] < lines[other] end)
-    for _, id in ipairs(ids) do let_go(q, id, places[id], again) end
+    local gone, fields = {}, {}
+    for _, id in ipairs(ids) do
+      if waits_no_more(q, id, records[id], places[id], again) then
+        gone[#gone + 1], fields[#fields + 1] = records[id], WAITING .. id
+      end
+    end
+    for from = 1, #fields, 1000 do
+      redis.call('HDEL', q.followed, unpack(fields, from, math.min(from + 999, #fields)))
+    end
+    count_flowing(q, -#fields)
+    for _, record in ipairs(gone) do
+      local element = take_from_flow(q, record)
+      if element then enter(q, element) end -- a delayed one is not there yet
+    end
   end
 
   -- Returns what a monitor is to be told of a member that was handled; adds those behind it in this home to `here`.
