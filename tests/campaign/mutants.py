@@ -103,8 +103,8 @@ MUTANTS = [
     Mutant(
         "a deduplication key is ignored",
         "reliq/lua/enqueue.lua",
-        "seen[entry.key] or redis.call('GET', entry.key)",
-        "seen[entry.key]",
+        "value = redis.call('GET', entry.key)",
+        "value = false",
         "none",
         {"deduplicated twice"},
     ),

@@ -557,13 +557,13 @@ class System:
             self.queue(name).send(Message(message.id, message.body, message.options))
 
     def send_flow(self, flow: Flow, messages: Sequence[Message]) -> None:
-        """Enqueue the messages of a flow, those that wait for others first."""
+        """Enqueue the messages of a flow, which all wait until it is there; then those go on that wait for no others."""
         self.flows.add(flow)
-        for waits in (True, False):
-            for member, message in zip(flow.members, messages, strict=True):
-                if bool(member.after) is waits:
-                    self.queue(member.queue).counters["ordered"] += waits
-                    self.queue(member.queue).send(message)
+        for member, message in zip(flow.members, messages, strict=True):
+            queue = self.queue(member.queue)
+            queue.send(message)
+            has_waited = not member.after and message.place != DELAYED
+            queue.counters["ordered"] += 1 + has_waited
 
     def tell_flows(self) -> None:
         """A monitor tells members of flows what has become of others, as far as that was not done at once."""

@@ -471,6 +471,33 @@ def test_a_monitor_lets_a_flow_begin_whose_producer_died_once_it_was_open(app, s
     assert app.flow_progress(plan.id).state == "ended"
 
 
+@pytest.mark.parametrize("opened", [False, True], ids=["it arrives late", "its answer is lost"])
+def test_a_flow_is_there_as_a_whole_or_not_at_all_if_nobody_knows_whether_it_is_open(app, opened):
+    plan = Plan()
+    first = [plan.add(queue, reliq.NewMessage(b"first"), (), "fail") for queue in ("q", "other")]
+    plan.add("q", reliq.NewMessage(b"last"), first, "fail")
+
+    def unanswered(steps):
+        answer, change = None, None
+        while change is None:
+            call = steps.send(answer)
+            if isinstance(call, ops.Op) and call.script and call.script.name == "flow_change":
+                change = call
+            else:
+                answer = yield call
+        if opened:
+            yield change
+        steps.throw(reliq.OutcomeUnknown("no answer"))
+
+    with pytest.raises(reliq.OutcomeUnknown, match="no answer"):
+        app.store.run(unanswered(Sending(plan, app._queue_steps)._send()))
+    assert app.flow_progress(plan.id).state == ("open" if opened else "sending")
+    assert [(one.ready, one.waiting) for one in map(stats_of(app), ("q", "other"))] == [(2, 2), (1, 1)]
+    Monitor(app.store).tell_flows()
+    waiting = [one.waiting for one in map(stats_of(app), ("q", "other"))]
+    assert waiting == ([1, 0] if opened else [2, 1])
+
+
 @pytest.mark.parametrize("durable", ["q", "other"])
 def test_a_flow_whose_durability_is_late_is_sent_as_a_whole(app, durable, monkeypatch):
     monkeypatch.setattr(values, "DURABLE_WITHIN", 0.1)
