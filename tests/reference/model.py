@@ -557,7 +557,7 @@ class System:
             self.queue(name).send(Message(message.id, message.body, message.options))
 
     def send_flow(self, flow: Flow, messages: Sequence[Message]) -> None:
-        """Enqueue the messages of a flow, which all wait until it is there; then those go on that wait for no others."""
+        """Enqueue the messages of a flow. All wait until it is there; then those go on that wait for no others."""
         self.flows.add(flow)
         for member, message in zip(flow.members, messages, strict=True):
             queue = self.queue(member.queue)
