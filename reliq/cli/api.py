@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 from reliq import ops
 from reliq.cli import sqs
 from reliq.cli.columns import columns
-from reliq.cli.keys import check_no_auth, endpoint_options, key_options, say_revoked, until
-from reliq.cli.options import body_limit_of, command, logging_options, max_body, say_none, store_of
+from reliq.cli.options import body_limit_of, command, max_body, say_none, store_of
+from reliq.cli.serving import check_no_auth, key_options, say_revoked, service, until
 from reliq.contract.values import port, seconds, size
 from reliq.errors import RedisUnavailable
 from reliq.extras import missing_extra
@@ -24,17 +23,11 @@ log = logging.getLogger("reliq.api")
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    defaults = Settings()
-    one = command(commands, "api", api, "serve queues over HTTP, and the dashboard", json_too=False)
-    one.set_defaults(patient=True)
-    endpoint_options(one, defaults.host, defaults.port, defaults.grace)
+    defaults, no_auth = Settings(), "without a key, until there is one"
+    one = service(commands, "api", api, "serve queues over HTTP, and the dashboard", defaults, no_auth)
     max_body(one)
     text = "bytes of all request bodies in memory, above which requests get 503; a body may take twice (default 256MiB)"
     one.add_argument("--max-buffered", metavar="SIZE", default=defaults.max_buffered, help=text)
-    text = "for development: serve this machine without a key, until there is one (or RELIQ_NO_AUTH=1)"
-    one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
-    one.add_argument("--access-log", action="store_true", help="log every request, without its query")
-    logging_options(one)
     sqs.options_beside(one)
 
     one = command(commands, "key create", create, "create an API key, and print it once")

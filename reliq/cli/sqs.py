@@ -3,7 +3,6 @@
 import argparse
 import json
 import logging
-import os
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -13,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reliq.cli.columns import columns
-from reliq.cli.keys import check_no_auth, endpoint_options, key_options, say_revoked, until
-from reliq.cli.options import command, logging_options, metrics_options, say_none, store_of
+from reliq.cli.options import command, metrics_options, say_none, store_of
+from reliq.cli.serving import check_no_auth, key_options, say_revoked, service, until
 from reliq.contract.values import port, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
@@ -30,17 +29,11 @@ _REGION = re.compile(r"[a-z0-9-]{1,32}")
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
-    defaults = Settings()
-    one = command(commands, "sqs", sqs, "serve queues to the SDKs of AWS, as Amazon SQS", json_too=False)
-    one.set_defaults(patient=True)
-    endpoint_options(one, defaults.host, defaults.port, defaults.grace)
+    text = "serve queues to the SDKs of AWS, as Amazon SQS"
+    one = service(commands, "sqs", sqs, text, Settings(), "without signatures")
     _aws_options(one)
-    text = "for development: serve this machine without signatures (or RELIQ_NO_AUTH=1)"
-    one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
     one.add_argument("--no-monitor", dest="monitor", action="store_false", help="run no monitor in this process")
     metrics_options(one)
-    one.add_argument("--access-log", action="store_true", help="log every request, without its query")
-    logging_options(one)
     nouns = one.add_subparsers(title="commands", metavar="COMMAND")
     verbs = nouns.add_parser("key", help="access keys", description="Access keys.").add_subparsers(
         title="commands", metavar="COMMAND", required=True

@@ -60,7 +60,7 @@ class NewMessage:
     enqueued_at = 0  #: ms since the epoch, of a message that comes from another queue; 0: it is new
     batch = ""  #: the batch that counts it
     in_cycle = False  #: whether its key is a member of a cycle
-    waits = False  #: whether it waits for others of its flow
+    waits = False  #: whether it waits for its flow
     duplicate = False  #: True after the send if an earlier message with the same dedup_key took its place
     first_id = ""  #: of that earlier message, after the send
     conflict = False  #: True if that earlier message has another body: this message was not enqueued

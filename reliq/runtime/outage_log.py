@@ -81,7 +81,7 @@ class OutageLog:
             return own, False
         key = (self._log.name, str(error))
         known = _unreachable.get(key)
-        if known is None or known.over or now - known.failed_at > _AGAIN:  # whoever had it may have ended
+        if known is None or known.over or now - known.failed_at > _AGAIN:  # no loop has it any more
             _unreachable[key] = own
             return own, False
         known.others.add(self._who)

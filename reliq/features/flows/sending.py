@@ -64,7 +64,6 @@ class Sending:
         self._calls = 0  #: so many tell homes what to know
         self._noted_by: dict[str, int] = {}  #: by home: the number of the last of these that noted members
         self._entered = False  #: whether a message may be enqueued
-        self._opening = False  #: whether the flow may be open
 
     def steps(self) -> Steps[None]:
         """Send it, with the middleware around each queue's messages. Where that fails, it is given up as a whole."""
@@ -88,19 +87,23 @@ class Sending:
                 yield from self._choose(queue, numbers)
                 yield from self._place(queue, numbers)
             yield from self._note(range(len(plan.nodes)))
-            yield from self._open()
-        except ReliqError as error:
-            if not (isinstance(error, OutcomeUnknown) and self._opening):  # else a monitor goes on, or gives it up
-                yield from self._give_up()
+        except ReliqError:
+            yield from self._give_up()
             raise
+        yield from self._open()
         with suppress(ReliqError):  # a monitor goes on
             yield from release(plan.id, plan.nodes)
         yield from self._confirm()
 
     def _open(self) -> Steps[None]:
         """Say that the flow is there: from now on it runs, whatever becomes of its producer."""
-        self._opening = True
-        self._check((yield own.flow_change(self._plan.id, "sending", "open")) == "open")
+        try:
+            self._check((yield own.flow_change(self._plan.id, "sending", "open")) == "open")
+        except OutcomeUnknown:  # if it is open, a monitor lets it begin; else one gives it up
+            raise
+        except ReliqError:
+            yield from self._give_up()
+            raise
 
     def _check(self, alive: object) -> None:
         if not alive:
@@ -176,8 +179,7 @@ class Sending:
 
     def _confirm(self) -> Steps[None]:
         """Wait until each home has the durability of its queue; raises OutcomeUnknown if that is not certain."""
-        places = {(queue, self._homes[number]) for queue, numbers in self._by_queue().items() for number in numbers}
-        homes = [self._queue(queue).homes.named(name) for queue, name in sorted(places)]
+        homes = [self._queue(QueueKeys(name).logical).homes.named(name) for name in self._noted_by]
         durable = [home for home in homes if home.durability.waits]
         if not durable:
             return

@@ -77,7 +77,7 @@ _DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that
 
 def tend(flow: str, now: int, cancellations: Cancellations) -> Steps[bool]:
     """Give a flow up whose producer is gone, cancel one whose canceller is, and forget one of either; return whether
-    it was one of these.
+    it was one of these. One that is open, and whose first messages still wait, begins.
 
     `now`: ms of the server's clock.
     """

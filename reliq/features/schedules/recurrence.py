@@ -173,7 +173,7 @@ def _latest(expression: str, zone: str, last: int, most: int) -> Sequence[int]:
 
 
 def _ticks(expression: str, zone: str, moment: int) -> Iterator[int]:
-    """Yield the ticks that are later than `moment`, in order, until there is none in fifty years."""
+    """Yield the ticks after `moment`, in order. It ends where none follows within fifty years."""
     minute, hour, *_ = expression.split()
     ticks = _by_the_clock if "*" in (minute[0], hour[0]) else _at_fixed_times
     with suppress(OverflowError):  # the end of the calendar

@@ -1,5 +1,5 @@
--- flow_note: note members of a flow, and who waits for each of them. Those that wait themselves are enqueued before, the others
--- afterwards: what is told of a member then is known to be of this flow.
+-- flow_note: note members of a flow, and who waits for each of them. They are enqueued before, and wait for the flow: what is
+-- told of a member later is known to be of this flow.
 --
 -- KEYS  followed, config, flows, producers, brought?
 --       brought: exists once a message from another partition has entered: then nothing is stored

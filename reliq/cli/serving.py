@@ -1,19 +1,31 @@
-"""What `reliq key` and `reliq sqs key` share, and the check of services without keys."""
+"""What the commands `reliq api` and `reliq sqs` share, and those of their keys."""
 
 import argparse
+import os
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from reliq.cli.options import say, store_of, utc
+from reliq.cli.options import command, logging_options, say, store_of, utc
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
+from reliq_api.settings import Served
+
+Run = Callable[[argparse.Namespace], int]
 
 
-def endpoint_options(one: argparse.ArgumentParser, host: str, port: int, grace: float) -> None:
-    """Add where a service listens, and how it stops."""
-    one.add_argument("--host", default=host, help=f"address to listen on (default {host})")
-    one.add_argument("--port", type=int, default=port, help=f"port to listen on (default {port})")
-    text = f"time that open requests have to finish after SIGTERM (default {grace:g})"
-    one.add_argument("--grace", type=float, default=grace, metavar="SECONDS", help=text)
+def service(commands: Any, name: str, run: Run, help: str, defaults: Served, no_auth: str) -> argparse.ArgumentParser:
+    """Add a command that serves requests, with the options of all such commands. `no_auth`: the help of --no-auth."""
+    one = command(commands, name, run, help, json_too=False)
+    one.set_defaults(patient=True)
+    one.add_argument("--host", default=defaults.host, help=f"address to listen on (default {defaults.host})")
+    one.add_argument("--port", type=int, default=defaults.port, help=f"port to listen on (default {defaults.port})")
+    text = f"time that open requests have to finish after SIGTERM (default {defaults.grace:g})"
+    one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help=text)
+    text = f"for development: serve this machine {no_auth} (or RELIQ_NO_AUTH=1)"
+    one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
+    one.add_argument("--access-log", action="store_true", help="log every request, without its query")
+    logging_options(one)
+    return one
 
 
 def key_options(one: argparse.ArgumentParser, scopes: Iterable[str]) -> None:
