@@ -151,7 +151,8 @@ class Lease:
             )
             return
         answer = self._service().post(f"/v1/queues/{QUEUE}/leases/{lease}/settle", json=settlements[outcome])
-        assert [one["code"] for one in answer.json()["results"]] == ["done"], answer.text
+        said = [one["code"] for one in answer.json()["results"]]
+        assert said in (["done"], ["cancelled"]), answer.text  # the state of the queue shows which it has to be
 
     def learn(self) -> bool:
         return True  # each settlement reads it

@@ -24,6 +24,7 @@ from reliq.transport.store import Store
 
 _MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
 _DEAD_KEPT = 100  #: dead letters of such a queue
+_DECLARED = float("inf")  #: for so long a name is known that this process has declared
 _UNKNOWN_FOR = 1.0  #: seconds for which a queue that is not passing is taken for a lasting one
 
 
@@ -62,7 +63,7 @@ class Broker:
         queue = self.names.passing_queue(name) if passing else self.names.lasting_queue(name)
         if arguments.prioritised:
             self._prioritised.add(("", name))
-        self._names[name] = queue, float("inf")
+        self._names[name] = queue, _DECLARED
         if passing:
             self._passing[queue] |= set()
             self.keep(queue, topics.await_consumer(QueueKeys(queue), arguments.awaited))
@@ -107,6 +108,10 @@ class Broker:
         return (exchange, "") in self._prioritised if exchange else ("", routing_key) in self._prioritised
 
     def exists(self, name: str) -> bool:
+        """Whether a queue is there, or this process has declared it to last: Redis may have lost it since."""
+        queue, until = self._names.get(name, ("", 0.0))
+        if until == _DECLARED and queue not in self._passing:
+            return True
         return bool(self.store.call(ops.is_queue(self.name_of(name))))
 
     def ready(self, name: str) -> int:

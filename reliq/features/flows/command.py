@@ -97,7 +97,7 @@ def cancel(options: argparse.Namespace) -> int:
 
 
 def _none(flow: str) -> int:
-    print(f"reliq: there is no flow {flow} that is open: it has ended, or never existed", file=sys.stderr)
+    print(f"reliq: there is no flow {flow} that is open: it has ended, was given up, or never existed", file=sys.stderr)
     return 1
 
 

@@ -1,13 +1,17 @@
 """Flows: tell waiting messages of failures and of what happened in other queues; end flows whose producer died."""
 
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from reliq import ops
 from reliq.features.flows import ops as own
 from reliq.features.flows.finishing import Cancellations
-from reliq.features.flows.telling import mend, tell, tend
+from reliq.features.flows.steps import AT_ONCE
+from reliq.features.flows.telling import mend, mend_after, tell, tend
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq.runtime.pieces import pieces
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.rotation import A_TURN
@@ -15,7 +19,7 @@ from reliq_monitor.rotation import A_TURN
 _CALLS = 50  #: of one queue in one turn
 _MOST = 1000  #: flows that one turn looks at
 _SOON = 0.25  #: seconds until the next part of a cancellation
-_MEND_EVERY = 60.0  #: seconds between two looks at the members of one flow
+_FORGOTTEN = 86_400.0  #: seconds after which a look at a flow is forgotten that has ended since
 
 
 class Telling(Duty[int]):
@@ -71,20 +75,36 @@ class OpenFlows(Duty[int]):
         """Give up, cancel or forget the flows that need it, and mend the others; return how many members were lost."""
         name, attempts, lost = self.name, survey.attempts, 0
         flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
-        now, moment = (yield from attempts.of_all(name, ops.one(ops.server_time()), 0)), time.monotonic()
+        now = yield from attempts.of_all(name, ops.one(ops.server_time()), 0)
+        heads, moment = (yield from _heads(flows)), time.monotonic()
         looked_at = 0
         for flow in flows:
             if looked_at and time.monotonic() > moment + A_TURN:
                 break
             looked_at += 1
-            tending = tend(flow, now, self._cancellations)
+            tending = _tend(flow, heads.get(flow), now, self._cancellations)
             if (yield from attempts.of_all(name, tending, otherwise=True, item=flow, elsewhere=True)):
                 continue
-            if moment - self._looked.setdefault(flow, moment) > _MEND_EVERY:
+            if flow in heads and moment - self._looked.setdefault(flow, moment) > mend_after(heads[flow], now):
                 self._looked[flow] = moment
                 lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, elsewhere=True)
         self._first = self._first + looked_at if looked_at == _MOST or looked_at < len(flows) else 0
         if not self._first:
             self._cancellations.end_round()
-            self._looked = {one: at for one, at in self._looked.items() if moment - at < 2 * _MEND_EVERY}
+            self._looked = {one: at for one, at in self._looked.items() if moment - at < _FORGOTTEN}
         return lost
+
+
+def _heads(flows: Sequence[str]) -> Steps[dict[str, dict[str, str]]]:
+    """Read the records of flows, many in one trip; those of a trip that fails are left out, to be read one by one."""
+    heads: dict[str, dict[str, str]] = {}
+    for some in pieces(flows, AT_ONCE):
+        with suppress(Exception):
+            heads |= zip(some, (yield [own.flow_head(one) for one in some]), strict=True)
+    return heads
+
+
+def _tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Cancellations) -> Steps[bool]:
+    if head is None:
+        head = yield own.flow_head(flow)
+    return (yield from tend(flow, head, now, cancellations))

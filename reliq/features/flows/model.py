@@ -23,7 +23,7 @@ FLOW, NUMBER = "flow", "flow-member"  #: headers of a member: the id of its flow
 OnFailure = Literal["fail", "skip", "run"]
 RULES: tuple[OnFailure, ...] = get_args(OnFailure)
 
-ACKED, DEAD, REVIVED = "acked", "dead", "revived"
+ACKED, DEAD, REVIVED, DROPPED = "acked", "dead", "revived", "cancelled"
 _STATES = {ACKED: "handled", "purged": "cancelled", "discarded": "deleted"}
 
 

@@ -15,6 +15,7 @@ from reliq.features.flows.opened import ALIVE, Parent, hold, join
 from reliq.features.flows.steps import AT_ONCE, drop, give_up, nodes_of, release
 from reliq.features.flows.stored import Behind, Noted
 from reliq.model.keys import QueueKeys
+from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Sleep, Steps, Together
 from reliq.protocol.batch import Route
@@ -53,6 +54,11 @@ def find(plan: Plan, parent: Parent) -> Steps[None]:
         attempt += 1
 
 
+def is_free(message: NewMessage, homes: QueueHomes) -> bool:
+    """Whether any home of its queue may take a message: it has no key by which it belongs to one."""
+    return bucket_of(message) is None and homes.layout.count > 1
+
+
 class Sending:
     """One flow on its way to its queues."""
 
@@ -64,6 +70,8 @@ class Sending:
         self._calls = 0  #: so many tell homes what to know
         self._noted_by: dict[str, int] = {}  #: by home: the number of the last of these that noted members
         self._entered = False  #: whether a message may be enqueued
+        self._full: set[str] = set()  #: homes that have had no room
+        self._unsure = False  #: whether a call that was refused may still be carried out
 
     def steps(self) -> Steps[None]:
         """Send it, with the middleware around each queue's messages. Where that fails, it is given up as a whole."""
@@ -87,8 +95,8 @@ class Sending:
                 yield from self._choose(queue, numbers)
                 yield from self._place(queue, numbers)
             yield from self._note(range(len(plan.nodes)))
-        except ReliqError:
-            yield from self._give_up()
+        except ReliqError as error:
+            yield from self._give_up(certain=isinstance(error, (QueueFull, InvalidSetting)) and not self._unsure)
             raise
         yield from self._open()
         with suppress(ReliqError):  # a monitor goes on
@@ -98,26 +106,37 @@ class Sending:
     def _open(self) -> Steps[None]:
         """Say that the flow is there: from now on it runs, whatever becomes of its producer."""
         try:
-            self._check((yield own.flow_change(self._plan.id, "sending", "open")) == "open")
+            state = yield own.flow_change(self._plan.id, "sending", "open")
         except OutcomeUnknown:  # if it is open, a monitor lets it begin; else one gives it up
             raise
         except ReliqError:
             yield from self._give_up()
             raise
+        if not state:
+            yield from self._give_up(certain=True)
+            raise ReliqError(
+                f"flow {self._plan.id}: Redis has lost its record while it was sent, as in a restart without a file or "
+                "in a failover; none of its messages runs: send it again"
+            )
+        self._check(state == "open")
 
     def _check(self, alive: object) -> None:
         if not alive:
             raise ReliqError(f"flow {self._plan.id} was given up while it was sent: its producer paused for too long")
 
-    def _give_up(self) -> Steps[None]:
-        """Cancel what is there, as far as Redis answers; monitors do the rest. Where nothing is, forget the flow."""
+    def _give_up(self, *, certain: bool = False) -> Steps[None]:
+        """Cancel what is there, as far as Redis answers; monitors do the rest. Where nothing can come, forget the flow.
+
+        `certain`: whether no call is on its way that may still be carried out.
+        """
         flow = self._plan.id
-        is_known = self._entered or (self._parent is not None and self._calls > 0)  # else it leaves no trace
+        may_come = self._entered and not certain
+        is_known = may_come or (self._parent is not None and self._calls > 0)  # else it leaves no trace
         try:
             yield own.flow_change(flow, ALIVE, "abandoned")
             if self._parent is not None:
                 yield from join(flow)
-            yield from drop(flow, self._plan.nodes, forever=not self._entered, step=self._next)
+            yield from drop(flow, self._plan.nodes, forever=not may_come, step=self._next)
             yield own.flow_change(flow, "abandoned", "abandoned", dropped=True) if is_known else own.flow_forget(flow)
         except ReliqError:
             return
@@ -132,8 +151,12 @@ class Sending:
                 yield Sleep(0.0)
             message = self._plan.messages[number]
             keys = yield from homes.home_of(message)
-            spread = bucket_of(message) is None and homes.layout.count > 1
-            self._homes[number] = homes.open_ones()[0] if spread else keys.queue
+            self._homes[number] = self._with_room(homes) if is_free(message, homes) else keys.queue
+
+    def _with_room(self, homes: QueueHomes) -> str:
+        """Return the home whose turn it is, of those that have not been full."""
+        some = homes.open_ones()
+        return next((one for one in some if one not in self._full), some[0])
 
     def _by_queue(self) -> dict[str, list[int]]:
         return grouped((node.queue, number) for number, node in enumerate(self._plan.nodes))
@@ -142,7 +165,10 @@ class Sending:
         return grouped((self._homes[number], number) for number in numbers)
 
     def _place(self, queue: str, numbers: Sequence[int]) -> Steps[None]:
-        """Enqueue members in their homes. One that refuses some has become another one's: once more, in that one."""
+        """Enqueue members in their homes; those that a home refuses once more, in another one.
+
+        It refuses those that have become another one's, and those without a key if it is full.
+        """
         homes = self._queue(queue).homes
         for _ in range(_TRIES):
             refused: list[int] = []
@@ -161,21 +187,31 @@ class Sending:
         raise ReliqError(f"the partitions of queue {queue!r} change all the time: the flow is not sent")
 
     def _enqueue(self, homes: QueueHomes, home: Home, numbers: Sequence[int]) -> Steps[Sequence[int]]:
-        """Enqueue members in a home; return those that it refuses."""
+        """Enqueue members in a home; return those that it refuses. Raises QueueFull if no other may have room."""
         messages = [self._plan.messages[number] for number in numbers]
         before, self._entered = self._entered, True
         try:  # while homes change, a key may have messages elsewhere: that is asked when its message waits no longer
-            yield from home.send(messages, _UNCONFIRMED, Route(homes.layout.version))
-        except (Moved, QueueFull) as error:
+            yield from home.send(messages, _UNCONFIRMED, Route(homes.layout.version, free=True))
+        except (Moved, AtLimit) as error:
             self._entered = before or bool(error.enqueued)
-            if isinstance(error, QueueFull):
-                yield from homes.look_when_full()
-                if not isinstance(error, AtLimit):
-                    raise
-                reason = str(error).partition(";")[0]
-                raise QueueFull(f"{reason}; nothing of flow {self._plan.id} was sent") from None
+            if isinstance(error, AtLimit):
+                yield from self._look_elsewhere(homes, home.keys.queue, messages[len(error.enqueued) :], error)
             return numbers[len(error.enqueued) :]
+        except QueueFull:
+            self._unsure = True
+            raise
         return ()
+
+    def _look_elsewhere(
+        self, homes: QueueHomes, full: str, messages: Sequence[NewMessage], error: AtLimit
+    ) -> Steps[None]:
+        """Note that a home is full; raises QueueFull if others may not have these messages, or have no room either."""
+        self._full.add(full)
+        self._unsure = self._unsure or not error.final
+        yield from homes.look_when_full()
+        if self._unsure or not all(is_free(one, homes) for one in messages) or self._full.issuperset(homes.open_ones()):
+            reason = str(error).partition(";")[0]
+            raise QueueFull(f"{reason}; nothing of flow {self._plan.id} was sent") from None
 
     def _confirm(self) -> Steps[None]:
         """Wait until each home has the durability of its queue; raises OutcomeUnknown if that is not certain."""

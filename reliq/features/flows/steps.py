@@ -9,6 +9,7 @@ from reliq.errors import InvalidBody, ReliqError
 from reliq.features.flows import ops as own
 from reliq.features.flows.model import (
     ACKED,
+    DROPPED,
     FLOW,
     NUMBER,
     Asked,
@@ -42,7 +43,10 @@ def progress(flow: str) -> Steps[FlowProgress | None]:
     if "state" not in fields:
         return None
     head = {name: fields[name].decode() for name in ("state", "opened", "size", "left")}
-    return _of(flow, head, [*members_of(*nodes_in(fields), opened_in(fields))])
+    nodes, outcomes = nodes_in(fields)
+    if head["state"] == "abandoned":  # what was sent of it is cancelled, and the rest never comes
+        outcomes = dict.fromkeys(range(len(nodes)), DROPPED) | outcomes
+    return _of(flow, head, [*members_of(nodes, outcomes, opened_in(fields))])
 
 
 def open_flows(limit: int) -> Steps[list[FlowProgress]]:
@@ -53,7 +57,8 @@ def open_flows(limit: int) -> Steps[list[FlowProgress]]:
 
 
 def _of(flow: str, head: Mapping[str, str], members: Sequence[Any]) -> FlowProgress:
-    return FlowProgress(flow, head["state"], int(head["opened"]), int(head["size"]), int(head["left"]), members)
+    left = 0 if head["state"] == "abandoned" else int(head["left"])
+    return FlowProgress(flow, head["state"], int(head["opened"]), int(head["size"]), left, members)
 
 
 def homes_of(queue: str) -> Steps[list[QueueKeys]]:

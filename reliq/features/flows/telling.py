@@ -28,14 +28,21 @@ Told = tuple[str, int, str]  #: the id of a message, the place of one that it wa
 def tell(keys: QueueKeys) -> Steps[int]:
     """Tell everyone what has happened to members in one home; return how many. Safe to repeat."""
     news = yield own.flow_news(keys, _TEXTS)
-    yield from _note_ends(news.happened)
-    told = grouped(
-        (other.home or keys.queue, (other.id, other.place, one.outcome))
-        for one in news.happened
-        for other in (one.behind if one.outcome != REVIVED else ())
-    )
+    given_up = yield from _note_ends(news.happened)
+    told: dict[str, list[Told]] = {}
+    dropped: dict[tuple[str, str], list[str]] = {}
+    for one in news.happened:
+        for other in one.behind if one.outcome != REVIVED else ():
+            home = other.home or keys.queue
+            if one.flow in given_up:
+                dropped.setdefault((home, one.flow), []).append(other.id)
+            else:
+                told.setdefault(home, []).append((other.id, other.place, one.outcome))
     for home, some in told.items():
         yield from _tell(QueueKeys(home), some)
+    for (home, flow), ids in dropped.items():
+        for part in pieces(ids, AT_ONCE):
+            yield own.flow_drop(QueueKeys(home), flow, part)
     if news.happened or not news.any_flows:
         yield own.flow_told(keys, news.up_to)
     return len(news.happened)
@@ -51,12 +58,17 @@ def tell_all() -> Steps[bool]:
     return count > 0
 
 
-def _note_ends(happened: Iterable[Happened]) -> Steps[None]:
+def _note_ends(happened: Iterable[Happened]) -> Steps[set[str]]:
+    """Note them in the records of their flows; return the flows that are given up: nothing of these is to run."""
+    given_up = set()
     for flow, some in grouped((one.flow, (one.number, one.outcome)) for one in happened).items():
         for part in pieces(some, AT_ONCE):
             left = yield own.flow_ended(flow, part)
             if left.parent and (left.outcome != "open" or any(outcome == REVIVED for _, outcome in part)):
                 yield from join(flow, left)
+            if left.state == "abandoned":
+                given_up.add(flow)
+    return given_up
 
 
 def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
@@ -71,17 +83,23 @@ def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
 
 # --- flows whose producer or whose members are gone ---
 
+_MEND_EVERY = 60.0  #: seconds between two looks at the members of one flow
 _SENDING_FOR_MS = 600_000  #: after so long the producer of a flow is taken for dead
 _DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that was given up
 
 
-def tend(flow: str, now: int, cancellations: Cancellations) -> Steps[bool]:
+def mend_after(head: Mapping[str, str], now: int) -> float:
+    """Return the seconds between two looks at the members of a flow: the older one is that was given up, the fewer."""
+    age = (now - int(head["opened"])) / 1000
+    return max(_MEND_EVERY, age / 4 if head["state"] == "abandoned" else 0.0)
+
+
+def tend(flow: str, head: Mapping[str, str], now: int, cancellations: Cancellations) -> Steps[bool]:
     """Give a flow up whose producer is gone, cancel one whose canceller is, and forget one of either; return whether
     it was one of these. One that is open, and whose first messages still wait, begins.
 
-    `now`: ms of the server's clock.
+    `head`: of its record, empty if there is none; `now`: ms of the server's clock.
     """
-    head = yield own.flow_head(flow)
     if not head:
         yield own.flow_forget(flow)
         return True

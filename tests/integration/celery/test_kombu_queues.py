@@ -118,6 +118,17 @@ def test_a_passing_reply_to_a_client_that_is_gone_makes_no_queue(
     slow.delete()
 
 
+def test_a_passing_message_enters_a_queue_that_redis_has_lost_since_it_was_declared(
+    app: reliq.Reliq, connection: kombu.Connection
+) -> None:
+    producer = kombu.Producer(connection)
+    declared = {"routing_key": "tasks", "declare": [kombu.Queue("tasks")], "delivery_mode": "transient"}
+    producer.publish("before", **declared)
+    app.store.call(ops.command("FLUSHDB"))
+    producer.publish("after", **declared)  # kombu does not declare it again
+    assert app.queue("tasks").stats().ready == 1
+
+
 def test_applications_with_prefixes_of_their_own_share_a_redis(app: reliq.Reliq, broker: str) -> None:
     news = kombu.Exchange("news", type="fanout")
 

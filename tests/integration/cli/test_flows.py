@@ -56,4 +56,4 @@ def test_flows_are_listed_shown_and_cancelled(say, app):
     for words in (("show", "0123456789abcdef"), ("cancel", "0123456789abcdef")):
         status, out, err = say("flow", *words)
         assert (status, out) == (1, "")
-        assert "there is no flow 0123456789abcdef that is open: it has ended, or never existed" in err
+        assert "there is no flow 0123456789abcdef that is open: it has ended, was given up, or never existed" in err

@@ -113,3 +113,22 @@ def test_a_producer_with_a_stale_layout_leaves_nothing_in_partitions_that_are_go
     with working(app):
         eventually(lambda: len(ran) == 12)
     nothing_is_left(app, client, flow)
+
+
+def test_messages_of_a_flow_go_to_partitions_that_have_room(app, client, orders):
+    orders.configure(max_length=100)  # 25 a partition
+    orders.send_many([reliq.NewMessage("x", key="k") for _ in range(25)])
+    with app.flow() as flow:
+        first = [flow.send("orders", number) for number in range(20)]
+        flow.send("orders", "end", after=first)
+    assert (orders.stats().ready, orders.stats().counters.get("cancelled")) == (46, None)
+    refused = r"holds 25 of at most 25 messages; nothing of flow \w+ was sent"
+    with pytest.raises(reliq.QueueFull, match=refused), app.flow() as flow:  # noqa: PT012
+        for number in range(20):
+            flow.send("orders", number)
+        flow.send("orders", "keyed", key="k")
+    with pytest.raises(reliq.QueueFull), app.flow() as other:  # noqa: PT012
+        for number in range(70):
+            other.send("orders", number)
+    assert [app.flow_progress(one.id) for one in (flow, other)] == [None, None]
+    assert orders.stats().ready == 46

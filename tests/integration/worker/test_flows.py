@@ -436,7 +436,7 @@ def test_a_full_queue_takes_no_part_of_a_flow(app, client):
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["behind each other", "behind none"])
-def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, apart):
+def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, client, apart):
     app.queue("q").configure(max_length=3)
     with pytest.raises(reliq.QueueFull) as refused, app.flow() as flow:  # noqa: PT012
         for number in range(5):
@@ -445,9 +445,64 @@ def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, apart):
     said = f"queue 'q' holds 0 of at most 3 messages; nothing of flow {flow.id} was sent"
     assert (type(refused.value), str(refused.value)) == (reliq.QueueFull, said)
     assert cancelled(app) == [0, 5]
-    Monitor(app.store).tell_flows()
+    assert (app.flow_progress(flow.id), app.flows(), client.exists(flow_record(flow.id))) == (None, [], 0)
+    nothing_is_left(app, client, "q", "other")
     assert [(one.ready, one.delayed) for one in map(stats_of(app), ("q", "other"))] == [(0, 0), (0, 0)]
-    assert app.flow_progress(flow.id).state == "abandoned"
+
+
+def test_messages_that_wait_elsewhere_for_a_flow_that_was_given_up_are_cancelled(app, client):
+    """One of its first messages is found to be cancelled; those behind it do not become dead letters."""
+    plan, monitor = Plan(), Monitor(app.store)
+    plan.add("q", reliq.NewMessage(b"later"), [plan.add("other", reliq.NewMessage(b"first"), (), "fail")], "fail")
+
+    def then_it_dies(op, _):
+        if op.script and op.script.name == "flow_wait" and app.queue("other").stats().ready == 1:  # it pauses before
+            client.hset(flow_record(plan.id), "opened", int(time.time() * 1000) - 3_600_000)
+            monitor.tell_flows()
+        return op.script and op.script.name == "flow_change"
+
+    with contextlib.suppress(Died):
+        app.store.run(up_to(then_it_dies, Sending(plan, app._queue_steps)._send()))
+    monitor.tell_flows()
+    assert [(one.ready, one.dead) for one in map(stats_of(app), ("q", "other"))] == [(0, 0), (0, 0)]
+    assert states(app, plan) == ["cancelled", "cancelled"]
+    assert app.flow_progress(plan.id).open == 0
+
+
+def test_a_flow_whose_record_redis_has_lost_says_so_and_leaves_nothing(app, client):
+    plan = Plan()
+    plan.add("q", reliq.NewMessage(b"later"), [plan.add("q", reliq.NewMessage(b"first"), (), "fail")], "fail")
+
+    def lost(steps):
+        answer = None
+        while True:
+            call = steps.send(answer)
+            if isinstance(call, ops.Op) and call.script and call.script.name == "flow_note":
+                client.delete(flow_record(plan.id), FLOWS)
+            answer = yield call
+
+    with pytest.raises(reliq.ReliqError, match="Redis has lost its record while it was sent"):
+        app.store.run(lost(Sending(plan, app._queue_steps)._send()))
+    assert app.queue("q").stats().ready == 0
+    nothing_is_left(app, client)
+
+
+def test_another_message_with_the_id_of_a_member_does_not_end_it(app):
+    app.queue("q").send("plain", id="one")
+    with app.flow() as flow:
+        one = flow.send("q", "member", id="one", after=[flow.send("other", "first")])
+        flow.send("q", "behind", after=[one])
+    with app.queue("q").consumer() as consumer:
+        (plain,) = consumer.claim()
+        consumer.ack(plain)
+        assert (plain.body, consumer.claim()) == (b"plain", [])
+    assert states(app, flow) == ["open", "waiting", "waiting"]
+
+
+def test_flows_that_were_given_up_are_looked_into_more_and_more_seldom(app, client):
+    looks = [telling.mend_after({"state": state, "opened": "0"}, age * 1000) for state in ("open", "abandoned")
+             for age in (100, 1000, 40_000)]  # fmt: skip
+    assert looks == [60, 60, 60, 60, 250, 10_000]
 
 
 @pytest.mark.parametrize("script", ["flow_tell", None], ids=["before any call", "half way"])

@@ -131,7 +131,10 @@ makers[#makers + 1] = function()
   -- still. `ended`: what is told of all members of the call.
   local function end_member(q, id, record, event, ended)
     local field, outcome = MEMBER .. id, event
-    if event == 'acked' then outcome = outcome_of(record) end
+    if event == 'acked' then
+      if redis.call('HEXISTS', q.followed, WAITING .. id) == 1 then return end -- another message with this id was handled
+      outcome = outcome_of(record)
+    end
     if not outcome or outcome == 'dead' then
       record = mark_member(q, field, record, 'h')
       if not outcome then return end
