@@ -64,6 +64,7 @@ ATTRIBUTES: Mapping[str, Number | Word | Text] = {
     "DeduplicationScope": Word(("queue", "messageGroup"), "queue"),
     "FifoThroughputLimit": Word(("perQueue", "perMessageGroupId"), "perQueue"),
 }
+KMS_REUSE = "300"  #: the default of KmsDataKeyReusePeriodSeconds, which only a queue with a key of KMS shows
 _OF_THROUGHPUT = frozenset(("DeduplicationScope", "FifoThroughputLimit"))
 OF_FIFO = frozenset(("FifoQueue", "ContentBasedDeduplication", *_OF_THROUGHPUT))
 #: Attributes that an empty text removes.
@@ -139,7 +140,7 @@ def described(attributes: Mapping[str, str], fifo: bool) -> dict[str, str]:
         if (value := attributes.get(name, kind.default)) is not None and (fifo or name not in OF_FIFO)
     }
     if "KmsMasterKeyId" in found:
-        found.setdefault("KmsDataKeyReusePeriodSeconds", "300")
+        found.setdefault("KmsDataKeyReusePeriodSeconds", KMS_REUSE)
     else:
         found.pop("KmsDataKeyReusePeriodSeconds", None)
     return found

@@ -35,8 +35,11 @@ async def create_queue(call: Call) -> Result:
 
 
 def _check_same(queue: Known, wanted: Mapping[str, str], wanted_tags: Mapping[str, str]) -> None:
-    """Raise SqsError if a queue that was there has other attributes or tags than those wanted."""
-    has = queue.described()
+    """Raise SqsError if a queue that was there has other attributes or tags than those wanted.
+
+    Some attributes that are stored are not described: the time of a key of KMS where there is no such key.
+    """
+    has = {"KmsDataKeyReusePeriodSeconds": attributes.KMS_REUSE, **queue.described(), **queue.attributes}
     differs = [f"attribute {name}" for name, value in wanted.items() if has.get(name, "") != value]
     if wanted_tags and wanted_tags != queue.tags:
         differs.append("tags")

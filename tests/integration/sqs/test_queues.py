@@ -56,6 +56,16 @@ def test_creating_a_queue_again_returns_it_unless_an_attribute_differs(sqs, queu
     assert text == "A queue already exists with the same name and a different value for attribute VisibilityTimeout"
 
 
+@pytest.mark.parametrize(("stored", "again"), [("600", "600"), ("", "300")])
+def test_a_queue_without_a_key_of_kms_has_the_time_of_one(sqs, queue, stored, again):
+    given = {"KmsDataKeyReusePeriodSeconds": stored} if stored else {}
+    url = queue(**given)
+    assert "KmsDataKeyReusePeriodSeconds" not in attributes_of(sqs, url)
+    assert queue(KmsDataKeyReusePeriodSeconds=again) == url
+    code, _, _ = code_of(queue, KmsDataKeyReusePeriodSeconds="900")
+    assert code == "QueueAlreadyExists"
+
+
 @pytest.mark.parametrize("wrong", ["", "x" * 81, "/my/test", "!@$%", "a.b", "a.fifo"])
 def test_a_name_has_the_characters_of_aws(sqs, wrong):
     assert code_of(sqs.create_queue, QueueName=wrong) == ("InvalidParameterValue", 400, _NAME)
