@@ -104,7 +104,7 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
             raise unknown(name)
         if not kind.accepts(value) and not (value == "" and name in REMOVABLE):
             raise invalid(name)
-        found[name] = value
+        found[name] = str(int(value)) if isinstance(kind, Number) else value  # "030" is "30"
     if found.get("Policy"):
         policy = policies.stored(found["Policy"])
         if policy is None:

@@ -56,6 +56,14 @@ def test_creating_a_queue_again_returns_it_unless_an_attribute_differs(sqs, queu
     assert text == "A queue already exists with the same name and a different value for attribute VisibilityTimeout"
 
 
+def test_a_number_is_the_same_with_zeros_before_it(either, queue):
+    url = queue(VisibilityTimeout="030")
+    assert queue(VisibilityTimeout="30") == url
+    assert attributes_of(either, url, "VisibilityTimeout") == {"VisibilityTimeout": "30"}
+    either.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "007"})
+    assert attributes_of(either, url, "DelaySeconds") == {"DelaySeconds": "7"}
+
+
 @pytest.mark.parametrize(("stored", "again"), [("600", "600"), ("", "300")])
 def test_a_queue_without_a_key_of_kms_has_the_time_of_one(sqs, queue, stored, again):
     given = {"KmsDataKeyReusePeriodSeconds": stored} if stored else {}
