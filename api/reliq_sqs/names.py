@@ -46,6 +46,13 @@ class Place:
         return self.name.endswith(FIFO)
 
 
+def of_name(name: str, region: str) -> Place:
+    """Return the queue of a bare name; raises SqsError for a path, a URL and what else is no name."""
+    if _KNOWN.fullmatch(name) is None:
+        raise no_queue()
+    return Place(region, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """How the names of an account are written."""

@@ -89,7 +89,7 @@ async def get_queue_url(call: Call) -> Result:
     """Return the URL of a queue by its name."""
     if not call.given["QueueName"]:
         raise invalid_parameter("Value for parameter QueueName is invalid. Reason: Must specify a queue name.")
-    place = call.registry.names.of_url(call.given["QueueName"], call.region)
+    place = names.of_name(call.given["QueueName"], call.region)
     if call.given.get("QueueOwnerAWSAccountId", call.registry.names.account) != call.registry.names.account:
         raise no_queue("The specified queue does not exist or you do not have access to it.")
     await call.named(place)

@@ -235,6 +235,12 @@ def test_a_bare_name_a_path_and_another_host_are_urls_too(sqs, queue, name):
     assert len(received(sqs, name)) == 4
 
 
+@pytest.mark.parametrize("beginning", ["x/", "/", "http://h/q/", "http://sqs.eu-west-1.example/1/", "%"])
+def test_a_queue_is_found_by_its_whole_name(either, queue, name, beginning):
+    queue()
+    assert code_of(either.get_queue_url, QueueName=f"{beginning}{name}")[:2] == _GONE[:2]
+
+
 def test_queues_of_two_regions_are_two(sqs, port, queue, name):
     west, east = client(port, "us-west-2"), queue()
     url = west.create_queue(QueueName=name)["QueueUrl"]
