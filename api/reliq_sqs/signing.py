@@ -201,4 +201,4 @@ def _incomplete(message: str) -> SqsError:
 
 
 def _wrong(message: str) -> SqsError:
-    return SqsError("SignatureDoesNotMatchException", message)
+    return SqsError("InvalidSignatureException", message)

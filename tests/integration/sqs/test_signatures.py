@@ -136,8 +136,9 @@ def test_a_signature_for_one_action_is_none_for_another(make_key, signed, name, 
     headers = {**made.headers, "x-amz-target": f"AmazonSQS.{target}"}
     assert httpx.get(made.url, headers=dict(made.headers)).status_code == 200
     answer = httpx.get(made.url, headers=headers)
-    refused = "com.amazon.coral.service#SignatureDoesNotMatchException"
+    refused = "com.amazon.coral.service#InvalidSignatureException"
     assert (answer.status_code, answer.json()["__type"]) == (403, refused)
+    assert answer.headers["x-amzn-query-error"] == "SignatureDoesNotMatch;Sender"
     assert len(received(sqs, url)) == 1
 
 
