@@ -126,7 +126,7 @@ def size(attributes: Attributes) -> int:
     """Return the bytes that attributes count for."""
     total = 0
     for name, one in attributes.items():
-        value = one.get("BinaryValue") or one.get("StringValue", "").encode()
+        value = one.get("BinaryValue") or one.get("StringValue", "").encode(errors="surrogatepass")
         total += len(name.encode()) + len(one["DataType"].encode()) + len(value)
     return total
 

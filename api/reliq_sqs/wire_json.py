@@ -1,11 +1,12 @@
 """The protocol AWS JSON 1.0: the action in the header X-Amz-Target, parameters and answers as JSON."""
 
+import json
 from typing import Any
 
 import msgspec
 
 from reliq_api.http.problems import Problem
-from reliq_api.http.strict_json import read_json
+from reliq_api.http.strict_json import check_json_text, read_json
 from reliq_sqs.errors import SqsError
 from reliq_sqs.model import TARGET_PREFIX, Action, actions
 from reliq_sqs.typed import decoder
@@ -13,6 +14,8 @@ from reliq_sqs.typed import decoder
 MEDIA_TYPE = "application/x-amz-json-1.0"
 
 _encode = msgspec.json.Encoder().encode
+#: Members that may have half of a surrogate pair: the checks of a message refuse them, and of a batch only that one.
+_CHECKED_LATER = frozenset(("MessageBody", "StringValue"))
 
 
 def action_of(target: str) -> Action:
@@ -39,9 +42,38 @@ def parameters(body: bytes) -> Any:
     try:
         return read_json(body)
     except Problem as problem:
+        if b"\\ud" in body.lower() and (read := _with_halves(body)) is not None:
+            return read
         raise SqsError("SerializationException", str(problem.detail)) from None
     except msgspec.ValidationError as error:
         raise SqsError("SerializationException", str(error)) from None
+
+
+def _with_halves(body: bytes) -> Any:
+    """Return what a body says that `read_json` refuses for halves of surrogate pairs in messages only, else None."""
+    try:
+        check_json_text(body)
+        return json.loads(body.decode(), object_pairs_hook=_checked_pairs, parse_constant=_refuse)
+    except (Problem, ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
+        return None
+
+
+def _checked_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object with these members; raises ValueError for a repeated name, or half a pair elsewhere."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has the same name twice")
+    for name, value in pairs:
+        name.encode()
+        texts = value if isinstance(value, list) else () if name in _CHECKED_LATER else (value,)
+        for text in texts:
+            if isinstance(text, str):
+                text.encode()
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def answer(action: Action, result: dict[str, Any]) -> bytes:

@@ -179,7 +179,13 @@ def test_bytes_that_are_no_json_get_an_error_of_the_protocol(hostile, body, targ
         b"[" * 100_000,
         b'{"QueueUrl": ' * 1000,
         b'{"QueueUrl": "hostile", "QueueUrl": "hostile", "MessageBody": "m"}',
-        b'{"QueueUrl": "hostile", "MessageBody": "\\ud800"}',
+        b'{"QueueUrl": "\\ud800", "MessageBody": "m"}',
+        b'{"QueueUrl": "hostile", "MessageBody": "m", "MessageGroupId": "\\ud800"}',
+        b'{"QueueUrl": "hostile", "MessageBody": "\\ud800", "MessageBody": "m"}',
+        b'{"QueueUrl": "hostile", "MessageBody": "\\ud800", "DelaySeconds": NaN}',
+        b'{"QueueUrl": "hostile", "MessageBody": "\\ud800", "DelaySeconds": ' + b"1" * 5000 + b"}",
+        b'{"QueueUrl": "hostile", "MessageBody": "\\ud800", "MessageAttributes": {"\\ud800": {}}}',
+        b'{"QueueUrl": "hostile", "MessageBody": "\\ud800", "MessageAttributeNames": ["\\ud800"]}',
         b'{"QueueUrl": "hostile", "MessageBody": NaN}',
         b'{"QueueUrl": "hostile", "MessageBody": 1}',
         b'{"QueueUrl": "hostile", "MessageBody": "m", "DelaySeconds": "1"}',
@@ -194,6 +200,23 @@ def test_json_that_programs_read_differently_is_refused(hostile, body):
     answer = hostile.post("/", content=body, headers={"x-amz-target": "AmazonSQS.SendMessage"})
     assert answer.status_code == 400
     assert answer.json()["__type"] == "com.amazon.coral.service#SerializationException"
+
+
+def test_half_of_a_pair_in_a_message_refuses_that_message(sqs, http, queue):
+    text = {"a": {"DataType": "String", "StringValue": "\ud800"}}
+    entries = [
+        {"Id": "good", "MessageBody": "m"},
+        {"Id": "body", "MessageBody": "\ud800"},
+        {"Id": "attribute", "MessageBody": "m", "MessageAttributes": text},
+    ]
+    url = queue()
+    asked = {"QueueUrl": url, "Entries": entries}
+    answer = http.post("/", content=json.dumps(asked), headers={"x-amz-target": "AmazonSQS.SendMessageBatch"}).json()
+    assert [one["Id"] for one in answer["Successful"]] == ["good"]
+    codes = {one["Id"]: one["Code"] for one in answer["Failed"]}
+    assert codes == {"body": "InvalidMessageContents", "attribute": "InvalidParameterValue"}
+    tags = json.dumps({"QueueUrl": url, "Tags": {"StringValue": "\ud800"}})
+    assert http.post("/", content=tags, headers={"x-amz-target": "AmazonSQS.TagQueue"}).status_code == 400
 
 
 @pytest.mark.parametrize(
