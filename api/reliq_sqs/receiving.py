@@ -35,7 +35,7 @@ async def receive_message(call: Call) -> Result:
             call.gone,
             limit=most,
             visibility=visibility,
-            most_receives=queue.buries.most_receives if queue.buries else None,
+            most_receives=await _most_receives(call, queue),
             runs=queue.fifo,
             attempt=attempt,
             most_in_flight=_MOST_IN_FLIGHT,
@@ -47,6 +47,13 @@ async def receive_message(call: Call) -> Result:
     chosen = given.get("MessageAttributeNames", ())
     messages = [_message(call, queue, one, system, chosen) for one in received]
     return {"Messages": messages} if messages else {}
+
+
+async def _most_receives(call: Call, queue: Known) -> int | None:
+    """Return how often a message may be received; None: any number, as there is no dead letter queue for it."""
+    if queue.buries is None or await call.registry.find(queue.buries.target) is None:
+        return None  # a move would make a deleted queue anew, with none of its attributes
+    return queue.buries.most_receives
 
 
 def _between(value: int, name: str, least: int, most: int) -> int:

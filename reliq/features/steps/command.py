@@ -43,5 +43,9 @@ def signal(options: argparse.Namespace) -> int:
     except (SignalRefused, InvalidMessage) as error:
         print(f"reliq: {error}", file=sys.stderr)
         return 1
-    text = "the signal is given" if taken else "the message has had this signal before: the first one counts"
+    text = (
+        "the signal is given; if there is no such message yet, it is kept for a day"
+        if taken
+        else "the message has had this signal before: the first one counts"
+    )
     return say(options, text, taken=taken)

@@ -21,7 +21,8 @@ def test_what_waits_is_listed_and_gets_its_signal(say, app):
     (parked,) = json.loads(say("parked", "list", "orders", "--json")[1])
     assert (parked["id"], parked["signal"]) == (one, "approval")
     assert say("queue", "stats", "orders")[1].rstrip().endswith("1 parked")
-    assert say("message", "signal", "orders", one, "approval", '{"by": "ann"}')[:2] == (0, "the signal is given\n")
+    given = "the signal is given; if there is no such message yet, it is kept for a day\n"
+    assert say("message", "signal", "orders", one, "approval", '{"by": "ann"}')[:2] == (0, given)
     assert "before" in say("message", "signal", "orders", one, "approval", "no")[1]
     with queue.consumer() as consumer:
         (message,) = consumer.claim()

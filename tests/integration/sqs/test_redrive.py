@@ -63,6 +63,20 @@ def test_a_message_received_too_often_moves_with_its_id_attributes_and_times(sqs
     assert message["Attributes"]["SentTimestamp"] == first["Attributes"]["SentTimestamp"]
 
 
+def test_a_deleted_dead_letter_queue_does_not_come_back_by_a_receive(sqs, pair):
+    dead, source = pair()
+    sqs.send_message(QueueUrl=source, MessageBody="m")
+    sqs.delete_queue(QueueUrl=dead)
+    for _ in range(3):
+        assert [one["Body"] for one in received(sqs, source, VisibilityTimeout=0)] == ["m"]
+    assert sqs.list_queues(QueueNamePrefix=dead.rsplit("/", 1)[1]).get("QueueUrls", []) == []
+
+    again = dead.rsplit("/", 1)[1]
+    sqs.create_queue(QueueName=again)
+    assert received(sqs, source) == []
+    assert [one["Body"] for one in received(sqs, dead, WaitTimeSeconds=5)] == ["m"]
+
+
 def test_the_sources_of_a_dead_letter_queue_are_listed(sqs, pair):
     dead, source = pair()
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [source]
