@@ -24,6 +24,8 @@ except ImportError as error:
 import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
 from reliq.contrib import celery_ends
 from reliq.contrib.kombu.channel import REJECTED, Channel
+from reliq.contrib.kombu.options import Options
+from reliq.errors import InvalidSetting
 
 _log = logging.getLogger("reliq.celery")
 
@@ -39,7 +41,12 @@ def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True,
     their traceback; otherwise only their result says so, as usual in Celery. `transport_options` are those of
     `reliq.contrib.kombu.options.Options`, for example lease="30s". What is set here may be changed afterwards, for
     single tasks too: acks_late, reject_on_worker_lost, acks_on_failure.
+
+    Raises InvalidSetting for other options.
     """
+    if unknown := Options.unknown(transport_options):
+        names, known = ", ".join(unknown), ", ".join(Options.__slots__)
+        raise InvalidSetting(f"configure() does not know {names}: the options of the transport are {known}")
     settings: dict[str, Any] = {
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
@@ -77,6 +84,8 @@ class Request(_Request):
 def _prepare_worker(sender: Any, **_: Any) -> None:
     """Use our requests for all tasks of a worker that have Celery's own, and have it guarded."""
     options = sender.app.conf.broker_transport_options or {}
+    if ignored := Options.unknown(options):
+        _log.warning("broker_transport_options_ignored names=%s", ",".join(ignored))
     sender.app.conf.broker_transport_options = {"guard": True, **options}
     for task in sender.app.tasks.values():
         if task.Request == _PLAIN:

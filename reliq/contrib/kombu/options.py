@@ -13,6 +13,7 @@ from reliq.protocol.application import url_from_environment
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _ORDERS = ("descending", "ascending")
+_OF_REDIS = ("priority_steps", "queue_order_strategy")  #: options of the Redis transport that mean something here too
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,18 @@ class Options:
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Return the options of a kombu connection; raises InvalidSetting."""
         ours = {name: given[name] for name in cls.__slots__ if name in given}
-        if given.get("priority_steps") or given.get("queue_order_strategy") == "priority":
+        if given.get(_OF_REDIS[0]) or given.get(_OF_REDIS[1]) == "priority":
             ours.setdefault("prioritised", True)
         if "lease" in ours:
             ours["lease"] = values.seconds(ours["lease"], "lease", values.MIN_LEASE_SECONDS, values.MAX_LEASE_SECONDS)
         if ours.get("priority_order", "descending") not in _ORDERS:
             raise InvalidSetting(f"priority_order is {ours['priority_order']!r}: it is one of {', '.join(_ORDERS)}")
         return cls(**ours)
+
+    @classmethod
+    def unknown(cls, given: Mapping[str, Any]) -> list[str]:
+        """Return the names of options that reliq does not read."""
+        return sorted(given.keys() - {*cls.__slots__, *_OF_REDIS})
 
     @property
     def grace(self) -> values.Duration:

@@ -1,8 +1,10 @@
 """Queues, exchanges and addresses of kombu: their names in reliq, their arguments, and what is refused."""
 
 import ssl
+from types import SimpleNamespace
 from typing import Any
 
+import celery
 import kombu
 import pytest
 from kombu.exceptions import ChannelError
@@ -10,6 +12,7 @@ from kombu.exceptions import ChannelError
 import reliq
 import reliq.contrib.kombu
 from reliq import ops
+from reliq.contrib.celery import _prepare_worker, configure
 from reliq.contrib.kombu.names import Names
 from reliq.contrib.kombu.options import broker_url
 from reliq.features.topics import duty
@@ -227,3 +230,13 @@ def test_a_consumer_of_a_queue_with_partitions_is_refused_and_sends_go_on(
         Received(connection, "orders").drain(1)
     kombu.Queue("orders")(connection.default_channel).delete()
     assert [one for one in app.store.call(ops.queue_names()) if "orders" in one] == []
+
+
+def test_options_that_reliq_does_not_know_are_refused_or_named(caplog: pytest.LogCaptureFixture) -> None:
+    app = celery.Celery()
+    with pytest.raises(reliq.InvalidSetting, match=r"configure\(\) does not know leese: the options .* are lease, "):
+        configure(app, "redis://localhost", leese="30s")
+    configure(app, "redis://localhost", lease="30s", priority_steps=[0, 3])
+    app.conf.broker_transport_options["visibility_timeout"] = 3600
+    _prepare_worker(SimpleNamespace(app=app))
+    assert caplog.messages == ["broker_transport_options_ignored names=visibility_timeout"]
