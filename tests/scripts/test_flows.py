@@ -36,10 +36,10 @@ class Flow(dict[str, list[Behind]]):
             self.setdefault(one, []).append(Behind(place, name, ""))
         self.setdefault(name, [])
 
-    def note(self, *waiting: str) -> None:
-        """Note all members, of which these wait."""
+    def note(self) -> None:
+        """Note all members."""
         every = enumerate(sorted(self.items()))
-        members = [Noted(name, f"flow {at}", name in waiting, behind) for at, (name, behind) in every]
+        members = [Noted(name, f"flow {at}", behind) for at, (name, behind) in every]
         assert self.world.run(own.flow_note(KEYS, members)) == []
 
 
@@ -83,7 +83,7 @@ def waiting(world: World) -> str:
 def test_a_chain_runs_in_its_order(world: World, flow: Flow):
     flow.waits("c", "b")
     flow.waits("b", "a")
-    flow.note("b", "c")
+    flow.note()
     assert (world.redis.llen(KEYS.messages), world.redis.hget(KEYS.config, "flowing")) == (0, b"5")
     send(world, "a")
     assert work_off(world) == ["a", "b", "c"]
@@ -94,7 +94,7 @@ def test_a_fan_in_waits_for_the_last_and_a_fan_out_begins_at_once(world: World, 
     flow.waits("end", "b", "c", "d")
     for name in "bcd":
         flow.waits(name, "a")
-    flow.note("end", "b", "c", "d")
+    flow.note()
     send(world, "a")
     done = work_off(world)
     assert (done[0], sorted(done[1:4]), done[4]) == ("a", ["b", "c", "d"], "end")
@@ -103,7 +103,7 @@ def test_a_fan_in_waits_for_the_last_and_a_fan_out_begins_at_once(world: World, 
 
 def test_acks_of_one_call_release_once_and_their_claim_gets_what_they_released(world: World, flow: Flow):
     flow.waits("end", "a", "b")
-    flow.note("end")
+    flow.note()
     send(world, "a", "b")
     world.given(leases={"w": 60_000})
     first, second = world.run(ops.claim(KEYS, "w", 60.0, 2)).elements
@@ -113,7 +113,7 @@ def test_acks_of_one_call_release_once_and_their_claim_gets_what_they_released(w
 
 def test_a_message_with_a_key_of_its_own_waits_for_others_first_and_then_for_its_key(world: World, flow: Flow):
     flow.waits("end", "a", raw=keyed("end", "k"))
-    flow.note("end")
+    flow.note()
     world.run(ops.enqueue(KEYS, elements("a"), [Entry("h", keyed("h", "k"), 0.0, None, 0.0)]))
     world.given(leases={"w": 60_000})
     first, holder = world.run(ops.claim(KEYS, "w", 60.0, 5)).elements
@@ -127,7 +127,7 @@ def test_a_message_with_a_key_of_its_own_waits_for_others_first_and_then_for_its
 @pytest.mark.parametrize("row", [0, 1])
 def test_one_behind_a_message_of_its_own_key_gets_the_key_with_the_ack_of_that(world: World, flow: Flow, row: int):
     flow.waits("end", "a", raw=keyed("end", "k"))
-    flow.note("end")
+    flow.note()
     world.run(ops.enqueue(KEYS, [], [Entry("a", keyed("a", "k"), 0.0, None, 0.0)]))
     world.given(leases={"w": 60_000})
     (first,) = world.run(ops.claim(KEYS, "w", 60.0, 5)).elements
@@ -142,7 +142,7 @@ def test_one_behind_a_message_of_its_own_key_gets_the_key_with_the_ack_of_that(w
 def test_one_that_is_delayed_waits_for_both(world: World, flow: Flow):
     flow.waits("late", "a", delay=60.0)
     flow.waits("soon", "a", delay=60.0)
-    flow.note("late", "soon")
+    flow.note()
     world.redis.zadd(KEYS.delayed, {element("soon"): 1})
     world.run(ops.promote(KEYS, 10))
     assert (world.state()["delayed"], waiting(world)) == ("late", "soon")
@@ -157,7 +157,7 @@ def test_one_that_is_delayed_waits_for_both(world: World, flow: Flow):
 @pytest.mark.parametrize("destination", [Destination.HEAD, Destination.DEAD, Destination.DELAYED])
 def test_what_is_not_handled_releases_nothing(world: World, flow: Flow, destination: Destination):
     flow.waits("end", "a")
-    flow.note("end")
+    flow.note()
     world.given(processing={"w": "a"}, leases={"w": 60_000})
     world.run(ops.settle(KEYS, "w", 60.0, [], [Move(element("a"), destination, "x", "a", element("a2"), 60.0)]))
     tell_all(world)
@@ -188,7 +188,7 @@ def test_one_that_fails_is_judged_by_the_rule_of_the_one_that_waits(
     world: World, flow: Flow, rule: OnFailure, how: str, where: str
 ):
     flow.waits("end", "a", rule=rule)
-    flow.note("end")
+    flow.note()
     fails(world, how)
     tell_all(world)
     state = world.state()
@@ -203,7 +203,7 @@ def test_one_that_fails_is_judged_by_the_rule_of_the_one_that_waits(
 
 def test_a_dead_letter_that_waited_says_why_and_runs_after_its_redrive(world: World, flow: Flow):
     flow.waits("end", "a")
-    flow.note("end")
+    flow.note()
     fails(world, "cancelled")
     tell_all(world)
     (raw,) = world.redis.zrange(KEYS.dead, 0, -1)
@@ -216,7 +216,7 @@ def test_a_dead_letter_that_waited_says_why_and_runs_after_its_redrive(world: Wo
 def test_failures_go_on_to_those_behind(world: World, flow: Flow):
     flow.waits("last", "end", rule="run")
     flow.waits("end", "a", rule="skip")
-    flow.note("end", "last")
+    flow.note()
     fails(world, "dead")
     assert [(one.outcome, one.id) for one in tell_all(world)] == [("dead", "a")]
     assert work_off(world) == ["last"]
@@ -225,7 +225,7 @@ def test_failures_go_on_to_those_behind(world: World, flow: Flow):
 @pytest.mark.parametrize("told", ["before the redrive", "before its end", "behind its end"])
 def test_a_death_counts_once_whenever_it_is_told(world: World, flow: Flow, told: str):
     flow.waits("end", "a", "b", rule="run")
-    flow.note("end")
+    flow.note()
     fails(world, "dead")
     if told == "before the redrive":
         tell_all(world)
@@ -242,7 +242,7 @@ def test_a_death_counts_once_whenever_it_is_told(world: World, flow: Flow, told:
 
 def test_a_failure_that_is_told_twice_and_its_redrive_count_once(world: World, flow: Flow):
     flow.waits("end", "a", "b", rule="run")
-    flow.note("end")
+    flow.note()
     fails(world, "dead")
     for _ in range(2):
         world.run(own.flow_tell(KEYS, [("end", 0, "dead")]))
@@ -258,7 +258,7 @@ def test_a_failure_that_is_told_twice_and_its_redrive_count_once(world: World, f
 def test_one_that_waits_may_be_cancelled_or_purged(world: World, flow: Flow):
     for name in ("b", "c"):
         flow.waits(name, "a")
-    flow.note("b", "c")
+    flow.note()
     assert world.run(own.flow_drop(KEYS, "flow", ["b", "a", "x"])) == 1
     assert waiting(world) == "c"
     world.run(ops.purge(KEYS, 100))
@@ -282,7 +282,7 @@ def test_what_another_home_is_told_releases_there_once(world: World):
     assert world.run(own.flow_wait(OTHER, "flow", next(STEPS), [("end", 2, "fail")])) == []
     world.run(ops.enqueue(OTHER, [], [Entry("end", element("end"), 0.0, None, 0.0)]))
     behind = {name: [Behind(place, "end", "other")] for place, name in enumerate("ab")}
-    world.run(own.flow_note(KEYS, [Noted(name, "flow 1", waits=False, behind=some) for name, some in behind.items()]))
+    world.run(own.flow_note(KEYS, [Noted(name, "flow 1", behind=some) for name, some in behind.items()]))
     send(world, "a", "b")
     assert work_off(world) == ["a", "b"]
     assert world.redis.llen(OTHER.messages) == 0
@@ -309,14 +309,14 @@ def test_those_of_a_key_that_acks_of_one_call_release_keep_their_order(world: Wo
     flow.waits("first", "a", raw=keyed("first", "k"))
     flow.waits("second", "b", raw=keyed("second", "k"))
     send(world, *acked)
-    flow.note("first", "second")
+    flow.note()
     world.given(leases={"w": 60_000})
     world.run(ops.settle(KEYS, "w", 60.0, world.run(ops.claim(KEYS, "w", 60.0, 2)).elements))
     assert work_off(world) == ["first", "second"]
 
 
 def test_news_are_told_in_parts(world: World):
-    members = [Noted(name, "flow 1", waits=False, behind=()) for name in "abc"]
+    members = [Noted(name, "flow 1", behind=()) for name in "abc"]
     world.run(own.flow_note(KEYS, members))
     send(world, "a", "b", "c")
     work_off(world)
@@ -329,7 +329,7 @@ def test_news_are_told_in_parts(world: World):
 
 
 def test_a_slow_monitor_forgets_only_what_it_has_told(world: World):
-    world.run(own.flow_note(KEYS, [Noted(name, "flow 1", waits=False, behind=()) for name in "abc"]))
+    world.run(own.flow_note(KEYS, [Noted(name, "flow 1", behind=()) for name in "abc"]))
     for name in ("a", "b"):
         send(world, name)
         work_off(world)
@@ -344,18 +344,18 @@ def test_a_slow_monitor_forgets_only_what_it_has_told(world: World):
 
 def test_a_repeated_call_changes_nothing_and_an_id_of_another_flow_is_refused(world: World, flow: Flow):
     flow.waits("end", "a", "b")
-    flow.note("end")
+    flow.note()
     before = world.redis.hgetall(KEYS.followed)
     assert world.run(own.flow_wait(KEYS, "flow", next(STEPS), [("end", 2, "fail")])) == []
-    flow.note("end")
+    flow.note()
     assert world.redis.hgetall(KEYS.followed) == before
     assert world.run(own.flow_wait(KEYS, "another", next(STEPS), [("end", 2, "fail")])) == ["end"]
-    assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", waits=False, behind=())])) == ["a"]
+    assert world.run(own.flow_note(KEYS, [Noted("a", "another 1", behind=())])) == ["a"]
 
 
 def test_a_late_request_to_wait_does_not_hold_back_what_has_gone_on(flow: Flow, world: World):
     flow.waits("end", "a")
-    flow.note("end")
+    flow.note()
     send(world, "a")
     world.given(leases={"w": 60_000})
     world.run(ops.settle(KEYS, "w", 60.0, world.run(ops.claim(KEYS, "w", 60.0, 1)).elements))
@@ -373,15 +373,15 @@ def test_late_requests_of_a_flow_note_nothing_after_the_end(world: World, middle
     """A request that arrives twice, the second time when its message has ended, buries nobody and leaves nothing."""
     wait = own.flow_wait(KEYS, "flow", 1, [("m", 1, "fail"), ("end", 2, "fail")])
     behind = [Behind(0, "end", "")]
-    note = own.flow_note(KEYS, [Noted("m", "flow 1", waits=True, behind=behind)], "flow", 2)
-    others = [Noted("a", "flow 0", waits=False, behind=[Behind(0, "m", "")])]
+    note = own.flow_note(KEYS, [Noted("m", "flow 1", behind=behind)], "flow", 2)
+    others = [Noted("a", "flow 0", behind=[Behind(0, "m", "")])]
     others += [
-        Noted("b", "flow 2", waits=False, behind=[Behind(1, "end", "")]),
-        Noted("end", "flow 3", waits=True, behind=()),
+        Noted("b", "flow 2", behind=[Behind(1, "end", "")]),
+        Noted("end", "flow 3", behind=()),
     ]
     assert world.run(wait) == []
     world.run(ops.enqueue(KEYS, [], [Entry(one, element(one), 0.0, None, 0.0) for one in ("m", "end")]))
-    assert [world.run(note), world.run(own.flow_note(KEYS, others, "flow", 3))] == [[], []]
+    assert [world.run(note), world.run(own.flow_note(KEYS, others))] == [[], []]
     send(world, "a")
     assert work_off(world) == ["a", "m"]
     if middle:
@@ -399,7 +399,7 @@ def test_a_late_request_to_drop_leaves_a_member_alone_that_has_come_back(world: 
     drop = own.flow_drop(KEYS, "flow", ["end"], step=next(STEPS), forever=True)
     world.run(drop)
     flow.waits("end", "a")
-    flow.note("end")
+    flow.note()
     assert (world.run(drop), waiting(world)) == (0, "end")
     send(world, "a")
     assert work_off(world) == ["a", "end"]
@@ -408,14 +408,14 @@ def test_a_late_request_to_drop_leaves_a_member_alone_that_has_come_back(world: 
 
 def test_a_late_request_to_wait_leaves_nothing_of_a_flow_that_was_given_up(world: World):
     wait = own.flow_wait(KEYS, "flow", 1, [("end", 1, "fail")])
-    note = own.flow_note(KEYS, [Noted("a", "flow 0", waits=False, behind=[Behind(0, "end", "")])], "flow", 2)
+    note = own.flow_note(KEYS, [Noted("a", "flow 0", behind=[Behind(0, "end", "")])], "flow", 2)
     world.run(own.flow_drop(KEYS, "flow", ["a", "end"], step=3, forever=True))
     assert [world.run(wait), world.run(note)] == [[], []]
     nothing_is_left(world)
 
 
 def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world: World):
-    member = Noted("a", "flow 1", waits=False, behind=())
+    member = Noted("a", "flow 1", behind=())
     assert world.run(own.flow_note(KEYS, [member], brought=KEYS.dedup("x"))) == []
     assert world.redis.hget(KEYS.config, "flowing") == b"1"
     world.redis.delete(KEYS.followed, KEYS.config, KEYS.flows)
@@ -427,7 +427,7 @@ def test_a_member_that_has_come_from_another_partition_is_not_noted_again(world:
 def test_a_member_that_was_cancelled_before_it_was_noted_is_told(world: World, flow: Flow):
     flow.waits("end", "a")
     world.run(ops.purge(KEYS, 10))
-    flow.note("end")
+    assert world.run(own.flow_note(KEYS, [Noted("end", "flow 1", behind=())], "flow", next(STEPS))) == []
     assert [(one.outcome, one.id) for one in tell_all(world)] == [("cancelled", "end")]
 
 
@@ -500,7 +500,7 @@ class Cutting:
     def __init__(self, world: World, flow: Flow) -> None:
         self.world = world
         flow.waits("end", "cut")
-        flow.note("end")
+        flow.note()
         send(world, "cut")
         world.given(leases={"w": 60_000})
         assert world.run(ops.claim(KEYS, "w", 60.0, 1)).elements == [element("cut")]
@@ -582,7 +582,7 @@ def test_a_consumer_that_does_not_hold_the_message_opens_nothing(world: World, c
 
 def test_a_member_whose_handler_has_opened_a_flow_is_noted_once(world: World, flow: Flow, cutting: Cutting):
     cutting.hold("a1")
-    flow.note("end")
+    flow.note()
     assert world.redis.hget(KEYS.followed, "\v\vcut") == b"flow 0 a1\n0 end\n"
 
 
@@ -599,7 +599,7 @@ def test_a_fan_in_of_ten_thousand(world: World):
     raw = [element("a", id=one) for one in ids]
     for at in range(0, len(raw), 1000):
         part = enumerate(ids[at : at + 1000], at)
-        some = [Noted(one, "flow 1", waits=False, behind=[Behind(place, "end", "")]) for place, one in part]
+        some = [Noted(one, "flow 1", behind=[Behind(place, "end", "")]) for place, one in part]
         world.run(own.flow_note(KEYS, some))
         world.run(ops.enqueue(KEYS, raw[at : at + 1000]))
     world.given(leases={"w": 600_000})

@@ -139,7 +139,7 @@ def flow_note(
 
 def _member(one: Noted) -> Record:
     behind = "".join(other.text for other in one.behind)
-    return signatures.flow_note_member(id=one.id, member=one.member, waits=int(one.waits), behind=behind)
+    return signatures.flow_note_member(id=one.id, member=one.member, behind=behind)
 
 
 def flow_noted(keys: QueueKeys, ids: Sequence[str]) -> Op[list[Noted]]:

@@ -269,7 +269,7 @@ class Sending:
         for other, place in plan.behind[number]:
             there = self._homes[other]
             behind.append(Behind(place, plan.nodes[other].id, "" if there == home else there))
-        return Noted(plan.nodes[number].id, f"{plan.id} {number}", waits=True, behind=behind)
+        return Noted(plan.nodes[number].id, f"{plan.id} {number}", behind)
 
     def _check_ids(self, taken: Sequence[str]) -> None:
         if taken:

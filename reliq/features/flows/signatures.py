@@ -47,8 +47,8 @@ def flow_note(keys: NamedKeys, *, flow: Argument, step: float, members: Records,
     )
 
 
-def flow_note_member(*, id: Argument, member: Argument, waits: Argument, behind: Argument) -> Record:
-    return (id, member, waits, behind)
+def flow_note_member(*, id: Argument, member: Argument, behind: Argument) -> Record:
+    return (id, member, behind)
 
 
 def flow_open(

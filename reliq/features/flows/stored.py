@@ -36,13 +36,12 @@ class Noted(NamedTuple):
 
     id: str
     member: str  #: its flow and its number
-    waits: bool
     behind: Sequence[Behind]
 
     @classmethod
     def read(cls, identity: str, record: bytes) -> Self:
         member, *lines = record.decode().split("\n")
-        return cls(identity, member, waits=False, behind=[Behind.read(line) for line in lines if line])
+        return cls(identity, member, behind=[Behind.read(line) for line in lines if line])
 
     @property
     def opened(self) -> list[str]:

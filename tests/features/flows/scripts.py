@@ -18,7 +18,7 @@ def plan() -> Plan:
     return made
 
 
-FIRST = Noted("first", "flow 0", waits=False, behind=[Behind(0, "later", "")])
+FIRST = Noted("first", "flow 0", behind=[Behind(0, "later", "")])
 MESSAGE = Message.decode("q", element("flowing"))
 CALLS = {
     "flow_wait": lambda: own.flow_wait(KEYS, "flow", 1, [("later", 2, "fail")]),

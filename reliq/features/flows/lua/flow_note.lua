@@ -3,16 +3,16 @@
 --
 -- KEYS  followed, config, flows, producers, brought?
 --       brought: exists once a message from another partition has entered: then nothing is stored
--- ARGV  flow, step: number, members... [id, member, waits, behind]
+-- ARGV  flow, step: number, members... [id, member, behind]
 --       flow, step: as for flow_wait; empty and 0 where a monitor brings members
---       member: its flow and its number; waits: whether it waits itself, 1 or 0
+--       member: its flow and its number
 --       behind: a line for each message that waits for it: its place there, its id, and its home if that is another one
 -- Returns the ids of which another flow has a message; those of this flow that are noted are passed over
 -- uses: now, producers, element, follow
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, flows, producers, brought = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local flow, step = ARGV[1], tonumber(ARGV[2])
-local MEMBERS, MEMBERS_STEP, ID, MEMBER, WAITS, BEHIND = 3, 4, 0, 1, 2, 3
+local MEMBERS, MEMBERS_STEP, ID, MEMBER, BEHIND = 3, 3, 0, 1, 2
 -- end of the names
 make_parts()
 if brought and redis.call('GET', brought) then return {} end
@@ -30,8 +30,8 @@ for at = MEMBERS, #ARGV, MEMBERS_STEP do
   local record = redis.call('HGET', followed, '\v\v' .. id)
   if record then
     if string.match(record, '^%S+ %S+') ~= string.match(ARGV[at + MEMBER], '^%S+ %S+') then others[#others + 1] = id end
-  elseif not late and ARGV[at + WAITS] == '1' and redis.call('HEXISTS', followed, '\v' .. id) == 0 then
-    texts[#texts + 1] = 'cancelled ' .. id .. ' ' .. text -- meanwhile
+  elseif not late and flow ~= '' and redis.call('HEXISTS', followed, '\v' .. id) == 0 then
+    texts[#texts + 1] = 'cancelled ' .. id .. ' ' .. text -- meanwhile: while a flow is sent, all wait
   elseif not late then
     redis.call('HSET', followed, '\v\v' .. id, text)
     noted = noted + 1
