@@ -17,7 +17,7 @@ from tests.combine.keys import left_behind
 from tests.combine.rows import Row
 from tests.combine.seen import let_pass, look
 from tests.combine.senders import QUEUE, SENDERS, Plan, Sending
-from tests.combine.takers import SIGNAL, Taker
+from tests.combine.takers import RESTS, SIGNAL, Lease, Taker
 from tests.reference import flows, model
 from tests.reference.rules import Full, Impossible
 from tests.support.workers import eventually
@@ -328,6 +328,9 @@ class Story:
             self._vanish()
             return
         self._taker.settle(identity, outcome)
+        if isinstance(self._taker, Lease) and outcome not in RESTS:
+            is_deleted = message.told and model.OUTCOMES[outcome].to in (model.READY, model.DELAYED)
+            assert self._taker.code == ("cancelled" if is_deleted else "done"), (outcome, self._taker.code)
         is_received = self._taker.name == model.IN_FLIGHT and outcome != "ack"
         self._note_end(identity, "return" if is_received else outcome)
         self._step(f"{outcome} {identity}")

@@ -1,7 +1,7 @@
 """Flows: tell waiting messages of failures and of what happened in other queues; end flows whose producer died."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from reliq import ops
@@ -19,7 +19,6 @@ from reliq_monitor.rotation import A_TURN
 _CALLS = 50  #: of one queue in one turn
 _MOST = 1000  #: flows that one turn looks at
 _SOON = 0.25  #: seconds until the next part of a cancellation
-_FORGOTTEN = 86_400.0  #: seconds after which a look at a flow is forgotten that has ended since
 
 
 class Telling(Duty[int]):
@@ -65,6 +64,7 @@ class OpenFlows(Duty[int]):
         self._first = 0  #: so many of the oldest ones were looked at since the beginning was
         self._cancellations = Cancellations()
         self._looked: dict[str, float] = {}  #: by flow: when its members were looked at
+        self._seen: set[str] = set()  #: the flows of this round over all flows
 
     @property
     def pause(self) -> float:
@@ -76,13 +76,14 @@ class OpenFlows(Duty[int]):
         name, attempts, lost = self.name, survey.attempts, 0
         flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
         now = yield from attempts.of_all(name, ops.one(ops.server_time()), 0)
+        self._seen.update(flows)
         heads, moment = (yield from _heads(flows)), time.monotonic()
         looked_at = 0
         for flow in flows:
             if looked_at and time.monotonic() > moment + A_TURN:
                 break
             looked_at += 1
-            tending = _tend(flow, heads.get(flow), now, self._cancellations)
+            tending = tend(flow, heads.get(flow), now, self._cancellations)
             if (yield from attempts.of_all(name, tending, otherwise=True, item=flow, elsewhere=True)):
                 continue
             if flow in heads and moment - self._looked.setdefault(flow, moment) > mend_after(heads[flow], now):
@@ -91,7 +92,8 @@ class OpenFlows(Duty[int]):
         self._first = self._first + looked_at if looked_at == _MOST or looked_at < len(flows) else 0
         if not self._first:
             self._cancellations.end_round()
-            self._looked = {one: at for one, at in self._looked.items() if moment - at < _FORGOTTEN}
+            self._looked = {one: at for one, at in self._looked.items() if one in self._seen}
+            self._seen = set()
         return lost
 
 
@@ -102,9 +104,3 @@ def _heads(flows: Sequence[str]) -> Steps[dict[str, dict[str, str]]]:
         with suppress(Exception):
             heads |= zip(some, (yield [own.flow_head(one) for one in some]), strict=True)
     return heads
-
-
-def _tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Cancellations) -> Steps[bool]:
-    if head is None:
-        head = yield own.flow_head(flow)
-    return (yield from tend(flow, head, now, cancellations))

@@ -154,7 +154,7 @@ class Sending:
             self._homes[number] = self._with_room(homes) if is_free(message, homes) else keys.queue
 
     def _with_room(self, homes: QueueHomes) -> str:
-        """Return the home whose turn it is, of those that have not been full."""
+        """Return a home that has not been full: the one whose turn is next."""
         some = homes.open_ones()
         return next((one for one in some if one not in self._full), some[0])
 
@@ -209,7 +209,8 @@ class Sending:
         self._full.add(full)
         self._unsure = self._unsure or not error.final
         yield from homes.look_when_full()
-        if self._unsure or not all(is_free(one, homes) for one in messages) or self._full.issuperset(homes.open_ones()):
+        names = homes.layout.names(homes.queue)
+        if self._unsure or not all(is_free(one, homes) for one in messages) or self._full.issuperset(names):
             reason = str(error).partition(";")[0]
             raise QueueFull(f"{reason}; nothing of flow {self._plan.id} was sent") from None
 

@@ -89,17 +89,19 @@ _DROPPED_FOR_MS = 86_400_000  #: for so long messages are refused of a flow that
 
 
 def mend_after(head: Mapping[str, str], now: int) -> float:
-    """Return the seconds between two looks at the members of a flow: the older one is that was given up, the fewer."""
+    """Return the seconds between two looks at the members of a flow; more as one gets older that was given up."""
     age = (now - int(head["opened"])) / 1000
     return max(_MEND_EVERY, age / 4 if head["state"] == "abandoned" else 0.0)
 
 
-def tend(flow: str, head: Mapping[str, str], now: int, cancellations: Cancellations) -> Steps[bool]:
+def tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Cancellations) -> Steps[bool]:
     """Give a flow up whose producer is gone, cancel one whose canceller is, and forget one of either; return whether
     it was one of these. One that is open, and whose first messages still wait, begins.
 
-    `head`: of its record, empty if there is none; `now`: ms of the server's clock.
+    `head`: what `own.flow_head` has read; None: it is read here. `now`: ms of the server's clock.
     """
+    if head is None:
+        head = yield own.flow_head(flow)
     if not head:
         yield own.flow_forget(flow)
         return True

@@ -499,6 +499,20 @@ def test_another_message_with_the_id_of_a_member_does_not_end_it(app):
     assert states(app, flow) == ["open", "waiting", "waiting"]
 
 
+def test_a_monitor_remembers_no_flow_that_has_ended(app):
+    with app.flow() as flow:
+        flow.send("q", "x")
+    monitor = Monitor(app.store)
+    open_flows = monitor._whole._rota.the(OpenFlows)
+    assert isinstance(open_flows, OpenFlows)
+    monitor.perform(OpenFlows)
+    assert [*open_flows._looked] == [flow.id]
+    app.queue("q").purge()
+    monitor.tell_flows()
+    monitor.perform(OpenFlows)
+    assert (open_flows._looked, open_flows._seen) == ({}, set())
+
+
 def test_flows_that_were_given_up_are_looked_into_more_and_more_seldom(app, client):
     looks = [telling.mend_after({"state": state, "opened": "0"}, age * 1000) for state in ("open", "abandoned")
              for age in (100, 1000, 40_000)]  # fmt: skip
