@@ -139,6 +139,16 @@ class Graphs:
                     if place.waits_for_flow:
                         yield message
 
+    def lost(self) -> Iterator[Message]:
+        """Yield the members of flows whose record a restart has undone, and whose producer died before it saw that.
+
+        `docs/concepts/guarantees.md` says so: nobody knows whether these flows were open.
+        """
+        for graph in self._graphs:
+            died = not graph.sent and self._world.excused(graph.process)
+            if self._world.restarted and died and not self._world.server.fields(flow_record(graph.id)):
+                yield from (one for one, _, _ in graph.members if one in self._world.where)
+
     def _is_dead(self, graph: Graph, number: int) -> bool:
         place = self._world.where.get(graph.members[number][0])
         return place is not None and place.state == DEAD

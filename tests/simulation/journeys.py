@@ -5,9 +5,10 @@ earlier one is a copy from then on, of which nothing may become but that it is r
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from tests.simulation.stories import Message, Place, Violation
+from tests.simulation.stories import AWAY, DELAYED, READY, Message, Place, Violation
 
 
 class Journeys:
@@ -15,13 +16,21 @@ class Journeys:
 
     def __init__(self) -> None:
         self._copies: dict[Message, Place] = {}
+        self._restarted = False
 
-    def begins(self, process: Any, causes: Sequence[str], message: Message, old: Place, new: Place) -> bool:
-        """Whether a message that was in one place, and is in two now, was brought to its home by a monitor."""
-        brought = "enqueue" in causes and process.name.startswith("monitor") and old.is_away and old.queue != new.queue
-        if brought:
-            self._copies[message] = old
-        return brought
+    def begins(self, process: Any, causes: Sequence[str], message: Message, old: Place, new: Place) -> Place | None:
+        """Return where a message in two places was before a monitor brought it to its home; None: none did.
+
+        It was ready there. A restart may have undone that it was due.
+        """
+        undone = self._restarted and old.state == DELAYED
+        waited = replace(old, state=READY, line=AWAY) if undone else old
+        if "enqueue" not in causes or not process.name.startswith("monitor") or not waited.is_away:
+            return None
+        if old.queue == new.queue:
+            return None
+        self._copies[message] = old
+        return waited
 
     def without_copy(
         self, causes: Sequence[str], message: Message, before: list[Place], after: list[Place]
@@ -32,13 +41,18 @@ class Journeys:
             return before, after
         if copy not in after:
             del self._copies[message]
-            if "send_home" not in causes:
+            due = [one for one in after if one.is_away and one.queue == copy.queue and copy.state == DELAYED]
+            if due:
+                self._copies[message] = due[0]
+                after = [one for one in after if one != due[0]]
+            elif "send_home" not in causes:
                 raise Violation(f"the copy of {message[1]} in {copy.queue} is moved by {', '.join(causes)}")
         return [one for one in before if one != copy], [one for one in after if one != copy]
 
     def restarts(self, placed: list[tuple[Message, Place]]) -> dict[Message, Place]:
         """Return where each message is, of all that the server has after a restart from an older state."""
         self._copies.clear()
+        self._restarted = True
         where: dict[Message, Place] = {}
         for message, place in sorted(placed, key=lambda one: one[1].is_away):
             if message in where and place.is_away:

@@ -79,8 +79,8 @@ class Observer(World):
         queue, identity = message
         before, after = self._journeys.without_copy(causes, message, before, after)
         now = self.where.get(message)
-        if len(after) == 1 and not before and now and self._journeys.begins(process, causes, message, now, after[0]):
-            before = [now]
+        if len(after) == 1 and not before and now:
+            before = [*filter(None, [self._journeys.begins(process, causes, message, now, after[0])])]
         if len(after) > 1 or (after and not before and now is not None):
             raise Violation(f"{identity} is in two places of {queue}: {[one.state for one in (*before, *after)]}")
         story = self.stories.get(message) or self._tick(message, causes)

@@ -170,8 +170,8 @@ class Simulation:
         self._signal_all()
         if self._awaited():
             return False
-        stuck = set(self.observer.graphs.waiting())
-        if not all(place.state == DEAD or one in stuck for one, place in self.observer.where.items()):
+        stuck, lost = set(self.observer.graphs.waiting()), set(self.observer.graphs.lost())
+        if not all(place.state == DEAD or one in stuck | lost for one, place in self.observer.where.items()):
             return False
         if stuck:
             self._judge_dead()
@@ -262,11 +262,13 @@ class Simulation:
         """Nothing is left behind in a partition of a queue that is drained but its dead letters."""
         keys = QueueKeys(queue)
         config = self.server.fields(keys.config)
-        large = sum(self.observer.stories[message].large for message in self.observer.there(queue))
+        there = self.observer.there(queue)
+        large = sum(self.observer.stories[message].large for message in there)
+        lost = [one for one in self.observer.graphs.lost() if one in there]
         for what, command, key, most in (
             ("bodies", "HLEN", keys.bodies, large),
             ("holders of keys", "HLEN", keys.active, 0),
-            ("waiting messages", "ZCARD", keys.waiting, 0),
+            ("waiting messages", "ZCARD", keys.waiting, len(lost)),
         ):
             found = self.server.length(command, key)
             if found != most:

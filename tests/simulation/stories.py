@@ -6,6 +6,7 @@ from typing import Any
 
 READY, PROCESSING, DELAYED, DEAD, PREPARED, PARKED = "ready", "processing", "delayed", "dead", "prepared", "parked"
 NOWHERE = ""
+AWAY = "~"  #: begins the turn of a message that waits to be taken to its home
 FLYING = "in flight"  #: in the place of a consumer
 
 Message = tuple[str, str]  #: queue, as its users know it, and id
@@ -31,7 +32,7 @@ class Place:
     @property
     def is_away(self) -> bool:
         """Whether it waits to be taken to the home of its key, another partition."""
-        return self.line.startswith("~")
+        return self.line.startswith(AWAY)
 
     @property
     def waits_for_flow(self) -> bool:

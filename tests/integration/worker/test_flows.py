@@ -487,6 +487,19 @@ def test_a_flow_whose_record_redis_has_lost_says_so_and_leaves_nothing(app, clie
     nothing_is_left(app, client)
 
 
+def test_messages_of_a_flow_whose_record_and_producer_are_gone_are_cancelled_by_its_id(app, client):
+    plan = Plan()
+    plan.add("q", reliq.NewMessage(b"later"), [plan.add("q", reliq.NewMessage(b"first"), (), "fail")], "fail")
+    with contextlib.suppress(Died):
+        sending = Sending(plan, app._queue_steps)._send()
+        app.store.run(up_to(lambda op, _: op.script and op.script.name == "flow_change", sending))
+    client.delete(flow_record(plan.id), FLOWS)
+    Monitor(app.store).tell_flows()
+    assert app.queue("q").stats().waiting == 2
+    assert app.queue("q").cancel_many(headers={"flow": plan.id}).cancelled == 2
+    nothing_is_left(app, client)
+
+
 def test_another_message_with_the_id_of_a_member_does_not_end_it(app):
     app.queue("q").send("plain", id="one")
     with app.flow() as flow:
