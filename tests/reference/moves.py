@@ -35,7 +35,7 @@ MOVES: Mapping[str, set[Move]] = {
     "delete_received": {(PROCESSING, GONE), (READY, GONE)}, "purge_received": {(PROCESSING, GONE)},
     "commit_roll": {(GONE, READY), (GONE, DELAYED), (GONE, DEAD)},
     "flow_tell": {(READY, GONE), (DELAYED, GONE)}, "flow_bury": {(READY, DEAD), (DELAYED, DEAD)},
-    "flow_drop": {(READY, GONE)},
+    "flow_drop": {(READY, GONE), (DELAYED, GONE)},
     "cycle_add": {(GONE, READY)}, "cycle_remove": {(READY, GONE), (DELAYED, GONE)},
 }  # fmt: skip
 

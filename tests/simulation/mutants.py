@@ -167,7 +167,7 @@ PARTITION_SCRIPTS = {
         r"if not q.homes or is_latest\(group\) or is_laned\(element\).* then return false end",
         "if not q.homes or is_latest(group) or is_laned(element) then return false end",
     ),
-    "a former home keeps what comes back": (r" or is_stray\(q, first\) then", " then"),
+    "a former home keeps what comes back": (r" or is_stray\(first\) then", " then"),
     "a former home takes messages": (r"return has_bucket\(q.homes, 0, digest\)", "return true"),
     "the version of a layout is not checked": (
         r"(version|asked) (?:<|~=) version_of\(q.homes\)",
@@ -265,7 +265,7 @@ FLOW_SCRIPTS = {
     ),
     "an end in this home is not told": (r"let_all_go\(q, ended.here, ended.here, ended.again\)", ""),
     "a member that has left is not told": (r"report_flow\(q, ended.texts\)\n    let_all_go", "let_all_go"),
-    "a part of a flow that was given up stays": (r"local element = ours and take_from_flow.*?\n", "local element\n"),
+    "a part of a flow that was given up stays": (r"local element = ours and take\(.*?\n", "local element\n"),
     "a late request of a flow is carried out": (r"local late = carried_out\(.*?\)\n", "local late = false\n"),
     # That a redrive is not told shows only in the progress of its flow, which no plan reads: worker/test_flows.py.
 }

@@ -17,7 +17,11 @@ def flow_change(
 
 
 def flow_drop(keys: NamedKeys, *, flow: Argument, step: float, forever: bool, ids: Iterable[Argument]) -> Call:
-    return "flows/flow_drop", (*keys.places, keys.producers), (flow, step, int(forever), *ids)
+    return (
+        "flows/flow_drop",
+        (*keys.places, keys.delayed, keys.index, keys.producers),
+        (flow, step, int(forever), *ids),
+    )
 
 
 def flow_ended(*, graph: str, every: str, id: Argument, kept: float, joined: bool, ended: Records) -> Call:

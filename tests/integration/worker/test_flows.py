@@ -435,12 +435,13 @@ def test_a_full_queue_takes_no_part_of_a_flow(app, client):
     nothing_is_left(app, client, "q", "other")
 
 
+@pytest.mark.parametrize("delay", [None, 60], ids=["ready", "delayed"])
 @pytest.mark.parametrize("apart", [False, True], ids=["behind each other", "behind none"])
-def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, client, apart):
+def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, client, apart, delay):
     app.queue("q").configure(max_length=3)
     with pytest.raises(reliq.QueueFull) as refused, app.flow() as flow:  # noqa: PT012
         for number in range(5):
-            first = flow.send("other", number)
+            first = flow.send("other", number, delay=delay)
             flow.send("q", number, after=() if apart else [first])
     said = f"queue 'q' holds 0 of at most 3 messages; nothing of flow {flow.id} was sent"
     assert (type(refused.value), str(refused.value)) == (reliq.QueueFull, said)
@@ -448,6 +449,15 @@ def test_none_of_a_flow_is_sent_if_one_of_its_queues_is_full(app, client, apart)
     assert (app.flow_progress(flow.id), app.flows(), client.exists(flow_record(flow.id))) == (None, [], 0)
     nothing_is_left(app, client, "q", "other")
     assert [(one.ready, one.delayed) for one in map(stats_of(app), ("q", "other"))] == [(0, 0), (0, 0)]
+
+
+def test_a_delayed_message_of_no_flow_stays_when_one_with_its_id_is_given_up(app):
+    app.queue("other").send("plain", id="one", delay=60)
+    app.queue("q").configure(max_length=1)
+    with pytest.raises(reliq.QueueFull), app.flow() as flow:  # noqa: PT012
+        flow.send("q", "x", after=[flow.send("other", "member", id="one")])
+        flow.send("q", "y")
+    assert (app.queue("other").stats().delayed, app.queue("other").stats().ready) == (1, 0)
 
 
 def test_messages_that_wait_elsewhere_for_a_flow_that_was_given_up_are_cancelled(app, client):
