@@ -22,7 +22,7 @@ local left, removed, strays = limit, 0, {}
 local waiting = redis.call('ZRANGE', q.waiting, 0, left - 1) -- first, so that no waiting message becomes ready
 left = left - #waiting
 for _, member in ipairs(waiting) do -- a waiting message does not hold its key
-  if is_stray(q, member) then
+  if is_stray(member) then
     strays[#strays + 1] = member
   else
     local element = element_in_line(member)

@@ -168,6 +168,11 @@ def send_home(keys: QueueKeys, strays: Sequence[Stray]) -> Op[int]:
     return scripted(signatures.send_home(keys, members=[one.member for one in strays]))
 
 
+def stay(keys: QueueKeys, strays: Sequence[Stray], version: int) -> Op[int]:
+    """Let messages stay whose home is this partition again; `version`: as of `release_lines`."""
+    return scripted(signatures.stay(keys, version=version, members=[one.member for one in strays]))
+
+
 def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str, call: str | None = None) -> Op[int]:
     """Remove messages that the home of their key refuses; `counter` counts them. `call`: as of `cancel`."""
     return scripted(signatures.withdraw(keys, counter=counter, members=[one.member for one in strays], call=call))
@@ -177,6 +182,11 @@ def refuse(mark: str, counter: str) -> tuple[Op[Any], Op[str]]:
     """Let no message enter under this mark of a `Coming`; the last reply: the refusal's counter, empty: it is in."""
     store: Op[Any] = Op(("SET", mark, f"{_REFUSED}{counter}", "NX", "PX", milliseconds(REMEMBERED)))
     return store, Op(("GET", mark), lambda reply: refused_for(reply.decode()))
+
+
+def come_under(mark: str) -> Op[str | None]:
+    """Read the first id under the mark of a `Coming`, or its refusal; None: nothing has come."""
+    return Op(("GET", mark), optional_text)
 
 
 def refused_for(first: str) -> str:

@@ -323,6 +323,10 @@ def stats(keys: NamedKeys, *, lists: Iterable[str]) -> Call:
     )
 
 
+def stay(keys: NamedKeys, *, version: float, members: Iterable[Argument]) -> Call:
+    return "stay", (*keys.places,), (version, *members)
+
+
 def strays(keys: NamedKeys, *, group: Argument, most: float) -> Call:
     return "strays", (keys.waiting, keys.active), (group, most)
 

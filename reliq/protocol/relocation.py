@@ -34,12 +34,25 @@ def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool)
     while True:
         after, found = yield ops.strays(keys, after, _STRAYS)
         for home, some in _by_home(queue, layout, found).items():
-            away = [one for one in some if one.is_away and home != keys.queue]
-            if away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
+            away = [one for one in some if one.is_away]
+            if away and home == keys.queue:
+                done += yield from _keep(layout, keys, away)
+            elif away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
                 done += yield ops.send_home(keys, brought)
-            done += yield from _release(queue, layout, keys, [one.group for one in some if one not in away])
+            done += yield from _release(queue, layout, keys, [one.group for one in some if not one.is_away])
         if not after:
             return done
+
+
+def _keep(layout: Layout, keys: QueueKeys, strays: Sequence[Stray]) -> Steps[int]:
+    """Let messages stay whose home is here again; those that a monitor has brought to an earlier home are removed."""
+    others = [QueueKeys(name) for name in layout.every(keys.logical) if name != keys.queue]
+    come, staying = list[Stray](), list[Stray]()
+    for one in strays:
+        found = (yield [ops.come_under(_mark(home, one)) for home in others]) if others else ()
+        (come if any(found) else staying).append(one)
+    gone = (yield ops.send_home(keys, come)) if come else 0
+    return gone + ((yield ops.stay(keys, staying, layout.version)) if staying else 0)
 
 
 class Withdrawn(NamedTuple):

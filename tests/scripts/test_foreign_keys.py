@@ -97,6 +97,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "take_in": lambda: ops.take_in(KEYS, ops.Homes(bitmap(()), 1), retired=True),
     "held_keys": lambda: ops.held_keys(KEYS),
     "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")], 1),
+    "stay": lambda: ops.stay(KEYS, [ops.Stray(f"{group_of('k')}~{1:015d}".encode() + element("a"))], 1),
     "mark_tried": lambda: ops.mark_tried(KEYS, "w", "a 1"),
     "tally": lambda: ops.tally(KEYS, ["w", "gone"], "w", begins=True, ends=True),
     "lead": lambda: ops.lead(KEYS, "w", 1.0),

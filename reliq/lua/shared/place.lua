@@ -78,16 +78,16 @@ local function join_line(q, group, element, away)
   track(q, element, line)
 end
 
--- Whether a member of `waiting` is a message that a monitor takes to another partition. It may have come there already: who
--- removes such a message asks there first (reliq.protocol.relocation).
-local function is_stray(q, member)
-  return string.sub(member, GROUP + 1, GROUP + 1) == '~' and not is_home(q, string.sub(member, 1, GROUP))
+-- Whether a member of `waiting` is a message that a monitor takes to another partition, or lets stay if the home of its key is
+-- here again. It may have come there already: who removes such a message asks there first (reliq.protocol.relocation).
+local function is_stray(member)
+  return string.sub(member, GROUP + 1, GROUP + 1) == '~'
 end
 
 -- Take the first message out of a line; nil if none waits, or only such as are to be taken to another partition.
 local function next_in_line(q, group)
   local first = first_in_line(q, group)
-  if not first or is_stray(q, first) then return nil end
+  if not first or is_stray(first) then return nil end
   redis.call('ZREM', q.waiting, first)
   return element_in_line(first)
 end

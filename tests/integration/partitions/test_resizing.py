@@ -248,6 +248,27 @@ def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeyp
     assert [app.store.call(ops.hash_size(QueueKeys(name).bodies)) for name in (old, new)] == [0, 0]
 
 
+def test_a_message_that_was_brought_is_not_left_where_it_waited_when_that_is_its_home_again(app, monitor, monkeypatch):
+    orders = app.queue("orders")
+    orders.configure(partitions=2)
+    monitor.tend_partitions()
+    key, old, new = key_that_moves(2, 4)
+    orders.send("brought", key=key, delay=0.05)
+    orders.configure(partitions=4)
+    eventually(lambda: (monitor.promote(), ready(app, old) == 1)[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(ops, "send_home", lambda keys, strays: ops.list_length(keys.dead))  # it dies before
+        Tending(app.store).tend_partitions()
+    assert (ready(app, old), ready(app, new)) == (1, 1)
+    orders.configure(partitions=2)
+    eventually(lambda: monitor.tend_partitions() or not layout_of(app).moving)
+    assert [ready(app, name) for name in NAMES] == [ready(app, name) * (name == new) for name in NAMES]
+    with orders.consumer() as consumer:
+        (message,) = consumer.claim(wait=1)
+        consumer.ack(message)
+        assert (message.body, consumer.claim()) == (b"brought", [])
+
+
 def test_a_message_without_its_body_is_taken_home_too_and_does_not_hold_up_the_change(app, monitor):
     orders = app.queue("orders")
     orders.configure(partitions=2)

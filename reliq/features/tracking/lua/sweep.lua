@@ -62,7 +62,7 @@ local answer, found, looked, bytes = {}, {}, 0, 0
 local function look(element, behind, place)
   looked, bytes = looked + 1, bytes + #element
   if element ~= BLANK and matches(element) then
-    if removals > 0 and key == q.waiting and is_stray(q, place) then
+    if removals > 0 and key == q.waiting and is_stray(place) then
       behind = place
     else
       found[#found + 1] = {element, place}
