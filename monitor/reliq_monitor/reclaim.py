@@ -23,7 +23,7 @@ from reliq.model.message import Message, undecodable_letter
 from reliq.ops import Fate, Op, Return, Steps, Transaction, Watch
 from reliq.ops.schema import Counter
 from reliq.protocol.features import TAGS
-from reliq.protocol.oversized import ALWAYS_TAKEN, largest_argument
+from reliq.protocol.oversized import fitting
 from reliq.runtime.failures import FailureLog
 from reliq_monitor import marks
 from reliq_monitor.leases import Leases
@@ -104,15 +104,12 @@ def _returns(keys: QueueKeys, look: _Look, max_deliveries: int) -> Steps[tuple[l
         message = Message.decode(keys.queue, charged.element)
         if message.tag in (yield [ops.reported_tag(keys, message.id), *(tag(keys, message.id) for tag in TAGS)]):
             returns = charge_deliveries(keys.queue, look.elements, max_deliveries, look.alone, marks.DECIDED)
-    return (yield from _takeable(returns)), charged is not None
+    return [*(yield from fitting(returns, _as_it_is))], charged is not None
 
 
-def _takeable(returns: list[Return]) -> Steps[list[Return]]:
-    """Return the fates; a message that Redis would refuse with its changes becomes a dead letter as it is."""
-    if all(len(one.again) <= ALWAYS_TAKEN for one in returns):
-        return returns
-    most = yield from largest_argument()
-    return [one if len(one.again) <= most else replace(one, fate=Fate.UNREADABLE, again=one.element) for one in returns]
+def _as_it_is(one: Return) -> Return:
+    """Return the fate of a message that Redis would refuse with its changes: it becomes a dead letter as it is."""
+    return replace(one, fate=Fate.UNREADABLE, again=one.element)
 
 
 def _look(keys: QueueKeys, consumer: str, at_once: int) -> Steps[_Look]:
