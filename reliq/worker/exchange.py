@@ -111,7 +111,7 @@ class Exchange:
         acks, moves = self._take_outcomes()
         is_idle = self.steps.idle if waits else self.steps.limits.idle
         limit = 0 if is_idle and not (acks or moves) else limit
-        reported = self.reports.on(acks, moves)
+        reported = self.reports.beside(acks, moves)
         if any(hold.group is None for hold in reported.holds):
             limit = 0  # the queue is held from now on, and this call claims before it holds
         with self._asking, self._kept(acks, moves, reported):
@@ -270,7 +270,7 @@ class Exchange:
         waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
-        reported = self.reports.on(acks, moves)  # first: it may change a move
+        reported = self.reports.beside(acks, moves)  # first: it may change a move
         if not (acks or moves or reported.ops):
             return False
         connection = connection or self._connection
@@ -302,7 +302,7 @@ class Exchange:
         self._complete_unless_asking()  # a call under way may settle messages that would be handed back
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()
-        reported = self.reports.on(acks, moves)
+        reported = self.reports.beside(acks, moves)
         moves = list(self._store.run(takeable(moves), connection))
         ending = [ops.end(keys, consumer), *reported.ops]
         answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *ending], connection)

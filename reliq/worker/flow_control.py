@@ -51,8 +51,11 @@ class FlowReports:
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
 
-    def on(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
-        """Return what goes with these outcomes. The probe of a breaker goes back uncharged if it has failed."""
+    def beside(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
+        """Return what goes beside this settlement.
+
+        The move of a probe that has failed is replaced in `moves`: it goes back behind all others, uncharged.
+        """
         holds: list[Hold] = drained(self._holds)
         reports = [op for hold in holds for op in self._held(hold)]
         probe = ""
@@ -61,7 +64,10 @@ class FlowReports:
             passed = sum(not known(element) for element in acks)
             passed += sum(_passed(move) and not known(move.element) for move in moves)
             failed = sum(move.counter in _FAILED and not known(move.element) for move in moves)
-            probe = self._end_probe(acks, moves) or self._probe_ended
+            tried, ended = self._steps.limits.probe, self._end_probe(acks, moves)
+            if tried is not None and ended == "failed":
+                self._put_last(tried, moves)
+            probe = ended or self._probe_ended
             self._probe_ended = ""
             if passed or failed or probe:
                 op = ops.breaker(self._steps.keys, self._rule, passed, failed, probe)
@@ -94,26 +100,29 @@ class FlowReports:
         elif group and not group.startswith(LATEST):  # else the message has no key
             yield ops.hold_key(self._steps.keys, group, left)
 
-    def _end_probe(self, acks: Sequence[bytes], moves: list[Move]) -> str:
-        """Return how the probe ended: "untried" if its handler did not run, "" if it goes on."""
+    def _end_probe(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
+        """End the probe if it is settled here; return how: "untried" if its handler did not run, "" if it goes on."""
         probe = self._steps.limits.probe
         if probe is None:
             return ""
         if probe in acks:
             self._steps.limits.probe = None
             return "passed"
-        for place, move in enumerate(moves):
-            if move.element == probe:
-                self._steps.limits.probe = None
-                if move.counter in _FAILED:
-                    if (message := self._steps.held.get(probe)) is not None:  # else the lease is lost
-                        moves[place] = _put_last(message)
-                    return "failed"
-                return "passed" if _passed(move) else "untried"
+        if (move := next((one for one in moves if one.element == probe), None)) is not None:
+            self._steps.limits.probe = None
+            if move.counter in _FAILED:
+                return "failed"
+            return "passed" if _passed(move) else "untried"
         if self._steps.has_buried(probe):
             self._steps.limits.try_another()
             return "untried"
         return ""
+
+    def _put_last(self, probe: bytes, moves: list[Move]) -> None:
+        """Let the probe go behind all other messages, uncharged: if it fails by itself, the next one is another."""
+        if (message := self._steps.held.get(probe)) is not None:  # else the lease is lost
+            back = Move(probe, Destination.HEAD, Counter.RELEASED, message.id, message.again())
+            moves[:] = [back if move.element == probe else move for move in moves]
 
     def _log(self, before: str, now: str) -> None:
         if before == now:
@@ -130,8 +139,3 @@ class FlowReports:
 def _passed(move: Move) -> bool:
     """Whether a handler ran and did not fail; it does not run for a message that was handled before."""
     return move.counter in _PASSED and move.destination is not Destination.GONE
-
-
-def _put_last(message: Message) -> Move:
-    """Return the move behind all other messages, uncharged: if this one fails by itself, the next probe is another."""
-    return Move(message.element, Destination.HEAD, Counter.RELEASED, message.id, message.again())

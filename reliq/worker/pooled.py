@@ -55,8 +55,8 @@ class PooledLoop:
         room = self._room()
         waits = not self._in_trial
         if self._start(self.exchange.settle_and_claim(max(0, room), waits=waits)):
-            pass
-        elif not (self.runner.running or self.exchange.unstarted or self._keeps_clear()):
+            return False
+        if not (self.runner.running or self.exchange.unstarted or self._keeps_clear()):
             if not self._in_trial and self._shared.rest(self):
                 return True
             if not self.stopping:
