@@ -66,14 +66,14 @@ class Attempts:
         """`node_of` returns the node of a queue in a cluster; empty: unknown, or a single server.
 
         `sharded`: the queues lie on many servers. `one_of_many`: they lie on one of them, and steps that are given as
-        `elsewhere` may go to another one, which says nothing about this one if it fails. `duties`: those with counters
-        that start at 0, for Prometheus.
+        `other_server` may go to another one, which says nothing about this one if it fails. `duties`: those with
+        counters that start at 0, for Prometheus.
         """
         self._node_of = node_of
         self._sharded = sharded
         self._one_of_many = one_of_many
         self._failing: dict[Failing, _Failure] = {}
-        self._elsewhere: dict[Failing, _Failure] = {}  #: those in queues that other monitors lead now
+        self._set_aside: dict[Failing, _Failure] = {}  #: those in queues that other monitors lead now
         self.failures: Counter[str] = Counter(dict.fromkeys(duties, 0))  #: by duty, since the start
 
     @property
@@ -88,7 +88,7 @@ class Attempts:
     def prune(self) -> None:
         """Forget failures of queues, jobs and consumers that no longer exist."""
         latest = time.monotonic() - _FORGOTTEN
-        for failures in (self._failing, self._elsewhere):
+        for failures in (self._failing, self._set_aside):
             for what in [what for what, failure in failures.items() if failure.next_at < latest]:
                 del failures[what]
 
@@ -98,14 +98,14 @@ class Attempts:
         A monitor that was late leads them again a moment later, and does not log a second time what it knew.
         """
         here: dict[Failing, _Failure] = {}
-        elsewhere: dict[Failing, _Failure] = {}
-        for what, failure in (self._elsewhere | self._failing).items():
+        set_aside: dict[Failing, _Failure] = {}
+        for what, failure in (self._set_aside | self._failing).items():
             duty, queue, _ = what
             is_here = duty == "node" or not queue or queue in queues
-            if is_here and what in self._elsewhere:
+            if is_here and what in self._set_aside:
                 failure.next_at = min(failure.next_at, time.monotonic())  # who led it meanwhile may have mended it
-            (here if is_here else elsewhere)[what] = failure
-        self._failing, self._elsewhere = here, elsewhere
+            (here if is_here else set_aside)[what] = failure
+        self._failing, self._set_aside = here, set_aside
 
     def nothing_to_do(self, duty: str, homes: Iterable[JobKeys], but: Container[str] = ()) -> None:
         """Note that this duty has nothing to do in these queues, except for the parts `but`: its failures are over."""
@@ -128,17 +128,17 @@ class Attempts:
         node = self._node_of(home)
         return self._due((duty, name_of(home), item)) and (not node or self._due(("node", node, "")))
 
-    def of_all(self, duty: str, steps: Steps[T], otherwise: T, item: str = "", elsewhere: bool = False) -> Steps[T]:
+    def of_all(self, duty: str, steps: Steps[T], otherwise: T, item: str = "", other_server: bool = False) -> Steps[T]:
         """Perform a duty for all queues; return `otherwise` if it fails, and during its pause. `item` fails alone."""
-        return (yield from self._try((duty, "", item), "", steps, otherwise, elsewhere))
+        return (yield from self._try((duty, "", item), "", steps, otherwise, other_server))
 
     def of_queue(
-        self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "", elsewhere: bool = False
+        self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "", other_server: bool = False
     ) -> Steps[T]:
         """Perform a duty for one queue; return `otherwise` if it fails, and during its pause. `item` fails alone."""
         if not self.due(duty, home, item):
             return otherwise
-        return (yield from self._try((duty, name_of(home), item), self._node_of(home), steps, otherwise, elsewhere))
+        return (yield from self._try((duty, name_of(home), item), self._node_of(home), steps, otherwise, other_server))
 
     def together(
         self, duty: str, homes: Sequence[Home], ask: Callable[[Sequence[Home]], Steps[Sequence[T]]], step: str = "look"
@@ -166,14 +166,14 @@ class Attempts:
         failure = self._failing.get(what)
         return failure is None or time.monotonic() >= failure.next_at
 
-    def _try(self, what: Failing, node: str, steps: Steps[T], otherwise: T, elsewhere: bool) -> Steps[T]:
+    def _try(self, what: Failing, node: str, steps: Steps[T], otherwise: T, other_server: bool) -> Steps[T]:
         if not self._due(what):
             return otherwise
         began = time.monotonic()
         try:
             answer = yield from steps
         except Exception as error:
-            if self.is_outage(error) and not (elsewhere and self._one_of_many):
+            if self.is_outage(error) and not (other_server and self._one_of_many):
                 raise
             if node and _unreachable(error):
                 what = ("node", node, "")

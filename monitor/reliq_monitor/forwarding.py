@@ -45,7 +45,7 @@ class Forwarding(Duty[int]):
         for keys, to in self._rotation.turn([(keys, to) for keys, to in answers if to]):
             round_ = self._rounds.pop(keys.queue, None) or Round()
             steps = forward(keys, to, self._pool, _AT_ONCE, round_)
-            sent += yield from attempts.of_queue(self.name, keys, steps, 0, elsewhere=True)
+            sent += yield from attempts.of_queue(self.name, keys, steps, 0, other_server=True)
             if round_.start is not None:
                 self._rounds[keys.queue] = round_
         return sent

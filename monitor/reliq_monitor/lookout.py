@@ -118,7 +118,7 @@ class Lookout:
         if jump:
             self.clock_jumps += 1
             self.survey.known.changed(None)  # what is due was noted by the clock before
-            run(attempts.of_all("clock", self._note_jump(jump), None, "note", elsewhere=True))
+            run(attempts.of_all("clock", self._note_jump(jump), None, "note", other_server=True))
         watch.begin(run(attempts.of_all("connections", watch.names(), None), at_node))
         run(attempts.of_all("connections", watch.note_start(), None, "start"), at_node)
 

@@ -93,21 +93,21 @@ class Survey:
     ) -> Steps[list[list[Home]]]:
         """Return for each key those of `homes` that have it; the server is asked about those that are not known."""
         known = self.known.get
-        there = [[known(key(one)) for key in keys] for one in homes]
-        unknown = {one: some for one, some in zip(homes, there, strict=True) if None in some}
+        answers = [[known(key(home)) for key in keys] for home in homes]  # None: to be asked
+        unknown = {home: row for home, row in zip(homes, answers, strict=True) if None in row}
 
         def ask(some: Sequence[Home]) -> Steps[list[Sequence[bool]]]:
             groups = [[key(one) for one in group for key in keys] for group in self.groups(some)]
             return [*pieces((yield from self._exist(groups, mostly=len(keys) > 1)), len(keys))]
 
-        for one, found in (yield from self.attempts.together(duty, list(unknown), ask, "exists")) if unknown else ():
-            unknown[one][:] = found
+        for home, found in (yield from self.attempts.together(duty, list(unknown), ask, "exists")) if unknown else ():
+            unknown[home][:] = found  # the row in `answers`
             for key, exists in zip(keys, found, strict=True):
-                self.known.note(key(one), exists)
+                self.known.note(key(home), exists)
         if self.attempts.any_failing:
-            idle = (one for one, some in zip(homes, there, strict=True) if all(exists is False for exists in some))
+            idle = (home for home, row in zip(homes, answers, strict=True) if all(exists is False for exists in row))
             self.attempts.nothing_to_do(duty, idle, but)
-        return [[one for one, some in zip(homes, there, strict=True) if some[at]] for at in range(len(keys))]
+        return [[home for home, row in zip(homes, answers, strict=True) if row[at]] for at in range(len(keys))]
 
     def _exist(self, groups: Sequence[Sequence[str]], *, mostly: bool) -> Steps[list[bool]]:
         """Return for each name whether it exists; a call may ask about one group. `mostly`: of most groups some do."""

@@ -32,7 +32,7 @@ class Reappearance(Duty[int]):
         now = yield from attempts.of_all(name, ops.one(ops.server_time()), 0)
         over = []
         for queue, at in itertools.islice(deleted.items(), _AT_ONCE):
-            looked = yield from attempts.of_all(name, _look(queue), otherwise=False, item=queue, elsewhere=True)
+            looked = yield from attempts.of_all(name, _look(queue), otherwise=False, item=queue, other_server=True)
             if looked and now - int(at) > _LOOKED_AT_FOR * 1000:
                 over.append(queue)
         if over:

@@ -116,7 +116,9 @@ class Returns(Duty[Scan]):
             return
         others, found = survey.others, None
         if others is not None:
-            found = yield from survey.attempts.of_all(_COMPANY, _consumers_in(others, processes), None, elsewhere=True)
+            found = yield from survey.attempts.of_all(
+                _COMPANY, _consumers_in(others, processes), None, other_server=True
+            )
         for process in processes:
             self._company[process] = None if found is None else found.get(process, ())
 
@@ -127,7 +129,7 @@ class Returns(Duty[Scan]):
         here, elsewhere = self._holders.pop(process, ()), self._company.get(process, ())
         if here and (elsewhere is None or len(here) + len(elsewhere) > 1):
             steps = _note([*here, *(elsewhere or ())], elsewhere is not None, (gone.keys, consumer))
-            yield from survey.attempts.of_queue(_COMPANY, gone.keys, steps, None, consumer, elsewhere=True)
+            yield from survey.attempts.of_queue(_COMPANY, gone.keys, steps, None, consumer, other_server=True)
 
     def _learn_processes(self) -> Steps[None]:
         """Read host and pid of the processes of those that are next; one that never said who it is has its id."""

@@ -20,7 +20,7 @@ for _ = 1, LOOKS do
   local line = string.sub(first, 1, GROUP)
   local is_held = redis.call('HEXISTS', active, line) == 1 or redis.call('HEXISTS', active, '#' .. line) == 1
   if not is_held and not is_latest(line) and not is_of_flow(line) then
-    if string.sub(first, GROUP + 1, GROUP + 1) == '~' then
+    if is_stray(first) then
       local room = most + 1 - #found
       local some = redis.call('ZRANGEBYLEX', waiting, '[' .. line, '(' .. line .. '\255', 'LIMIT', 0, room)
       for _, member in ipairs(some) do found[#found + 1] = member end

@@ -14,7 +14,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import signatures
 from reliq.ops.request import Op, Record, milliseconds, optional_int, scripted
 
-Cancelled = tuple[tuple[str, int], ...]  #: ids of cancelled messages, each with the ms at which that was
+Told = tuple[tuple[str, int], ...]  #: ids of cancelled messages, and instructions (see Instruction), each with its ms
 NOWHERE: Mapping[bytes, int] = MappingProxyType({})  #: no message has a known place
 NO_RESULTS: Mapping[bytes, tuple[str, bytes]] = MappingProxyType({})
 Destination = outcomes.Destination
@@ -252,12 +252,12 @@ def heartbeat(keys: QueueKeys, consumer: str, lease: float) -> Op[bool]:
     return scripted(signatures.heartbeat(lease=keys.lease(consumer), lease_ms=milliseconds(lease)), bool)
 
 
-def told(keys: QueueKeys) -> Op[Cancelled]:
-    """Read which messages of the queue were cancelled while a consumer held them."""
+def told(keys: QueueKeys) -> Op[Told]:
+    """Read what consumers of the queue are told: messages that were cancelled in their hands, and instructions."""
     return Op(("HGETALL", keys.told), _read_told)
 
 
-def _read_told(reply: list[bytes]) -> Cancelled:
+def _read_told(reply: list[bytes]) -> Told:
     return tuple((identity.decode(), int(at)) for identity, at in zip(reply[::2], reply[1::2], strict=True))
 
 

@@ -13,6 +13,7 @@ from reliq.ops.request import Op, milliseconds, optional_text, scripted
 from reliq.ops.schema import Config
 
 _DIGITS = BUCKETS // 4  #: of the field `homes`, before the version
+HOMEWARD = b"~"  #: begins the turn of a message that a monitor takes to the home of its key
 _REFUSED = "\x7f"  #: before the counter, in the place of an id: no id begins with it
 
 
@@ -120,7 +121,10 @@ def ready_counts(queues: Sequence[QueueKeys]) -> list[Op[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A message that waits in a partition that is not the home of its key."""
+    """A message that no other one of its partition holds back.
+
+    Either a monitor takes it to the home of its key, or it waits here until the former home of its key is empty.
+    """
 
     member: bytes  #: of `waiting`
 
@@ -134,9 +138,9 @@ class Stray:
         return waiting_element(self.member)
 
     @property
-    def is_away(self) -> bool:
-        """Whether it is to be taken to the home of its key; else its line begins here, at the right time."""
-        return self.member[16:17] == b"~"
+    def goes_home(self) -> bool:
+        """Whether a monitor takes it to the home of its key."""
+        return self.member[16:17] == HOMEWARD
 
     @property
     def group(self) -> str:

@@ -138,12 +138,12 @@ class ConsumerSteps(HeldSteps):
         self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
     ) -> Steps[str]:
         """Settle and claim with one call, or with several if the messages are many or the queue has limits."""
-        codes, every = "", len(acks) + len(moves)
-        *first, (acks, moves) = settlements(acks, moves, self._held.row_of)
-        for some, others in first:
-            codes += yield from self._settle_some(some, others, 0, ())
+        codes, total = "", len(acks) + len(moves)
+        *earlier, (acks, moves) = settlements(acks, moves, self._held.row_of)
+        for early_acks, early_moves in earlier:
+            codes += yield from self._settle_some(early_acks, early_moves, 0, ())
             if not self.alive:
-                return codes + Settled.LOST * (every - len(codes))
+                return codes + Settled.LOST * (total - len(codes))
         return codes + (yield from self._settle_some(acks, moves, limit, beside))
 
     def _settle_some(

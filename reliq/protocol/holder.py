@@ -28,7 +28,9 @@ class HeldSteps:
         self.lives = Lives(keys)
         self.limits = Limits(keys, claimant.lease)
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
-        self.run_over: Callable[[Message], object] = id  #: is told of a message that left without being settled
+        self.run_over: Callable[[Message], object] = lambda _: (
+            None
+        )  #: is told of a message that left without being settled
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.runs: Callable[[Message], bool] = self._is_in_hand  #: whether its handler runs, though it may be lost
         self._held = HeldMessages()
@@ -92,7 +94,7 @@ class HeldSteps:
             yield from self.lives.end(acks, moves, codes)
         self.limits.note_moves(moves)
 
-    def tell(self, cancelled: ops.Cancelled) -> list[Message]:
+    def tell(self, cancelled: ops.Told) -> list[Message]:
         """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
         return self.lives.tell(list(self.held.values()), cancelled)
 

@@ -123,7 +123,7 @@ class QueueHomes:
         return [self.named(name).keys.messages for name in names if name not in self.failing]
 
     def known(self) -> Steps[list[QueueKeys]]:
-        """Return the same, for a claim."""
+        """Return the keys of all homes."""
         return [one.keys for one in (yield from self.every())]
 
     def each(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
@@ -138,7 +138,7 @@ class QueueHomes:
         return self.seen(dict(zip((one.keys.queue for one in homes), answers, strict=True)))
 
     def counted(self, steps: Callable[[QueueKeys], Steps[T]]) -> Steps[list[T]]:
-        """Do the same with steps that read counters; again if those of a forgotten home have moved meanwhile."""
+        """Run steps that read counters for every home; again if those of a forgotten home have moved meanwhile."""
         answers: list[T] = []
         for _ in range(_LOOKS):
             yield from self.every()

@@ -30,6 +30,10 @@ class Trust:
         return not self.may_age or self._fresh_until.passed()
 
 
+def _ignore(_: object) -> None:
+    """Hear what nobody waits for."""
+
+
 class Lease:
     """One consumer's lease, as its heartbeat needs to know it."""
 
@@ -40,8 +44,8 @@ class Lease:
         keys: QueueKeys,
         consumer: str,
         length: float,
-        renewed: Callable[[Moment], object] = id,
-        told: Callable[[ops.Cancelled], object] = id,
+        renewed: Callable[[Moment], object] = _ignore,
+        told: Callable[[ops.Told], object] = _ignore,
         news: Callable[[], bytes | None] | None = None,
     ) -> None:
         """`renewed` gets the moment at which each renewal that Redis confirmed was sent; `told` the cancelled messages

@@ -17,7 +17,7 @@ from reliq.ops.held import Hold, not_held
 M = TypeVar("M", Message, Envelope)
 
 
-def cancelled_of(messages: Iterable[M], told: ops.Cancelled) -> list[M]:
+def cancelled_of(messages: Iterable[M], told: ops.Told) -> list[M]:
     """Return the messages that were cancelled; one that was sent later under the same id is another one."""
     at = dict(told)
     return [one for one in messages if one.enqueued_at <= at.get(one.id, -1)] if at else []
@@ -54,7 +54,7 @@ class Lives:
         if reported is not None and reported.is_about(message.enqueued_at):
             self._by_element[message.element] = Life(reported.state, stored=True)
 
-    def tell(self, held: Iterable[Message], told: ops.Cancelled) -> list[Message]:
+    def tell(self, held: Iterable[Message], told: ops.Told) -> list[Message]:
         """Note cancelled messages, by id, with the ms at which they were; return those that were not known to be."""
         new = [one for one in cancelled_of(held, told) if not one.cancelled]
         for message in new:

@@ -1,4 +1,4 @@
-"""Bringing messages home: those that wait in a home for no other message of it.
+"""Taking messages to the home of their key, where no other message of their partition holds them back.
 
 A monitor enqueues such a message in the home of its key, and then removes it where it waited. What belongs to the
 message is copied before (`Along`). Each step may be repeated, by any monitor, and a slow one may be late with each: the
@@ -34,12 +34,12 @@ def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool)
     while True:
         after, found = yield ops.strays(keys, after, _STRAYS)
         for home, some in _by_home(queue, layout, found).items():
-            away = [one for one in some if one.is_away]
+            away = [one for one in some if one.goes_home]
             if away and home == keys.queue:
                 done += yield from _keep(layout, keys, away)
             elif away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
                 done += yield ops.send_home(keys, brought)
-            done += yield from _release(queue, layout, keys, [one.group for one in some if not one.is_away])
+            done += yield from _release(queue, layout, keys, [one.group for one in some if not one.goes_home])
         if not after:
             return done
 

@@ -87,10 +87,10 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
     Otherwise a message that is due could come to the new home of its key, and wait there, before one that the former
     home still takes. Until both have been told, neither takes messages of the key.
 
-    During a change it learns, too, which of them have come, so that nothing of them begins unasked. Return whether all
-    have been told. One that knows a later layout keeps that. If the queue itself does not know that one, its node was
-    restarted from an older state: its layout becomes the latest. A partition that is away keeps no other from being
-    told; then raises its error.
+    During a change a partition also learns which keys are new to it: it asks before it starts their messages. Return
+    whether all have been told. One that knows a later layout keeps that. If the queue itself does not know that one,
+    its node was restarted from an older state: its layout becomes the latest. A partition that is away keeps no other
+    from being told; then raises its error.
     """
     told, away = yield from tell(queue, layout)
     for error in away.values():
@@ -99,7 +99,7 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
 
 
 def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
-    """Do that; return the errors of the partitions that are away, too."""
+    """Tell each partition as `take_in` does; return whether all know it, and the errors of those that are away."""
     every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))
     away: dict[str, ReliqError] = {}
@@ -149,7 +149,7 @@ def keys_elsewhere(keys: QueueKeys) -> Steps[int]:
     Of keys whose messages only wait to be taken there, those of the first messages are counted.
     """
     _, waiting = yield ops.strays(keys, b"", _STRAYS)
-    return (yield from _held_elsewhere(keys)) + len({one.group for one in waiting if one.is_away})
+    return (yield from _held_elsewhere(keys)) + len({one.group for one in waiting if one.goes_home})
 
 
 def _held_elsewhere(keys: QueueKeys) -> Steps[int]:
@@ -226,7 +226,7 @@ def _drop_counters(forgotten: Sequence[QueueKeys]) -> Steps[None]:
 def given_up(names: Iterable[str]) -> Steps[list[str]]:
     """Return which of these queues are partitions that were forgotten.
 
-    No further one is while a staged job of their queue, or of several queues, is unfinished.
+    No partition is forgotten while a staged job of its queue, or of several queues, is unfinished.
     """
     partitions = sorted(name for name in names if is_partition(name))
     gone = []

@@ -83,8 +83,8 @@ class Watch(threading.Thread):
         self._waiting: defaultdict[str, WeakSet[Waiter]] = defaultdict(WeakSet)  #: by key: whom to tell
         self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
         self._unasked: set[str] = set()  #: keys to ask about
-        self._ear, self._mouth = socket.socketpair()
-        self._ear.settimeout(0)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.settimeout(0)
         self._stopping = False
         self.works = True  #: False: the server does not tell, and each caller waits by itself
 
@@ -123,7 +123,7 @@ class Watch(threading.Thread):
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
-            self._mouth.send(b"x")
+            self._wake_writer.send(b"x")
 
     # --- its own thread ---
 
@@ -145,8 +145,8 @@ class Watch(threading.Thread):
             self._release(list(self._waiting))
             self._notices.end()
             self._connection.close()
-            self._ear.close()
-            self._mouth.close()
+            self._wake_reader.close()
+            self._wake_writer.close()
 
     def _turn(self) -> None:
         """Ask what is to be asked, and wait for what changes."""
@@ -165,9 +165,9 @@ class Watch(threading.Thread):
         with self._lock:
             waits = (self._again_at(key, at) for key, at in self._asked.items())
             soonest = now if self._unasked else min(waits, default=now + values.SLOW_LOOK)
-        self._notices.wait(max(0.0, soonest - time.monotonic()), self._ear, self._connection.socket)
+        self._notices.wait(max(0.0, soonest - time.monotonic()), self._wake_reader, self._connection.socket)
         with contextlib.suppress(BlockingIOError):
-            self._ear.recv(4096)
+            self._wake_reader.recv(4096)
         self._notices.take()
         if self._connection.connected and self._connection.readable:  # it has ended, and what it has read is forgotten
             self._connection.close()

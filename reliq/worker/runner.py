@@ -236,7 +236,7 @@ class Runner:
         since = round((longest.started + self._steps.arrivals.clock_offset) * 1000)
         return self._news.text(self.handled, longest.message.id, since, self.paused)
 
-    def tell(self, ids: ops.Cancelled) -> None:
+    def tell(self, ids: ops.Told) -> None:
         """Tell the runs of cancelled messages, given by id and ms; those that have not started do not run."""
         for message in self._steps.tell(ids):
             run = self.running.get(message.element)

@@ -291,7 +291,7 @@ class Worker:
             for loop, one in alive
         ]
 
-    def _told(self, loop: Loop, told: ops.Cancelled) -> None:
+    def _told(self, loop: Loop, told: ops.Told) -> None:
         """Pass on which messages are cancelled, and do what a person has told this process."""
         loop.runner.tell(told)
         found = latest(told, process_of(self._owner))

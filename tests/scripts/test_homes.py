@@ -73,7 +73,7 @@ def test_a_former_home_does_not_pass_its_key_on_to_a_message_that_is_to_be_taken
     world.run(ops.settle(KEYS, "w", 15.0, [keyed("b", "k")], limit=1))
     assert places(world) == {"waiting": "c"}
     _, strays = world.run(ops.strays(KEYS, b"", 10))
-    assert [one.is_away for one in strays] == [True]
+    assert [one.goes_home for one in strays] == [True]
 
 
 def test_a_message_that_was_to_be_taken_away_stays_where_its_key_has_come_home_again(world):

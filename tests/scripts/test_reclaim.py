@@ -359,7 +359,7 @@ def test_a_look_for_company_that_failed_is_over_with_the_last_vanished_consumer(
         yield
 
     attempts = Attempts(lambda home: "", sharded=True)
-    list(attempts.of_all("company", failing(), None, elsewhere=True))
+    list(attempts.of_all("company", failing(), None, other_server=True))
     assert attempts.failing == {("company", "")}
     survey = SimpleNamespace(looked_at=1.0, gone=[], consumers=[], queues=[], attempts=attempts)
     Returns()._note(survey)  # type: ignore[arg-type]

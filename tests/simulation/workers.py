@@ -330,7 +330,7 @@ class Loop:
     def lose(self) -> None:
         self.consumer.lose()
 
-    def tell(self, ids: ops.Cancelled) -> None:
+    def tell(self, ids: ops.Told) -> None:
         running = self._running and self._running[0]
         for message in self.consumer.tell(ids):
             if message is not running:

@@ -53,9 +53,9 @@ class Batches(Duty[int]):
         layouts: dict[str, Layout] = {}
         for page in pages(self._to_look_at(batches)):
             looks = self._without_open(page, survey, layouts)
-            few = yield from attempts.of_all(name, looks, (), "counts", elsewhere=True)
+            few = yield from attempts.of_all(name, looks, (), "counts", other_server=True)
             for batch in few:
-                ended += yield from attempts.of_all(name, end(batch), otherwise=False, item=batch, elsewhere=True)
+                ended += yield from attempts.of_all(name, end(batch), otherwise=False, item=batch, other_server=True)
         self._turns += 1
         self._first += MOST - ended
         if len(batches) < MOST:
@@ -93,7 +93,7 @@ class Batches(Duty[int]):
             else:
                 unread += [(keys, piece) for piece in pieces(some, _PIECE)]
         for page in pages(unread):
-            yield from survey.attempts.of_all(self.name, self._read(page, known), None, "counts", elsewhere=True)
+            yield from survey.attempts.of_all(self.name, self._read(page, known), None, "counts", other_server=True)
 
     def _read(self, reads: Sequence[tuple[QueueKeys, Sequence[str]]], known: Known) -> Steps[None]:
         """Read the counts of batches in homes, and note the home with most open messages of each that has some."""
@@ -178,7 +178,7 @@ class LateCounts(Duty[int]):
             for keys, batched in (yield from attempts.together(self.name, page, each(own.batches_in))):
                 if batched:
                     deleted += yield from attempts.of_queue(
-                        self.name, keys, self._clean(keys), 0, "counts", elsewhere=True
+                        self.name, keys, self._clean(keys), 0, "counts", other_server=True
                     )
         return deleted
 

@@ -33,7 +33,7 @@ class Telling(Duty[int]):
         """Tell what has happened in these queues; return how much that was."""
         happened = 0
         for keys in survey.found.get(self.seeks, ()):
-            happened += yield from survey.attempts.of_queue(self.name, keys, _tell(keys), 0, elsewhere=True)
+            happened += yield from survey.attempts.of_queue(self.name, keys, _tell(keys), 0, other_server=True)
         return happened
 
 
@@ -84,11 +84,11 @@ class OpenFlows(Duty[int]):
                 break
             looked_at += 1
             tending = tend(flow, heads.get(flow), now, self._cancellations)
-            if (yield from attempts.of_all(name, tending, otherwise=True, item=flow, elsewhere=True)):
+            if (yield from attempts.of_all(name, tending, otherwise=True, item=flow, other_server=True)):
                 continue
             if flow in heads and moment - self._looked.setdefault(flow, moment) > mend_after(heads[flow], now):
                 self._looked[flow] = moment
-                lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, elsewhere=True)
+                lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, other_server=True)
         self._first = self._first + looked_at if looked_at == _MOST or looked_at < len(flows) else 0
         if not self._first:
             self._cancellations.end_round()

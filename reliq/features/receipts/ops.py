@@ -133,9 +133,9 @@ def change_delay(keys: QueueKeys, changes: Sequence[tuple[str, int]]) -> Op[int]
 
 
 def return_due(keys: QueueKeys, limit: int) -> Op[tuple[int, int, list[bytes]]]:
-    """Make due messages visible; answers how many, the ms until the next is due (-1: none is in flight), and groups.
+    """Make due messages visible; answers how many, the ms until the next is due (-1: none is in flight), and keys.
 
-    These are some of those with a visible message before the ones in flight.
+    These are some of those whose first visible message comes before the ones in flight.
     """
     call = signatures.return_due(keys, limit=limit)
     return scripted(call, tuple)

@@ -21,6 +21,7 @@ from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
 from reliq.ops import Destination, Move, Steps
 from reliq.ops.browse import GROUP_AND_TURN
+from reliq.ops.partitions import HOMEWARD
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.claiming import taken
@@ -30,10 +31,9 @@ from reliq.protocol.outcomes import released
 from reliq.protocol.producer import ProducerPool
 
 _LEASE = 30.0  #: seconds for which a claimed message that did not get into flight stays away
-_CLAIMS = 1.0  #: seconds for which receives are claims, after one that had to be
+_CLAIMS = 1.0  #: seconds for which receives go through a claim, after one that needed it
 _TRIES = 5  #: claims of one receive, as long as all that they bring has died
 _UNKNOWN_LOOK = 0.1  #: seconds between two looks whether there is such a queue by now
-_AWAY = b"~"  #: how the turn of a message begins that a monitor takes to another home
 
 
 class HomeReceiver:
@@ -44,7 +44,7 @@ class HomeReceiver:
         self._pool = pool
         self._idle: list[ConsumerSteps] = []  #: registered, holding nothing
         self._in_flight: int | None = None  #: as last read
-        self._run_length = 1.0  #: messages of one key in the latest receive
+        self._per_head = 1.0  #: messages of the latest receive, for each one that was claimed
         self._claims_until = 0.0  #: by time.monotonic(): receives are claims
         self.next_due = float("inf")  #: by time.monotonic(): when the first message in flight is due
 
@@ -85,7 +85,7 @@ class HomeReceiver:
                 self.next_due = float("inf") if due < 0 else time.monotonic() + due / 1000
                 if returned:
                     messages += yield from taken(consumer, missing)
-            early = early if self._runs_on(consumer, wanted) else ()
+            early = early if self._takes_followers(consumer, wanted) else ()
             if not messages and not early:
                 if consumer.alive:
                     break
@@ -110,8 +110,8 @@ class HomeReceiver:
             return True
 
     def _heads(self, wanted: Wanted) -> int:
-        """Return how many messages to claim: with runs fewer, if each one brought others of its key lately."""
-        return max(1, round(wanted.limit / self._run_length)) if wanted.runs else wanted.limit
+        """Return how many messages to claim: fewer, if each one lately brought others that wait for its key."""
+        return max(1, round(wanted.limit / self._per_head)) if wanted.runs else wanted.limit
 
     def _consumer(self) -> ConsumerSteps:
         """Return a consumer that holds nothing and is used by no other call."""
@@ -155,20 +155,23 @@ class HomeReceiver:
     def _put_in_flight(
         self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted, early: Sequence[bytes]
     ) -> Steps[list[Received]]:
-        """Put what was claimed in flight, with what else a receive gets of keys; `early`: groups of such keys."""
+        """Put claimed messages in flight, and with them those that wait behind them for their keys.
+
+        `early`: keys whose first waiting message comes before those in flight.
+        """
         now = round((time.monotonic() + consumer.arrivals.clock_offset) * 1000)
         chosen = [(b"", one) for one in messages]
-        if early or (wanted.limit > 1 and self._runs_on(consumer, wanted)):
-            chosen = yield from self._runs(messages, wanted, now, early)
+        if early or (wanted.limit > 1 and self._takes_followers(consumer, wanted)):
+            chosen = yield from self._with_followers(messages, wanted, now, early)
             if len(chosen) < wanted.limit and len(messages) == self._heads(wanted) < wanted.limit:
                 others = yield from taken(consumer, wanted.limit - len(chosen))
                 messages = [*messages, *(yield from self._living(consumer, others, wanted))]
-                chosen = yield from self._runs(messages, wanted, now, early)
+                chosen = yield from self._with_followers(messages, wanted, now, early)
             claimed = sum(1 for line, _ in chosen if not line)
             if surplus := messages[claimed:]:
                 yield from consumer.settle((), [released(one) for one in reversed(surplus)])
             if claimed:
-                self._run_length = len(chosen) / claimed
+                self._per_head = len(chosen) / claimed
         flying = [_flying(one, now) for _, one in chosen]
         flights = [
             Flight(before.element, again.element, line) for (line, before), again in zip(chosen, flying, strict=True)
@@ -185,14 +188,14 @@ class HomeReceiver:
         ]
 
     @staticmethod
-    def _runs_on(consumer: ConsumerSteps, wanted: Wanted) -> bool:
+    def _takes_followers(consumer: ConsumerSteps, wanted: Wanted) -> bool:
         """Whether a receive takes what waits for a key: not in a queue with limits, which count what is claimed."""
         return wanted.runs and not consumer.limits.apply
 
-    def _runs(
+    def _with_followers(
         self, messages: Sequence[Message], wanted: Wanted, now: int, early: Sequence[bytes]
     ) -> Steps[list[tuple[bytes, Message]]]:
-        """Choose as many messages of one key as there are, then those of the next one.
+        """Choose each message with those that wait behind it for its key, up to the limit.
 
         Returns them with their places in line, which claimed ones do not have. What was claimed and is not among them
         are the last ones.
@@ -228,7 +231,7 @@ class HomeReceiver:
 
 def next_in_line(queue: str, entry: bytes, now: int) -> Message | None:
     """Return the message of an entry in a line; None: the line ends here for now, and a claim decides."""
-    if entry.startswith(_AWAY, GROUP_AND_TURN - own.TURN):
+    if entry.startswith(HOMEWARD, GROUP_AND_TURN - own.TURN):
         return None
     try:
         message = Message.decode(queue, entry[GROUP_AND_TURN:])

@@ -89,7 +89,7 @@ class ScheduleSteps:
         return len(changed)
 
     def _put(self, definitions: Sequence[Definition]) -> Steps[Sequence[str]]:
-        """Do that once, for those that no other one moves meanwhile; return the names of those that were changed."""
+        """Store definitions once, except those that another call moves meanwhile; return the names of changed ones."""
         by_name = {one.name: one for one in definitions}
         owners = dict(zip(by_name, (yield own.queues_of_schedules(list(by_name))), strict=True))
         for owner in owners.values():

@@ -39,7 +39,7 @@ class StagedJobs(Duty[int]):
         for home, job in self._rotation.turn(due):
             # One by one: an unreadable manifest must not hold up the others. Its parts may lie elsewhere.
             steps = finish_due(home, [job], ROLLS)
-            moved += yield from attempts.of_queue(self.name, home, steps, 0, repr(job), elsewhere=True)
+            moved += yield from attempts.of_queue(self.name, home, steps, 0, repr(job), other_server=True)
         if moved:
             log.info("made visible=%d messages of committed jobs", moved)
         return moved

@@ -41,7 +41,7 @@ class BroadcastCleanup(Duty[None]):
         for keys in survey.queues:
             if instance_of(keys.queue) is not None:
                 steps = self._look(keys, alone=keys.queue not in inhabited)
-                yield from survey.attempts.of_queue(self.name, keys, steps, None, elsewhere=True)
+                yield from survey.attempts.of_queue(self.name, keys, steps, None, other_server=True)
 
     def _look(self, keys: QueueKeys, alone: bool) -> Steps[None]:
         """Unbind the queue of a vanished instance, and drop it a while later. `alone`: it has no consumers."""

@@ -12,6 +12,17 @@ local function element_in_line(entry)
   return string.sub(entry, 33)
 end
 
+-- Whether this is the turn of a message that a monitor takes to another partition, the home of its key.
+local function goes_home(turn)
+  return string.sub(turn, 1, 1) == '~'
+end
+
+-- Whether a member of `waiting` is such a message; if the home of its key is here again, a monitor lets it stay. It may have
+-- come to another one already: who removes such a message asks there first (reliq.protocol.relocation).
+local function is_stray(member)
+  return goes_home(string.sub(member, GROUP + 1))
+end
+
 -- Whether this is the line of a message that waits for others of its flow, and for no key.
 local function is_of_flow(line)
   return string.sub(line, 1, 1) == '\v'

@@ -78,12 +78,6 @@ local function join_line(q, group, element, away)
   track(q, element, line)
 end
 
--- Whether a member of `waiting` is a message that a monitor takes to another partition, or lets stay if the home of its key is
--- here again. It may have come there already: who removes such a message asks there first (reliq.protocol.relocation).
-local function is_stray(member)
-  return string.sub(member, GROUP + 1, GROUP + 1) == '~'
-end
-
 -- Take the first message out of a line; nil if none waits, or only such as are to be taken to another partition.
 local function next_in_line(q, group)
   local first = first_in_line(q, group)

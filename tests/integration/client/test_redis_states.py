@@ -15,7 +15,7 @@ from reliq.client.heartbeat import Heartbeat
 from reliq.embedded import EmbeddedRedis, find_server
 from reliq.model.instruction import Instruction
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.ops import Cancelled, command, description, heartbeat, instruct, register
+from reliq.ops import Told, command, description, heartbeat, instruct, register
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.transport.server_check import unsuitable
@@ -177,7 +177,7 @@ def test_a_full_server_registers_consumers_and_renews_their_leases(server):
 
 def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(server):
     app, keys, owner = reliq.Reliq(server.url), QueueKeys("q"), new_owner()
-    told, lost = list[Cancelled](), list[Lease]()
+    told, lost = list[Told](), list[Lease]()
     consumer, news = ConsumerSteps(keys, owner, 15.0), [b"third", b"second", b"first"]
     one = app.queue("q").send("x")
     app.store.call(register(keys, owner, 15.0, about=b"none"))

@@ -56,7 +56,7 @@ if #groups > 0 then
       free[#free + 1] = group
     else
       local element = element_in_line(first)
-      if string.byte(turn) == 126 or priority_of(element) then return 0 end -- '~': it waits for its way home
+      if goes_home(turn) or priority_of(element) then return 0 end
       held[#held + 1], held[#held + 2] = group, id_of(element)
       following[#following + 1], ready[#ready + 1] = first, element
     end

@@ -43,7 +43,7 @@ local function put_line(group)
   local line = redis.call('ZRANGEBYLEX', waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, limit - #elements)
   for _, entry in ipairs(line) do
     local turn = string.sub(entry, GROUP + 1, GROUP + #FIRST_TURN)
-    if string.byte(turn) == 126 or not has_room() or not put(element_in_line(entry), turn) then return end -- '~': it goes home
+    if goes_home(turn) or not has_room() or not put(element_in_line(entry), turn) then return end
     left[#left + 1] = entry
     turns_of[group] = turns_of[group] .. turn
   end
