@@ -23,10 +23,11 @@ from reliq.cli.options import (
     utc,
 )
 from reliq.cli.progress import Progress
+from reliq.client.queue import Queue
 from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.dead_letter import DeadLetter
-from reliq.protocol.dead_letters import Filter, Redriven
+from reliq.protocol.dead_letters import Filter, Redriven, RedriveOptions
 from reliq.runtime.logging import paragraph, printable
 
 _NAMED = 5  #: ids that a question repeats
@@ -53,6 +54,7 @@ def add_to(commands: Any) -> None:
         metavar="SHARE",
         help="with --rate: stop when more than this share (0 to 1) died again",
     )
+    one.add_argument("--yes", action="store_true", help="do not ask, as a terminal does before all go back")
     _dead_filters(one)
     one = command(commands, "dead purge", dead_purge, "remove dead letters for good", queue=True)
     one.add_argument("id", nargs="*", help="only these")
@@ -126,7 +128,11 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 
 def dead_redrive(options: argparse.Namespace) -> int:
     ids_or_all(options)
-    letters = queue_of(options).dead
+    how: Any = {name: getattr(options, name) for name in ("rate", "limit", "dry_run", "keep_failures", "stop_above")}
+    which: Any = {"ids": options.id or None, **_filters(options)}
+    RedriveOptions(**how), Filter.of(which)  # what is wrong is said before the question
+    queue = queue_of(options)
+    _ask_before_all(options, queue)
     bar = Progress("redriving", visible=False if options.json else None)
     redriven = 0
 
@@ -136,10 +142,7 @@ def dead_redrive(options: argparse.Namespace) -> int:
         bar.update(matched)
 
     try:
-        result = letters.redrive(
-            ids=options.id or None, rate=options.rate, limit=options.limit, dry_run=options.dry_run,
-            keep_failures=options.keep_failures, stop_above=options.stop_above, progress=note, **_filters(options),
-        )  # fmt: skip
+        result = queue.dead.redrive(progress=note, **how, **which)
     except KeyboardInterrupt:
         if not options.dry_run:
             _say_interrupted(options, redriven)
@@ -152,6 +155,15 @@ def dead_redrive(options: argparse.Namespace) -> int:
     else:
         print(f"{result.redriven} redriven" + (f"; stopped: {result.stopped}" if result.stopped else ""))
     return 1 if missing(options, result.matched, "dead letter", filtered=_filtered(options)) else 0
+
+
+def _ask_before_all(options: argparse.Namespace, queue: Queue) -> None:
+    """Ask on a terminal before all dead letters go back at once; a script has said what it wants."""
+    some = options.id or options.limit or _filtered(options)
+    if some or options.dry_run or options.yes or not sys.stdin.isatty():
+        return
+    if dead := queue.stats().dead:
+        confirmed(options, f"put all dead letters of {options.queue} ({dead}) back into the queue")
 
 
 def _say_interrupted(options: argparse.Namespace, redriven: int) -> None:

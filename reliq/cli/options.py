@@ -226,12 +226,14 @@ def say_none(found: Sized, text: str) -> None:
 
 
 def confirmed(options: argparse.Namespace, what: str) -> None:
+    """Ask for a yes on a terminal, on standard error; without one, raise InvalidSetting unless there is --yes."""
     if options.yes:
         return
     if not sys.stdin.isatty():
         raise InvalidSetting(f"this would {what}: confirm with --yes")
     try:
-        answer = input(f"This will {what}. Type yes to go on: ")
+        print(f"This will {what}. Type yes to go on: ", end="", file=sys.stderr, flush=True)
+        answer = input()  # whose own prompt would go into a pipe
     except EOFError:  # Ctrl-D
         answer = ""
         print(file=sys.stderr)

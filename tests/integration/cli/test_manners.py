@@ -17,16 +17,16 @@ from tests.support.workers import ROOT
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "monitor", ROOT / "api")))
 
 
-def on_a_terminal(*arguments, typed=b""):
-    """Run a command with a terminal as its standard error, and as its input if something is typed.
+def on_a_terminal(*arguments, typed=b"", output=None):
+    """Run a command with a terminal as its standard error, and as its input and output if something is typed.
 
-    Return the exit status, and what it printed.
+    `output`: a file for its standard output. Return the exit status, and what it printed on the terminal.
     """
     terminal, end = pty.openpty()
     os.write(terminal, typed)
     status = subprocess.run(
         [sys.executable, "-m", "reliq", *arguments], check=False, timeout=60,
-        stdin=end if typed else subprocess.DEVNULL, stdout=end if typed else subprocess.DEVNULL, stderr=end,
+        stdin=end if typed else subprocess.DEVNULL, stdout=output or (end if typed else subprocess.DEVNULL), stderr=end,
         env={**os.environ, "PYTHONPATH": PATHS},
     ).returncode  # fmt: skip
     os.close(end)
@@ -184,3 +184,62 @@ def test_a_body_that_is_typed_is_asked_for(app):
     assert status == 0
     assert "reliq: type the body; Ctrl-D on a line of its own ends it" in printed.splitlines()
     assert app.queue("orders").stats().ready == 1
+
+
+def test_a_question_does_not_go_into_a_pipe(app, tmp_path):
+    app.queue("orders").send("x")
+    with (tmp_path / "out").open("w+b") as piped:
+        status, printed = on_a_terminal(
+            "queue", "purge", "orders", "--json", "--url", app.url, typed=b"yes\n", output=piped
+        )
+        piped.seek(0)
+        assert (status, piped.read()) == (0, b'{"removed": 1}\n')
+    assert "Type yes to go on: " in printed
+
+
+def dead_letters(app, *bodies):
+    queue = app.queue("orders")
+    queue.send_many(bodies)
+    with queue.consumer() as consumer:
+        for message in consumer.claim(len(bodies)):
+            consumer.dead(message, "broken")
+    return queue
+
+
+@pytest.mark.parametrize("every", [(), ("--all",), ("--rate", "100"), ("--error-text", "")])
+def test_a_redrive_of_all_dead_letters_asks_on_a_terminal(app, every):
+    queue = dead_letters(app, "a", "b")
+    arguments = ("dead", "redrive", "orders", *every, "--url", app.url)
+    status, printed = on_a_terminal(*arguments, typed=b"no\n")
+    assert status == 1
+    assert "This will put all dead letters of orders (2) back into the queue. Type yes to go on: " in printed
+    assert printed.endswith("nothing was done\r\n")
+    assert queue.stats().dead == 2
+    status, printed = on_a_terminal(*arguments, typed=b"yes\n")
+    assert (status, printed.endswith("2 redriven\r\n")) == (0, True)
+
+
+@pytest.mark.parametrize("some", ["--yes", "--limit=2", "--error-class=broken", "--dry-run", "--older-than=0s"])
+def test_a_redrive_of_some_dead_letters_does_not_ask(app, some):
+    dead_letters(app, "a", "b")
+    status, printed = on_a_terminal("dead", "redrive", "orders", some, "--url", app.url, typed=b"\x04")
+    assert (status, "Type yes" in printed) == (0, False)
+
+
+def test_a_redrive_of_no_dead_letters_does_not_ask(app):
+    app.queue("orders").send("x")
+    status, printed = on_a_terminal("dead", "redrive", "orders", "--url", app.url, typed=b"\x04")
+    assert (status, printed.splitlines()[-1]) == (0, "0 redriven")
+
+
+def test_a_redrive_says_what_is_wrong_before_it_asks(app):
+    dead_letters(app, "a")
+    status, printed = on_a_terminal("dead", "redrive", "orders", "--rate=-1", "--url", app.url, typed=b"yes\n")
+    assert (status, "Type yes" in printed) == (2, False)
+    assert "rate, in messages a second, is -1.0" in printed
+
+
+def test_a_redrive_by_a_script_does_not_ask(app, capsys):
+    dead_letters(app, "a", "b")
+    assert main.main(["dead", "redrive", "orders", "--url", app.url]) == 0
+    assert capsys.readouterr().out == "2 redriven\n"
