@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Delete, Engine, Row, Table, delete, func, literal, select
 
-from reliq.contrib.sql.tables import SHARED, insert_new, now_ms, outbox, parked
+from reliq.contrib.sql.tables import SHARED, among, insert_new, now_ms, outbox, parked
 from reliq.contrib.sql.transaction import Transaction, connection_of
 
 
@@ -16,7 +16,7 @@ def are(rows: Sequence[Row[Any]]) -> ColumnElement[bool]:
     Another relay may have deleted them, and SQLite gives the number of a deleted row to a later one: that has another
     id.
     """
-    return outbox.c.number.in_([row.number for row in rows]) & outbox.c.id.in_([row.id for row in rows])
+    return outbox.c.number.in_([row.number for row in rows]) & among(outbox.c.id, [row.id for row in rows])
 
 
 def removal(rows: Sequence[Row[Any]]) -> Delete:
@@ -39,7 +39,7 @@ def move_aside(engine: Engine, row: Row[Any], reason: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A row of the outbox that its queue did not accept."""
+    """A row of the outbox that its queue did not accept. Of SQLite, bytes that are no UTF-8 are surrogates."""
 
     id: str
     queue: str
@@ -71,7 +71,7 @@ def list_parked(connection: Transaction, queue: str | None = None, limit: int = 
     """Read the parked rows of all queues or of one, oldest first."""
     wanted = select(parked.c.id, parked.c.queue, parked.c.reason, parked.c.at).order_by(parked.c.number).limit(limit)
     if queue is not None:
-        wanted = wanted.where(parked.c.queue == queue)
+        wanted = wanted.where(among(parked.c.queue, [queue]))
     return [Parked(*row) for row in connection_of(connection).execute(wanted)]
 
 
@@ -82,9 +82,9 @@ def retry_parked(connection: Transaction, queue: str | None = None, ids: Sequenc
     """
     wanted = select(parked.c.number).order_by(parked.c.number).with_for_update(skip_locked=True)
     if queue is not None:
-        wanted = wanted.where(parked.c.queue == queue)
+        wanted = wanted.where(among(parked.c.queue, [queue]))
     if ids is not None:
-        wanted = wanted.where(parked.c.id.in_(ids))
+        wanted = wanted.where(among(parked.c.id, ids))
     back, opened = 0, connection_of(connection)
     for number in opened.execute(wanted).scalars().all():
         copy = select(*(parked.c[name] for name in SHARED)).where(parked.c.number == number)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any
 
-from sqlalchemy import Engine, Row, cast, func, select
+from sqlalchemy import Engine, Row, cast, func, select, type_coerce
 from sqlalchemy.exc import SQLAlchemyError
 
 from reliq import NewMessage, Reliq, ReliqError
@@ -14,7 +14,7 @@ from reliq.contract.values import MAX_BATCH, Duration, cut, seconds
 from reliq.contrib.sql.causes import cause_of
 from reliq.contrib.sql.parking import are, move_aside, removal
 from reliq.contrib.sql.rows import REMEMBERED, message_of
-from reliq.contrib.sql.tables import outbox
+from reliq.contrib.sql.tables import TEXT, among, outbox
 from reliq.errors import InvalidMessage, InvalidName, QueueFull
 from reliq.model.outgoing import too_large
 from reliq.model.upgrades import VERSION_HEADER
@@ -30,7 +30,10 @@ _PIECE_BYTES = 16 * 1024 * 1024  #: of bodies in memory and in one call to Redis
 _REASON_LARGEST = 1000  #: bytes
 #: A body as bytes, though another program may have stored it as a text or a number in SQLite.
 _BODY = cast(outbox.c.body, outbox.c.body.type).label("body")
-_COLUMNS = [_BODY if one is outbox.c.body else one for one in outbox.columns]
+#: Any text that SQLite has in place of the number comes as such.
+_DELAY = type_coerce(outbox.c.delay, TEXT).label("delay")
+_READ = {"body": _BODY, "delay": _DELAY}
+_COLUMNS = [_READ.get(one.name, one) for one in outbox.columns]
 #: What is read of many rows at once. In SQLite the size of a text is that in characters.
 _HEAD = [outbox.c.number, outbox.c.id, outbox.c.queue, func.length(outbox.c.body).label("size")]
 
@@ -99,7 +102,7 @@ class _Pass:
 
     def _oldest(self, limit: int) -> Sequence[Row[Any]]:
         """Return the oldest rows, each as its number, id, queue and the size of its body."""
-        heads = select(*_HEAD).where(outbox.c.queue.not_in(list(self._refused)))
+        heads = select(*_HEAD).where(~among(outbox.c.queue, list(self._refused)))
         with self._engine.connect() as connection:
             return connection.execute(heads.order_by(outbox.c.number).limit(limit)).all()
 
@@ -176,11 +179,11 @@ class _Pass:
             try:
                 move_aside(self._engine, row, reason)
             except SQLAlchemyError as error:
-                refusal = f"queue {row.queue!r}: message {row.id} cannot be parked ({reason}): {cause_of(error)}"
-                self._refused.setdefault(row.queue, ReliqError(refusal))
+                refusal = f"message {one_line(row.id)} cannot be parked ({reason}): {cause_of(error)}"
+                self._refused.setdefault(row.queue, ReliqError(f"queue {row.queue!r}: {refusal}"))
             else:
                 self.parked += 1
-                log.error("outbox: parks queue=%s id=%s: %s", row.queue, row.id, reason)
+                log.error("outbox: parks queue=%s id=%s: %s", one_line(row.queue), one_line(row.id), reason)
 
 
 def _within(most: int, heads: Sequence[Row[Any]]) -> int:

@@ -74,6 +74,6 @@ def _decoded(row: Row[Any]) -> NewMessage:
     due = options.pop(_DUE, None)
     return NewMessage(
         bytes(row.body), id=row.id, headers=json.loads(row.headers),
-        delay=row.delay if due is None else max(0.0, (due - now_ms()) / 1000),
+        delay=float(row.delay) if due is None else max(0.0, (due - now_ms()) / 1000),
         dedup_key=f"outbox:{row.id}", window=REMEMBERED, **options,
     )  # fmt: skip

@@ -316,6 +316,25 @@ def test_a_row_that_sqlite_has_as_text_is_parked_and_put_back_as_it_is(engine, a
     assert [message.body for message in claimed(app, "q")] == [b'{"n": 1}']
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("column", ["id", "queue", "headers", "delay", "options"])
+@pytest.mark.parametrize("stored", ["CAST(X'7BFF' AS TEXT)", "X'7BFF'"])
+def test_a_row_that_is_no_utf_8_in_sqlite_is_parked_and_holds_up_none(engine, app, column, stored, caplog):
+    bad, good, other = write_row(engine), write_row(engine), write_row(engine, queue="other")
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text(f"UPDATE reliq_outbox SET {column} = {stored} WHERE id = '{bad}'"))
+    assert sql.relay_once(engine, app) == 2
+    assert [claimed(app, name)[0].id for name in ("q", "other")] == [good, other]
+    (parked,) = read(engine, sql.list_parked)
+    assert caplog.text.count("outbox: parks") == 1
+    assert list(read(engine, sql.outbox_counts).values()) == [sql.OutboxCounts(waiting=0, parked=1)]
+    assert [one.id for one in read(engine, lambda opened: sql.list_parked(opened, parked.queue))] == [parked.id]
+    assert read(engine, lambda opened: sql.retry_parked(opened, ids=[parked.id])) == 1
+    assert read(engine, sql.outbox_counts) == {parked.queue: sql.OutboxCounts(waiting=1, parked=0)}
+    assert sql.relay_once(engine, app) == 0
+    assert [one.id for one in read(engine, sql.list_parked)] == [parked.id]
+
+
 def test_a_row_whose_options_another_program_wrote_as_null_is_sent(engine, app):
     write_row(engine, options="null")
     assert sql.relay_once(engine, app) == 1
