@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from reliq_api.enqueue.entries import Described, decode_base64, json_value
+from reliq_api.http.faults import must_be
 from reliq_api.http.problems import Problem
 
 EVENT = "application/cloudevents+json"
@@ -29,6 +30,7 @@ SCHEMA = {
 _PREFIX = "ce-"
 _REQUIRED = ("ce-specversion", "ce-id", "ce-source", "ce-type")
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
+_ANY = (str | int | bool, "a text, a whole number, or true or false")  #: what an attribute may be
 _decode_event = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -54,12 +56,20 @@ def read_event(text: bytes) -> Described:
     data, encoded = members.pop("data", None), members.pop("data_base64", None)
     if data is not None and encoded is not None:
         raise Problem("invalid_message", "an event has data or data_base64, not both")
-    kind = msgspec.json.decode(members.pop("datacontenttype", Raw(b'"application/json"')), type=str)
+    kind = _typed("datacontenttype", members.pop("datacontenttype", Raw(b'"application/json"')), str, "a text")
     found = _checked(dict(_attribute(name, value) for name, value in members.items()))
     body = b"" if data is None else _data(memoryview(data), kind)
     if encoded is not None:
-        body = decode_base64(msgspec.json.decode(encoded, type=str))
+        body = decode_base64(_typed("data_base64", encoded, str, "a text"))
     return body, {"headers": {**found, "content-type": kind}, "dedup_key": dedup_key(found)}
+
+
+def _typed(name: str, value: Raw, wanted: Any, must: str) -> Any:
+    """Return the value of an attribute; raises Problem if it is of another type than the wanted one."""
+    try:
+        return msgspec.json.decode(value, type=wanted)
+    except msgspec.ValidationError:
+        raise Problem("invalid_message", must_be(name, msgspec.json.decode(value), must)) from None
 
 
 def _data(raw: memoryview, kind: str) -> bytes:
@@ -71,7 +81,7 @@ def _attribute(attribute: str, value: Raw) -> tuple[str, str]:
     if _ATTRIBUTE.fullmatch(attribute) is None:
         raise Problem("invalid_message", "the name of an event's attribute has other characters than a-z and 0-9")
     name = _PREFIX + attribute
-    decoded: Any = msgspec.json.decode(value, type=str if name in _REQUIRED else str | int | bool)
+    decoded = _typed(attribute, value, *((str, "a text") if name in _REQUIRED else _ANY))
     if isinstance(decoded, bool):
         return name, "true" if decoded else "false"
     return name, str(decoded)

@@ -13,7 +13,7 @@ from reliq.contract.nearest import nearest
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq.errors import InvalidMessage
 from reliq.model.dead_letter import DEAD_FROM
-from reliq_api.http.faults import no_option
+from reliq_api.http.faults import DURATION, no_option
 from reliq_api.http.problems import Problem
 
 Duration = int | float | str | None
@@ -43,6 +43,26 @@ Described = tuple[bytes, dict[str, Any]]  #: the body of a message, and its opti
 HEADERS = {f"reliq-{one.flag}": one for one in options_of(SEND) if not isinstance(one.kind, kinds.Headers)}
 _HEADER = "reliq-header-"
 _KNOWN = (*HEADERS, "reliq-durability")
+
+
+def _must(kind: kinds.Kind) -> str:
+    """Return what a member of a wrong type must be."""
+    match kind:
+        case kinds.Duration():
+            return DURATION
+        case kinds.Whole():
+            return "a whole number, without a point"
+        case kinds.Flag():
+            return "true or false"
+        case kinds.Headers():
+            return "an object of texts"
+        case kinds.Choice(words=words):
+            return f"one of {', '.join(words)}"
+        case _:
+            return "a text"
+
+
+MUST = {one.name: _must(one.kind) for one in OPTIONS}  #: what options must be, for errors
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_text = msgspec.json.Decoder(str).decode

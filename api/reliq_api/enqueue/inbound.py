@@ -13,6 +13,7 @@ from reliq.runtime.tracing import is_traceparent
 from reliq_api import schemas
 from reliq_api.enqueue import cloudevents
 from reliq_api.enqueue.entries import (
+    MUST,
     Described,
     check_names,
     is_entry,
@@ -22,6 +23,7 @@ from reliq_api.enqueue.entries import (
     refuse_reserved,
 )
 from reliq_api.http.docs import EVENT, body_of, header
+from reliq_api.http.misfits import misfit
 from reliq_api.http.problems import Problem
 from reliq_api.http.requests import REQUEST_LARGEST, BoundedRequest
 from reliq_api.http.strict_json import no_json, read_json
@@ -50,11 +52,11 @@ _AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
 
 
 class Form(Enum):
-    """How a message is written; the value says of its JSON what is wrong where it does not fit."""
+    """How a message is written; the value says what its JSON is."""
 
-    ENTRY = "the message does not fit its schema"
-    EVENT = "the event does not fit its schema"
-    BINARY_EVENT = "the data of the event cannot be read as JSON"
+    ENTRY = "the message"
+    EVENT = "the event"
+    BINARY_EVENT = "the data of the event"
     BYTES = ""
 
 
@@ -184,6 +186,6 @@ def _described(head: Head, text: bytes) -> Described:
             return text, cloudevents.with_attributes(read_headers(head.headers), head.headers)
         return cloudevents.read_event(text) if head.form is Form.EVENT else read_entry(text)
     except msgspec.ValidationError as error:
-        raise Problem("invalid_message", f"{head.form.value}: {error}") from None
+        raise Problem("invalid_message", misfit(error, text, head.form.value, MUST)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise no_json(text, error) from None

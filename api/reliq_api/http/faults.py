@@ -12,6 +12,7 @@ from reliq.contract.nearest import nearest
 from reliq.contract.values import cut
 from reliq.errors import ReliqError
 
+DURATION = 'seconds, or a text such as "90s"'
 _LONGEST = 200  #: bytes; an error quotes no more of a request
 
 _CHECKS: dict[str, Callable[[str], object]] = {}  #: by the pattern in schemas
@@ -63,8 +64,13 @@ def _said(request: Request, fault: Mapping[str, Any]) -> str:
         return f"{path} is missing"
     what, _, how = kind.partition("_")
     if how in _OF_TYPE and (must := _MUST.get(what)):
-        return f"{path}{_quoted(fault['input'])} must be {must.format(**limits)}"
+        return must_be(path, fault["input"], must.format(**limits))
     return _at(place, message)
+
+
+def must_be(path: str, value: object, must: str) -> str:
+    """Return the sentence about a value of a wrong type at a place of the request."""
+    return f"{path}{_quoted(value)} must be {must}"
 
 
 _BOUNDS = {
@@ -77,7 +83,7 @@ _OF_TYPE = ("", "type", "attributes_type", "parsing", "from_float", "error")  #:
 _MUST = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text", "list": "an array",
     "dict": "an object", "model": "an object", "enum": "{expected}", "literal": "{expected}",
-    "duration": 'seconds, or a text such as "90s"', "size": 'bytes, or a text such as "8MiB"',
+    "duration": DURATION, "size": 'bytes, or a text such as "8MiB"',
 }  # fmt: skip
 
 

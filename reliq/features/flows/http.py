@@ -14,7 +14,7 @@ from reliq import aio
 from reliq.errors import ReliqError
 from reliq.features.flows import schemas
 from reliq.features.flows.aio import Flow
-from reliq.features.flows.model import FlowMessage, OnFailure
+from reliq.features.flows.model import RULES, FlowMessage, OnFailure
 from reliq.features.flows.opened import Parent
 from reliq.model.keys import check_name
 from reliq.protocol.holds import of_lease
@@ -25,6 +25,7 @@ from reliq_api.enqueue.entries import Entry
 from reliq_api.enqueue.inbound import JSON, Form, Head, read_message
 from reliq_api.http.docs import body_of
 from reliq_api.http.faults import no_option
+from reliq_api.http.misfits import misfit
 from reliq_api.http.problems import Problem, of_error
 from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
@@ -77,6 +78,7 @@ class Members(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decode = msgspec.json.Decoder(Members).decode
+_MUST = {"on_failure": f"one of {', '.join(RULES)}"}
 _UNKNOWN = re.compile(r"unknown field `(.*?)`(?: - at `\$\.(\w+)(?:\[(\d+)\])?`)?\Z", re.DOTALL)
 
 
@@ -134,16 +136,16 @@ def _read(text: bytes) -> Members:
         read_json(text)
         return _decode(text)
     except msgspec.ValidationError as error:
-        raise _unfit(str(error)) from None
+        raise _unfit(error, text) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
 
 
-def _unfit(error: str) -> Problem:
+def _unfit(error: msgspec.ValidationError, text: bytes) -> Problem:
     """Return the problem of a flow that does not fit its schema; `error`: what msgspec says of it."""
-    found = _UNKNOWN.search(error)
+    found = _UNKNOWN.search(str(error))
     if found is None:
-        return Problem("invalid_request", f"the flow does not fit its schema: {error}")
+        return Problem("invalid_request", misfit(error, text, "the flow", _MUST))
     name, place, number = found.groups()
     if number is not None:
         known, hint = Member.__struct_fields__, ""

@@ -122,7 +122,7 @@ def test_a_lease_has_the_newest(service, post, orders):
             "at_most is '4s', shorter than debounce",
         ),
         ({"dedup_key": "k", "replace": True, "delay": 1}, "replace and delay 1 s are given"),
-        ({"dedup_key": "k", "replace": "yes"}, "does not fit its schema"),
+        ({"dedup_key": "k", "replace": "yes"}, "replace is 'yes': it must be true or false"),
     ],
 )
 def test_wrong_options_of_the_latest_are_refused(post, orders, options, text):

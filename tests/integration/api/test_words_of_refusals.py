@@ -102,6 +102,85 @@ def test_what_is_wrong_is_said_in_the_words_of_the_library(service, method, path
     assert answer.json()["detail"] == says
 
 
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"delay": True}, f"delay is true: it must be {A_DURATION}"),
+        ({"ttl": {}}, f"ttl must be {A_DURATION}"),
+        ({"priority": 3}, "priority is 3: it must be one of high, normal, low"),
+        ({"cost": 1.5}, "cost is 1.5: it must be a whole number, without a point"),
+        ({"replace": None}, "replace is null: it must be true or false"),
+        ({"headers": {"a": 1}}, "headers must be an object of texts"),
+        ({"headers": "x"}, "headers is 'x': it must be an object of texts"),
+        ({"key": 5}, "key is 5: it must be a text"),
+        ({"body": 1e300, "id": ["x"]}, "id must be a text"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_said_of_messages_wherever_they_are(service, members, says):
+    message = {"body": 1, **members}
+    for path in (f"{QUEUE}/messages", "/v1/topics/a/messages"):
+        assert service.post(path, json=message).json()["detail"] == says
+    (result,) = service.post(f"{QUEUE}/messages/batch", json=[message]).json()["results"]
+    assert result["detail"] == says
+    flow = service.post("/v1/flows", json={"messages": [{"queue": "orders", "message": message}]})
+    assert flow.json()["detail"] == f"message 0 of the flow: {says}"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"3", "the message is 3: it must be an object"),
+        (b"[]", "the message must be an object"),
+        (b'{"body": 1e999}', "the message cannot be read: Number out of range - at `$[...]`"),
+    ],
+)
+def test_what_is_no_message_is_told(service, content, says):
+    assert service.post(f"{QUEUE}/messages", content=content, headers=JSON).json()["detail"] == says
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        (3, "the event is 3: it must be an object"),
+        ({"datacontenttype": 5}, "datacontenttype is 5: it must be a text"),
+        ({"data_base64": 5}, "data_base64 is 5: it must be a text"),
+        ({"id": 5}, "id is 5: it must be a text"),
+        ({"shop": 1.5}, "shop is 1.5: it must be a text, a whole number, or true or false"),
+        ({"shop": ["a"]}, "shop must be a text, a whole number, or true or false"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_said_of_events(service, members, says):
+    event = {"specversion": "1.0", "id": "a", "source": "s", "type": "t"}
+    content = json.dumps({**event, **members} if isinstance(members, dict) else members).encode()
+    answer = service.post(
+        f"{QUEUE}/messages", content=content, headers={"content-type": "application/cloudevents+json"}
+    )
+    assert answer.json()["detail"] == says
+
+
+@pytest.mark.parametrize(
+    ("flow", "says"),
+    [
+        (3, "the flow is 3: it must be an object"),
+        ({}, "messages is missing"),
+        ({"messages": 3}, "messages is 3: it must be an array"),
+        ({"messages": [3]}, "messages.0 is 3: it must be an object"),
+        ({"messages": [{"queue": "orders"}]}, "messages.0.message is missing"),
+        ({"messages": [{"queue": 5, "message": {}}]}, "messages.0.queue is 5: it must be a text"),
+        (
+            {"messages": [{"queue": "orders", "message": {}, "after": ["a"]}]},
+            "messages.0.after.0 is 'a': it must be a whole number",
+        ),
+        (
+            {"messages": [{"queue": "orders", "message": {}, "on_failure": "x"}]},
+            "messages.0.on_failure is 'x': it must be one of fail, skip, run",
+        ),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_said_of_flows(service, flow, says):
+    assert service.post("/v1/flows", json=flow).json()["detail"] == says
+
+
 def test_a_cancel_of_nothing_says_what_to_give(service, app):
     app.queue("orders").send("x")
     answer = service.post("/v1/queues/orders/cancel", json={})
