@@ -6,6 +6,7 @@ which is imported only then.
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import is_dataclass
 from typing import Any, ClassVar, Protocol, get_args
 
@@ -18,6 +19,7 @@ Reader = Callable[[bytes], Any]
 _NO_JSON = (str, bytes, bytearray, memoryview)
 _NOTHING = b"null"  #: how an empty body, such as that of a schedule, is read
 _EMPTY = "it is empty"
+_NO_TEXT = "a body of text or bytes is not JSON: take the reliq.Message and read message.body"
 
 
 class DataclassObject(Protocol):
@@ -38,9 +40,9 @@ TypedBody = msgspec.Struct | DataclassObject | ModelObject
 def reader_of(annotation: Any) -> Reader:
     """Return the function that reads a body of this type and raises InvalidBody; TypeError for an unsuitable type."""
     if annotation in _NO_JSON:
-        raise TypeError("a body of text or bytes is not JSON: take the reliq.Message and read message.body")
+        raise TypeError(_NO_TEXT)
     name = name_of(annotation)
-    if any(map(is_pydantic, _parts(annotation))):
+    if _has_pydantic(annotation):
         return _pydantic_reader(annotation, name)
     _check_for_msgspec(annotation)
     decode = msgspec.json.Decoder(annotation).decode
@@ -55,6 +57,41 @@ def reader_of(annotation: Any) -> Reader:
             raise invalid(name, "$", str(error)) from None
 
     return read
+
+
+def body_reader_of(annotation: Any) -> Reader:
+    """Return what reads a whole body of this type, as `reader_of`; TypeError also for another name of text or bytes.
+
+    Where the type has no free text, a body may be a text itself, such as a member of an enum: `send` writes it so.
+    """
+    read = reader_of(annotation)
+    texts = [] if _has_pydantic(annotation) else list(_are_texts(annotation))
+    if texts and all(texts):
+        raise TypeError(_NO_TEXT)
+    if not texts or any(texts):
+        return read
+
+    def read_text_too(body: bytes) -> Any:
+        try:
+            return read(body)
+        except InvalidBody:
+            with suppress(InvalidBody, UnicodeDecodeError):
+                return read(msgspec.json.encode(body.decode()))
+            raise
+
+    return read_text_too
+
+
+def _are_texts(annotation: Any) -> Iterator[bool]:
+    """Yield of each alternative of a type, None aside, whether it is a text or bytes."""
+    from msgspec import inspect
+
+    info: Any = inspect.type_info(annotation)
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    for one in info.types if isinstance(info, inspect.UnionType) else (info,):
+        if not isinstance(one, inspect.NoneType):
+            yield isinstance(one, (inspect.StrType, inspect.BytesType, inspect.ByteArrayType, inspect.MemoryViewType))
 
 
 def invalid(name: str, path: str, problem: str) -> InvalidBody:
@@ -81,6 +118,10 @@ def _parts(annotation: Any) -> Iterator[Any]:
     yield annotation
     for part in get_args(annotation):
         yield from _parts(part)
+
+
+def _has_pydantic(annotation: Any) -> bool:
+    return any(map(is_pydantic, _parts(annotation)))
 
 
 def is_pydantic(kind: Any) -> bool:

@@ -10,7 +10,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType, Si
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from reliq.errors import InvalidHandler, InvalidName
-from reliq.model.body_types import Reader, reader_of
+from reliq.model.body_types import Reader, body_reader_of
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.result import Results
@@ -68,7 +68,7 @@ def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> Typ
 
 def _reader(shown: str, name: str, kind: Any) -> Reader:
     try:
-        return reader_of(kind)
+        return body_reader_of(kind)
     except Exception as error:  # noqa: BLE001  of msgspec or pydantic
         raise InvalidHandler(f"{shown}, and the type of {name} is unsuitable: {error}") from None
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional, TypedDict
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NewType, Optional, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 class Colour(Enum):
     RED = "red"
+
+
+class Size(StrEnum):
+    LARGE = "large"
+
+
+OrderId = NewType("OrderId", str)
 
 
 class Line(msgspec.Struct):
@@ -144,6 +151,44 @@ def test_what_is_sent_is_what_the_handler_gets(app, kind, body):
     got = call(app, handle, body)
     assert got == expected
     assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "got"),
+    [
+        (Size, Size.LARGE, Size.LARGE),
+        (Size, b'"large"', Size.LARGE),
+        (Size | None, "large", Size.LARGE),
+        (Size | None, b"", None),
+        (Colour, "red", Colour.RED),
+        (Literal["a", "1"], "1", "1"),
+        (Annotated[Literal["a"], "a letter"], "a", "a"),
+        (UUID, str(UUID(int=1)), UUID(int=1)),
+    ],
+)
+def test_a_body_that_is_a_text_by_itself_is_read(app, kind, body, got):
+    def handle(body):
+        return body
+
+    handle.__annotations__["body"] = kind
+    assert call(app, handle, body) == got
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "problem"),
+    [
+        (Size, "small", "the body does not fit Size, at $: JSON is malformed"),
+        (Size, b"\xff", "the body does not fit Size, at $: "),
+        (str | int, "a", "JSON is malformed"),
+    ],
+)
+def test_any_other_text_does_not_fit(app, kind, body, problem):
+    def handle(body): ...
+
+    handle.__annotations__["body"] = kind
+    with pytest.raises(InvalidBody) as caught:
+        call(app, handle, body)
+    assert problem in str(caught.value)
 
 
 def body_only(order: Order):
@@ -344,6 +389,9 @@ def unknown(order: Unknown): ...
 def inside(order: Holder): ...
 def text(order: str): ...
 def raw(order: bytes): ...
+def renamed(order: OrderId): ...
+def annotated(order: Annotated[str, msgspec.Meta(min_length=2)]): ...
+def optional(order: OrderId | None): ...
 def undefined(order: "Nowhere"): ...  # type: ignore[name-defined]  # noqa: F821
 def mixed(order: dict[Customer, Unknown]): ...
 
@@ -360,6 +408,9 @@ def mixed(order: dict[Customer, Unknown]): ...
         (inside, "Unknown is not a type that JSON"),
         (text, "take the reliq.Message and read message.body"),
         (raw, "take the reliq.Message and read message.body"),
+        (renamed, "take the reliq.Message and read message.body"),
+        (annotated, "take the reliq.Message and read message.body"),
+        (optional, "take the reliq.Message and read message.body"),
         (undefined, "annotation 'Nowhere' of order cannot be evaluated: name 'Nowhere' is not defined"),
         (mixed, "type of order is unsuitable"),
     ],
