@@ -100,24 +100,33 @@ class Messages(SharedStreamProducer):
         self._lease = lease
         self._open = AsyncExitStack()
         self._consumer: Consumer | None = None
+        self._ended = False
+        self._claiming = OutageLog(log, f"claiming from {queue_name}")
+        self._settling = OutageLog(log, f"settling messages of {queue_name}")
 
     async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], Message]]:
         app = await self._open.enter_async_context(Reliq(self._url))
         consumer = await self._open.enter_async_context(app.queue(self._queue_name).consumer(self._lease))
         self._consumer = consumer
-        outage = OutageLog(log, f"claiming from {self._queue_name}")
-        while True:
-            try:
-                messages = await consumer.claim(wait=_WAIT)
-            except RedisUnsuitable:
-                raise
-            except (RedisUnavailable, OutcomeUnknown) as error:  # a stream that fails is the end of its triggers
-                outage.failed(error)
-                await asyncio.sleep(values.RECONNECT_PAUSE)
-                continue
-            outage.over()
-            for message in messages:
-                yield event_of(message), message
+        try:
+            while True:
+                for message in await self._claimed(consumer):
+                    yield event_of(message), message
+        finally:
+            self._ended = True
+
+    async def _claimed(self, consumer: Consumer) -> list[Message]:
+        """Claim messages; none after an outage, for a stream that fails is the end of its triggers."""
+        try:
+            messages = await consumer.claim(wait=_WAIT)
+        except RedisUnsuitable:
+            raise
+        except (RedisUnavailable, OutcomeUnknown) as error:
+            self._claiming.failed(error)
+            await asyncio.sleep(values.RECONNECT_PAUSE)
+            return []
+        self._claiming.over()
+        return messages
 
     def get_advance_lane(self, broker_payload: Message) -> str:
         return broker_payload.id  # messages are settled one by one, in any order
@@ -136,11 +145,25 @@ class Messages(SharedStreamProducer):
         await self._settle("ack", message)
 
     async def _settle(self, verb: str, message: Message, *reason: str) -> None:
-        if self._consumer is not None:
+        """Settle a message, again and again while Redis is away: an error would end all triggers of the queue.
+
+        Once the stream has ended, a message that cannot be settled comes back.
+        """
+        while self._consumer is not None:
             try:
                 await getattr(self._consumer, verb)(message, *reason)
             except LeaseLost:
                 return  # it is with another triggerer by now
+            except RedisUnsuitable:
+                raise
+            except (RedisUnavailable, OutcomeUnknown) as error:
+                self._settling.failed(error)
+                if self._ended:
+                    return
+                await asyncio.sleep(values.RECONNECT_PAUSE)
+            else:
+                self._settling.over()
+                return
 
     async def aclose(self) -> None:
         """Put back what is not settled, and close the connections."""

@@ -110,12 +110,39 @@ async def an_outage_ends_no_stream():
     await stream.aclose()
 
 
+async def an_outage_during_a_settlement_ends_no_stream():
+    ack, failed = Consumer.ack, []
+    acked = orders.stats().counters["acked"]
+
+    async def away(*arguments):
+        failed.append(1)
+        if len(failed) == 1:
+            raise reliq.RedisUnavailable("away")
+        await ack(*arguments)
+        if len(failed) == 2:
+            raise reliq.OutcomeUnknown("no answer")
+
+    Consumer.ack = away
+    manager, trigger = SharedStreamManager(ack_timeout=60), ReliqTrigger("orders")
+    key = trigger.shared_stream_key()
+    events = trigger.filter_shared_stream(manager.subscribe(trigger_id=3, trigger=trigger, key=key))
+    for _ in range(orders.stats().ready):
+        await asyncio.wait_for(anext(events), 20)
+        manager.confirm_persisted([manager.bind_pending_event(trigger_id=3, key=key)])
+    orders.send("last")
+    await asyncio.wait_for(anext(events), 20)  # which says that Airflow is done with those before
+    await eventually(lambda: len(failed) > 2 and orders.stats().counters["acked"] > acked)
+    assert orders.stats().processing == 1
+    await manager.stop_all()
+
+
 async def main():
     provider_is_found()
     await acked_when_stored()
     await rejected_is_dead()
     await without_shared_streams()
     await an_outage_ends_no_stream()
+    await an_outage_during_a_settlement_ends_no_stream()
 
 
 asyncio.run(main())
