@@ -4,12 +4,13 @@ import argparse
 import json
 from typing import Any
 
-from reliq.cli.options import command, stop_event, store_of
+from reliq.cli.options import command, store_of
 from reliq.cli.queue_names import known_names
 from reliq.contract import values
 from reliq.errors import RedisUnavailable
 from reliq.protocol.application import url_from_environment
 from reliq.protocol.partial_reads import every_queue
+from reliq.runtime import startup
 from reliq.transport.store import unchecked_store
 
 
@@ -79,4 +80,6 @@ def top(options: argparse.Namespace) -> int:
     from reliq.cli.top import watch
 
     interval = values.seconds(options.interval, "interval", shortest=0.1, longest=3600)
-    return watch(store_of(options), interval, options.once, stop_event(), options.json)
+    with startup.until_stopped():
+        return watch(store_of(options), interval, options.once, options.json)
+    return 0

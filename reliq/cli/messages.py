@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -21,7 +22,6 @@ from reliq.cli.options import (
     queue_of,
     say,
     say_none,
-    stop_event,
 )
 from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
@@ -36,6 +36,7 @@ from reliq.contract.settings import PAUSED, SETTINGS, Setting
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.stats import Stats
 from reliq.protocol.stats import read_readable
+from reliq.runtime import startup
 from reliq.runtime.looking import missing_now
 
 _CLEAR = "\x1b[H\x1b[2J"  #: the screen of a terminal
@@ -144,14 +145,15 @@ def stats(options: argparse.Namespace) -> int:
     app = app_of(options)
     if options.watch is None:
         return _print_stats(options, app)
-    pause, stopping = values.seconds(options.watch, "--watch", shortest=0.1, longest=3600), stop_event()
-    while True:
-        if sys.stdout.isatty():
-            print(_CLEAR, end="")
-        status = _print_stats(options, app)
-        sys.stdout.flush()
-        if stopping.wait(pause):
-            return status
+    pause, status = values.seconds(options.watch, "--watch", shortest=0.1, longest=3600), 0
+    with startup.until_stopped():
+        while True:
+            if sys.stdout.isatty():
+                print(_CLEAR, end="")
+            status = _print_stats(options, app)
+            sys.stdout.flush()
+            time.sleep(pause)
+    return status
 
 
 def _print_stats(options: argparse.Namespace, app: Reliq) -> int:

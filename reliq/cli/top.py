@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,18 +78,18 @@ def look(store: Store) -> Look:
     return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines(), workers)
 
 
-def watch(store: Store, interval: float, once: bool, stopping: threading.Event, as_json: bool) -> int:
-    """Show a frame every `interval` seconds, until `stopping`; with `once`, as JSON or into a pipe, a single one."""
+def watch(store: Store, interval: float, once: bool, as_json: bool) -> int:
+    """Show a frame every `interval` seconds, until Ctrl-C; with `once`, as JSON or into a pipe, a single one."""
     latest = look(store)
     if as_json:
-        stopping.wait(interval)
+        time.sleep(interval)
         now = look(store)
         print(json.dumps(_summary_of(latest, now)))
         for line in now.missing:
             print(f"reliq: {line}", file=sys.stderr)
         return int(bool(now.missing))
     if once or not sys.stdout.isatty():
-        stopping.wait(interval)
+        time.sleep(interval)
         now = look(store)
         sys.stdout.write("\n".join(frame(latest, now, store.where, _MOST, _UNBOUNDED)) + "\n")
         return int(bool(now.missing))
@@ -99,8 +98,7 @@ def watch(store: Store, interval: float, once: bool, stopping: threading.Event, 
         while True:
             size = shutil.get_terminal_size()
             _show(frame(before, latest, store.where, size.lines - 1, size.columns), size.columns)
-            if stopping.wait(interval):
-                return 0
+            time.sleep(interval)
             try:
                 before, latest = latest, look(store)
             except ReliqError as error:

@@ -113,6 +113,20 @@ def take_over(stop: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
+def until_stopped() -> Iterator[None]:
+    """End this block at a signal wherever it is, also where it waits for Redis: for commands that only look."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        _note(number)
+        raise KeyboardInterrupt
+
+    for number in _SIGNALS:
+        signal.signal(number, handle)
+    with contextlib.suppress(KeyboardInterrupt):
+        yield
+
+
+@contextlib.contextmanager
 def signals_held_back() -> Iterator[None]:
     """Hold back SIGTERM from `reliq` processes started in this context, until they can handle it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

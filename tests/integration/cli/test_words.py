@@ -2,17 +2,22 @@
 
 import argparse
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from reliq.cli import main, messages
+import reliq
+from reliq.cli import main, messages, top
 from reliq.cli.columns import columns
 from reliq.cli.words import FORMER, NOUNS
 from reliq.contract.settings import BY_NAME
+from reliq.runtime import startup
 from tests.support.commands import run
 from tools.site.reference import command_line
 
@@ -105,20 +110,43 @@ def test_the_keys_of_json_are_these(app, command):
     assert list(shown[0] if isinstance(shown, list) else shown) == SHOWN[command].split()
 
 
-class Twice(threading.Event):
-    """Set when it is waited for a second time."""
+@pytest.fixture
+def signals():
+    """The process has the handlers of signals that it had, and has seen none."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    startup._Start.requested = startup._Start.interrupted = False
 
-    def wait(self, timeout=None):
-        was = self.is_set()
-        self.set()
-        return was
 
-
-def test_statistics_can_be_watched(app, monkeypatch):
-    monkeypatch.setattr(messages, "stop_event", Twice)
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_statistics_can_be_watched(app, monkeypatch, number, status):
+    pauses = iter([lambda: None, lambda: os.kill(os.getpid(), number)])
+    monkeypatch.setattr(messages, "time", SimpleNamespace(sleep=lambda _: next(pauses)()))
     app.queue("orders").send("x")
     done = run("queue", "stats", "--watch", "0.1", url=app.url)
-    assert (done.returncode, done.stdout.count("orders")) == (0, 2)
+    assert (done.returncode, done.stdout.count("orders"), done.stderr) == (status, 2, "")
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize("command", [("queue", "stats", "--watch"), ("top",)])
+def test_a_watch_ends_at_once_while_redis_hangs(app, monkeypatch, command, number, status):
+    def hang(*_, **__):
+        os.kill(os.getpid(), number)
+        threading.Event().wait(5)
+        raise reliq.RedisUnavailable("Redis does not answer")
+
+    monkeypatch.setattr(messages, "read_readable", hang)
+    monkeypatch.setattr(top, "read_readable", hang)
+    app.queue("orders").send("x")
+    done = run(*command, url=app.url)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_an_impossible_time_between_two_looks_is_refused(app):
     assert run("stats", "--watch", "0", url=app.url).stderr == (
         "reliq: --watch is 0.0: it must be between 0.1 seconds and 1 hour\n"
     )
