@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
-from reliq.ops import Request, Sleep, Steps, Together, one
+from reliq.ops import Op, Request, Sleep, Steps, Together, one
 from reliq.ops.mention import Mention, Mentions
 from reliq.transport.aio_cluster import AioClusterConnection
 from reliq.transport.aio_connection import AioConnection, paused
@@ -48,6 +48,8 @@ class AioStore(Server):
         super().__init__(url, aio=True, allow_eviction=allow_eviction, timeout=timeout, connect=None)
         self._idle: deque[AioConnection] = deque()
         self._places = Places(calls)
+        self._calls = calls
+        self._blocked_runs = 0  #: of those that run apart
         self._shared_reads: dict[str, tuple[SharedRead, asyncio.Task[None]]] = {}  #: by stream
         self._answered = 0.0  #: when a run ended well, by time.monotonic()
 
@@ -73,7 +75,7 @@ class AioStore(Server):
                 await idle.close()
 
     async def run_apart(self, steps: Steps[T]) -> T:
-        """Run steps that wait for long, and hold no connection then: each request has one of its own."""
+        """Run steps that wait for long: each request has a connection of its own, and so many at most wait on one."""
         return await self._step(steps, None, None, self._apart)
 
     async def _apart(self, request: Request | Together, _: None, timeout: float | None) -> Any:
@@ -81,7 +83,20 @@ class AioStore(Server):
             return await self._shared(request)
         if isinstance(request, Sleep):
             return await paused(request)
+        if isinstance(request, Op) and request.blocks:
+            return await self._blocked(request, timeout)
         return await self.run(_alone(request), timeout=timeout)
+
+    async def _blocked(self, request: Op[Any], timeout: float | None) -> Any:
+        """Wait on the server, which takes a connection; where too many do so, wait here, as if nothing came."""
+        if self._blocked_runs == self._calls:
+            await asyncio.sleep(request.blocks)
+            return request.read(None)
+        self._blocked_runs += 1
+        try:
+            return await self.run(one(request), timeout=timeout)
+        finally:
+            self._blocked_runs -= 1
 
     async def _shared(self, wanted: Mention) -> Mentions | None:
         """Wait for the read of this stream that all its waiting tasks share; the first of them starts it."""

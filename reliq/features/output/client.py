@@ -22,5 +22,5 @@ class OutputReads:
         `after`: the id of a chunk read before. `follow=False`: only those that are there. `wait`: for the first one.
         """
         reading = Reading(self._steps.homes, id, after, follow=follow, wait=wait)
-        while chunk := self._store.run(reading.next()):
+        while chunk := self._store.run_apart(reading.next()):
             yield chunk

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import reliq
 from reliq import InvalidSetting, aio
 from reliq.features.output import ops as own
+from reliq.features.output.steps import Reading
 from reliq.model.keys import QueueKeys
 from reliq.protocol.deletion import delete
 from tests.support.handlers import settled, working_as
@@ -113,6 +115,32 @@ def test_a_reader_of_asyncio_follows(app, url):
     one = app.queue("q").send("x")
     with working_as("threads", app):
         assert asyncio.run(read(one)) == [0, 1, 2, 3, 4]
+
+
+def test_any_number_of_tasks_follow_with_few_connections(app, url, client, monkeypatch):
+    looks, look = Counter[str](), Reading._look
+
+    def counted(reading: Reading) -> Any:
+        looks[reading._id] += 1
+        return look(reading)
+
+    monkeypatch.setattr(Reading, "_look", counted)
+
+    async def read(queue: Any, identity: str) -> list[Any]:
+        return [chunk.value async for chunk in queue.output(identity, wait="20s")]
+
+    async def follow() -> list[Any]:
+        async with aio.Reliq(url) as other:
+            queue = other.queue("q")
+            ids = await queue.send_many(range(300))
+            following = asyncio.gather(*(read(queue, one) for one in ids))
+            await asyncio.to_thread(eventually, lambda: all(looks[one] > 1 for one in ids))
+            assert client.info("clients")["connected_clients"] < 200
+            with working_as("threads", app):
+                return await following
+
+    bound(app, "threads", lambda message: [message.json(), "end"])
+    assert asyncio.run(follow()) == [[number, "end"] for number in range(300)]
 
 
 def test_a_robbed_run_cannot_write(app, client):
