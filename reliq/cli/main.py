@@ -3,7 +3,6 @@
 import argparse
 import io
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -41,6 +40,7 @@ from reliq.features.topics import command as topics
 from reliq.features.tracking import command as life
 from reliq.runtime import logging as logs
 from reliq.runtime import startup
+from reliq.runtime.environment import flag
 from reliq.runtime.looking import looking
 from reliq.runtime.url import redacted
 
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _trace_if_asked_to() -> None:
-    if os.environ.get("RELIQ_OTEL") != "1":
+    if not flag("RELIQ_OTEL"):
         return
     try:
         from reliq.otel import from_environment

@@ -1,13 +1,13 @@
 """What the commands `reliq api` and `reliq sqs` share, and those of their keys."""
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from reliq.cli.options import command, logging_options, say, store_of, utc
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
+from reliq.runtime.environment import flag
 from reliq_api.settings import Served
 
 Run = Callable[[argparse.Namespace], int]
@@ -22,7 +22,7 @@ def service(commands: Any, name: str, run: Run, help: str, defaults: Served, no_
     text = f"time that open requests have to finish after SIGTERM (default {defaults.grace:g})"
     one.add_argument("--grace", type=float, default=defaults.grace, metavar="SECONDS", help=text)
     text = f"for development: serve this machine {no_auth} (or RELIQ_NO_AUTH=1)"
-    one.add_argument("--no-auth", action="store_true", default=os.environ.get("RELIQ_NO_AUTH") == "1", help=text)
+    one.add_argument("--no-auth", action="store_true", help=text)
     one.add_argument("--access-log", action="store_true", help="log every request, without its query")
     logging_options(one)
     return one
@@ -39,9 +39,13 @@ def key_options(one: argparse.ArgumentParser, scopes: Iterable[str]) -> None:
 
 
 def check_no_auth(options: argparse.Namespace, instead: str) -> None:
-    """Raise InvalidSetting if others could reach a service without keys. `instead`: the command that makes one."""
+    """Raise InvalidSetting if others could reach a service without keys. `instead`: the command that makes one.
+
+    RELIQ_NO_AUTH counts as --no-auth from here on.
+    """
     from reliq_api.access.auth import is_loopback
 
+    options.no_auth = options.no_auth or flag("RELIQ_NO_AUTH")
     if options.no_auth and not is_loopback(options.host):
         raise InvalidSetting(
             f"--no-auth serves this machine only, and host is {options.host!r}: listen on 127.0.0.1, or leave out "

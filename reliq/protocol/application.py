@@ -20,6 +20,7 @@ from reliq.model.signatures import check_called
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.bounded import Bounded
+from reliq.runtime.environment import flag
 from reliq.runtime.url import dereferenced, read_url
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,7 +55,7 @@ def body_limit(given: Size | None, what: str = "max_body", environment: Mapping[
 
 
 def eviction_allowed(allow: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
-    return environment.get("RELIQ_ALLOW_EVICTION", "") == "1" if allow is None else allow
+    return flag("RELIQ_ALLOW_EVICTION", environment) if allow is None else allow
 
 
 class Application:

@@ -14,6 +14,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from reliq.runtime.environment import flag, is_on
 from reliq.runtime.url import redacted
 
 _AS_JSON = "RELIQ_LOG_JSON"
@@ -31,22 +32,23 @@ _IN_ONE_LINE = re.compile(f"[{_HIDDEN}\\t\\n\\r]")
 def configure(level: int, as_json: bool, tracebacks: bool) -> None:
     """Send this process's log to standard error.
 
-    The environment carries the choices to child processes: JSON is also written when RELIQ_LOG_JSON is 1, and
-    tracebacks of failures when RELIQ_LOG_TRACEBACKS is 1.
+    The environment carries the choices to child processes: JSON is also written when RELIQ_LOG_JSON is on, and
+    tracebacks of failures when RELIQ_LOG_TRACEBACKS is. Raises InvalidSetting where one is neither on nor off.
     """
     if as_json:
         os.environ[_AS_JSON] = "1"
     if tracebacks:
         os.environ[_TRACEBACKS] = "1"
+    as_json, _ = flag(_AS_JSON), flag(_TRACEBACKS)
     handler = logging.StreamHandler(sys.stderr)
     text = Paragraphs() if sys.stderr.isatty() else Lines()
-    handler.setFormatter(JsonLines() if os.environ.get(_AS_JSON) == "1" else text)
+    handler.setFormatter(JsonLines() if as_json else text)
     logging.basicConfig(level=level, handlers=[handler])
 
 
 def tracebacks_wanted() -> bool:
     """Whether the log line of a failure that is tried again includes the traceback."""
-    return os.environ.get(_TRACEBACKS) == "1"
+    return is_on(_TRACEBACKS)
 
 
 def printable(text: str, lines: bool = False) -> str:

@@ -296,3 +296,17 @@ def test_a_wrong_url_is_said_before_the_application_is_imported(tmp_path, monkey
     printed = capsys.readouterr().err
     assert "with an unknown scheme: use redis://" in printed
     assert len(printed.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "command"),
+    [
+        ("RELIQ_LOG_JSON", ["queue", "stats"]), ("RELIQ_LOG_TRACEBACKS", ["queue", "stats"]),
+        ("RELIQ_OTEL", ["queue", "stats"]), ("RELIQ_ALLOW_EVICTION", ["queue", "stats"]), ("RELIQ_NO_AUTH", ["api"]),
+        ("RELIQ_NO_AUTH", ["sqs"]),
+    ],
+)  # fmt: skip
+def test_a_variable_that_is_neither_on_nor_off_is_one_line(url, monkeypatch, capsys, variable, command):
+    monkeypatch.setenv(variable, "maybe")
+    assert main.main([*command, "--url", url]) == 2
+    assert capsys.readouterr().err == f"reliq: {variable} is 'maybe': set it to 1, or to 0\n"
