@@ -476,8 +476,8 @@ COMMANDS = [
         ["schedule", "add", "n", "every monday", "orders", "x"],
         2,
         (
-            "'every monday' is neither a cron expression nor an interval of 1 s or more: write five fields (minute "
-            "hour day month weekday) such as '*/5 * * * *', or an interval such as '30s'"
+            "'every monday' is neither a cron expression nor an interval from 1 s to 366 days: write five fields "
+            "(minute hour day month weekday) such as '*/5 * * * *', or an interval such as '30s'"
         ),
     ),
     (["worker", "json:dumps"], 2, "module 'json' has a function, not a reliq.Reliq, as 'dumps': give MODULE:APP"),

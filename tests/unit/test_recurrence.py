@@ -227,7 +227,7 @@ def test_a_leap_day_fires():
         ("30 parsecs", "'30 parsecs'"),
         ("-5s", "'-5s'"),
         ("", "''"),
-        ("0s", "an interval of 1 s or more"),
+        ("0s", "an interval from 1 s to 366 days"),
         (0.5, "0.5"),
         (float("nan"), "nan"),
         (None, "None"),
@@ -245,3 +245,13 @@ def test_an_unknown_time_zone_is_refused_with_its_name(zone):
     with pytest.raises(InvalidSetting, match="time zone") as refused:
         recurrence("0 * * * *", zone)
     assert repr(zone) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("zone", "example"),
+    [(ZoneInfo("Asia/Tokyo"), "Asia/Tokyo"), (UTC, "Europe/Berlin"), (None, "Europe/Berlin"), (2, "Europe/Berlin")],
+)
+def test_a_time_zone_that_is_no_name_is_refused_with_a_name(zone, example):
+    with pytest.raises(InvalidSetting) as refused:
+        recurrence("0 * * * *", zone)
+    assert str(refused.value) == f"the time zone is {zone!r}: give its name as a text, such as {example!r}"

@@ -98,7 +98,7 @@ def recurrence(when: Duration, zone: str, origin: int = 0) -> Recurrence:
         every = seconds(when, "the interval of a schedule", shortest=MIN_INTERVAL_SECONDS)
     except InvalidSetting as error:
         if isinstance(when, str):
-            what = f"{when!r} is neither a cron expression nor an interval of 1 s or more"
+            what = f"{when!r} is neither a cron expression nor an interval from 1 s to 366 days"
             raise InvalidSetting(f"{what}: {_HINT}") from None
         raise error from None
     return Interval(round(every * 1000), origin)
@@ -114,11 +114,14 @@ def stored_recurrence(when: str, zone: str, origin: int = 0) -> Recurrence:
 
 def time_zone(name: str) -> tzinfo:
     """Return the time zone of this name, such as Europe/Berlin; raises InvalidSetting."""
+    if not isinstance(name, str):
+        example = getattr(name, "key", None) or "Europe/Berlin"  # of a ZoneInfo
+        raise InvalidSetting(f"the time zone is {name!r}: give its name as a text, such as {example!r}")
     if name == "UTC":
         return UTC
     try:
         return ZoneInfo(name)  # it caches
-    except (KeyError, OSError, ValueError, TypeError):  # what zoneinfo raises for unknown and for malformed names
+    except (KeyError, OSError, ValueError):  # what zoneinfo raises for unknown and for malformed names
         raise InvalidSetting(
             f"the time zone {name!r} is unknown: give a name of the IANA database such as Europe/Berlin "
             "(where the system has no such database, install the package tzdata)"
