@@ -104,8 +104,9 @@ test-slow: $(READY) ## The long volumes (more than half an hour)
 
 # A failing seed is shrunk and told; `make simulate SEED=7` repeats one.
 SEEDS ?= 10000
-simulate: $(READY) ## Whole systems on one virtual clock, with faults, by seed: SEEDS=10000, or one SEED=7 (a quarter of an hour)
-	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+FIRST ?= 0
+simulate: $(READY) ## Whole systems on one virtual clock, with faults, by seed: SEEDS=10000 FIRST=0, or one SEED=7 (a quarter of an hour)
+	@PYTHONPATH=.:api:monitor $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST))
 
 # It installs packages from the registry, into environments below the temporary folder. What fails is not tried again.
 test-install: $(READY) ## README and docs/install.md word by word in an empty environment; the wheel on every Python (3 minutes)

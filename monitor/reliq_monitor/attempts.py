@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.model.keys import JobKeys, QueueKeys
@@ -20,7 +20,15 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  #: seconds; the last one repeats
 _SHARE = 5.0  #: a pause is at least this many times as long as the attempt: an unreachable node costs timeouts
 _FORGOTTEN = 60.0  #: seconds after which a failure that is not retried is forgotten: its queue or job is gone
 
-Failing = tuple[str, str, str]  #: the duty, the queue (or node), and its part: a step, a job, a consumer
+_NODE = "node"  #: in the place of a duty: all work on a node
+
+
+class Part(NamedTuple):
+    """What fails alone."""
+
+    duty: str
+    queue: str  #: or the node; empty: all queues
+    item: str = ""  #: a step, a job, a consumer
 
 
 def name_of(home: JobKeys) -> str:
@@ -72,8 +80,8 @@ class Attempts:
         self._node_of = node_of
         self._sharded = sharded
         self._one_of_many = one_of_many
-        self._failing: dict[Failing, _Failure] = {}
-        self._set_aside: dict[Failing, _Failure] = {}  #: those in queues that other monitors lead now
+        self._failing: dict[Part, _Failure] = {}
+        self._set_aside: dict[Part, _Failure] = {}  #: those in queues that other monitors lead now
         self.failures: Counter[str] = Counter(dict.fromkeys(duties, 0))  #: by duty, since the start
 
     @property
@@ -83,28 +91,27 @@ class Attempts:
     @property
     def failing(self) -> set[tuple[str, str]]:
         """The duties that fail now, each with its queue; an empty text means all queues."""
-        return {(duty, queue) for duty, queue, _ in list(self._failing)}
+        return {(part.duty, part.queue) for part in list(self._failing)}
 
     def prune(self) -> None:
         """Forget failures of queues, jobs and consumers that no longer exist."""
         latest = time.monotonic() - _FORGOTTEN
         for failures in (self._failing, self._set_aside):
-            for what in [what for what, failure in failures.items() if failure.next_at < latest]:
-                del failures[what]
+            for part in [part for part, failure in failures.items() if failure.next_at < latest]:
+                del failures[part]
 
     def keep(self, queues: Container[str]) -> None:
         """Set aside the failures in all other queues: other monitors lead them.
 
         A monitor that was late leads them again a moment later, and does not log a second time what it knew.
         """
-        here: dict[Failing, _Failure] = {}
-        set_aside: dict[Failing, _Failure] = {}
-        for what, failure in (self._set_aside | self._failing).items():
-            duty, queue, _ = what
-            is_here = duty == "node" or not queue or queue in queues
-            if is_here and what in self._set_aside:
+        here: dict[Part, _Failure] = {}
+        set_aside: dict[Part, _Failure] = {}
+        for part, failure in (self._set_aside | self._failing).items():
+            is_here = part.duty == _NODE or not part.queue or part.queue in queues
+            if is_here and part in self._set_aside:
                 failure.next_at = min(failure.next_at, time.monotonic())  # who led it meanwhile may have mended it
-            (here if is_here else set_aside)[what] = failure
+            (here if is_here else set_aside)[part] = failure
         self._failing, self._set_aside = here, set_aside
 
     def nothing_to_do(self, duty: str, homes: Iterable[JobKeys], but: Container[str] = ()) -> None:
@@ -112,13 +119,13 @@ class Attempts:
         if not self._failing:
             return
         names = {name_of(home) for home in homes}
-        for what in list(self._failing):
-            if what[0] == duty and what[1] in names and what[2] not in but:
-                self._failing.pop(what).outage.over()
+        for part in list(self._failing):
+            if part.duty == duty and part.queue in names and part.item not in but:
+                self._failing.pop(part).outage.over()
 
     def nothing_for_all(self, duty: str) -> None:
         """Note that this duty has nothing to do for all queues together: its failure is over."""
-        if failure := self._failing.pop((duty, "", ""), None):
+        if failure := self._failing.pop(Part(duty, ""), None):
             failure.outage.over()
 
     def due(self, duty: str, home: JobKeys, item: str) -> bool:
@@ -126,11 +133,11 @@ class Attempts:
         if not self._failing:
             return True
         node = self._node_of(home)
-        return self._due((duty, name_of(home), item)) and (not node or self._due(("node", node, "")))
+        return self._due(Part(duty, name_of(home), item)) and (not node or self._due(Part(_NODE, node)))
 
     def of_all(self, duty: str, steps: Steps[T], otherwise: T, item: str = "", other_server: bool = False) -> Steps[T]:
         """Perform a duty for all queues; return `otherwise` if it fails, and during its pause. `item` fails alone."""
-        return (yield from self._try((duty, "", item), "", steps, otherwise, other_server))
+        return (yield from self._try(Part(duty, "", item), "", steps, otherwise, other_server))
 
     def of_queue(
         self, duty: str, home: JobKeys, steps: Steps[T], otherwise: T, item: str = "", other_server: bool = False
@@ -138,7 +145,9 @@ class Attempts:
         """Perform a duty for one queue; return `otherwise` if it fails, and during its pause. `item` fails alone."""
         if not self.due(duty, home, item):
             return otherwise
-        return (yield from self._try((duty, name_of(home), item), self._node_of(home), steps, otherwise, other_server))
+        return (
+            yield from self._try(Part(duty, name_of(home), item), self._node_of(home), steps, otherwise, other_server)
+        )
 
     def together(
         self, duty: str, homes: Sequence[Home], ask: Callable[[Sequence[Home]], Steps[Sequence[T]]], step: str = "look"
@@ -159,15 +168,15 @@ class Attempts:
             first = yield from self.together(duty, some[:middle], ask, step)
             return first + (yield from self.together(duty, some[middle:], ask, step))
         for home in some if self._failing else ():
-            self._succeeded((duty, name_of(home), step), self._node_of(home))
+            self._succeeded(Part(duty, name_of(home), step), self._node_of(home))
         return list(zip(some, answers, strict=True))
 
-    def _due(self, what: Failing) -> bool:
-        failure = self._failing.get(what)
+    def _due(self, part: Part) -> bool:
+        failure = self._failing.get(part)
         return failure is None or time.monotonic() >= failure.next_at
 
-    def _try(self, what: Failing, node: str, steps: Steps[T], otherwise: T, other_server: bool) -> Steps[T]:
-        if not self._due(what):
+    def _try(self, part: Part, node: str, steps: Steps[T], otherwise: T, other_server: bool) -> Steps[T]:
+        if not self._due(part):
             return otherwise
         began = time.monotonic()
         try:
@@ -176,24 +185,24 @@ class Attempts:
             if self.is_outage(error) and not (other_server and self._one_of_many):
                 raise
             if node and _unreachable(error):
-                what = ("node", node, "")
-            self._failed(what, error, time.monotonic() - began)
+                part = Part(_NODE, node)
+            self._failed(part, error, time.monotonic() - began)
             return otherwise
-        self._succeeded(what, node)
+        self._succeeded(part, node)
         return answer
 
     def is_outage(self, error: Exception) -> bool:
         """Whether the only server is unreachable: then no other duty can succeed either."""
         return not self._sharded and _unreachable(error)
 
-    def _failed(self, what: Failing, error: Exception, took: float) -> None:
-        self.failures[what[0]] += 1
-        if what not in self._failing:
-            self._failing[what] = _Failure(" ".join(_described(what)))
-        self._failing[what].again(error, took)
+    def _failed(self, part: Part, error: Exception, took: float) -> None:
+        self.failures[part.duty] += 1
+        if part not in self._failing:
+            self._failing[part] = _Failure(" ".join(_described(part)))
+        self._failing[part].again(error, took)
 
-    def _succeeded(self, what: Failing, node: str) -> None:
-        for one in (what, ("node", node, "")):
+    def _succeeded(self, part: Part, node: str) -> None:
+        for one in (part, Part(_NODE, node)):
             if failure := self._failing.pop(one, None):
                 failure.outage.over()
 
@@ -205,10 +214,10 @@ def _unreachable(error: Exception) -> bool:
     return isinstance(error, OutcomeUnknown)
 
 
-def _described(what: Failing) -> Iterator[str]:
-    duty, queue, item = what
+def _described(part: Part) -> Iterator[str]:
+    duty, queue, item = part
     yield f"duty={duty}"
     if queue:
-        yield f"node={queue}" if duty == "node" else f"queue={queue}"
+        yield f"node={queue}" if duty == _NODE else f"queue={queue}"
     if item:
         yield f"at={item}"

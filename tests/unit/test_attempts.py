@@ -6,7 +6,7 @@ import pytest
 
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
-from reliq_monitor.attempts import Attempts
+from reliq_monitor.attempts import Attempts, Part
 
 BAD = QueueKeys("bad")
 
@@ -60,7 +60,7 @@ def test_what_was_mended_while_another_monitor_led_the_queue_is_told(said):
 def test_failures_of_queues_that_do_not_come_back_are_forgotten():
     attempts = Attempts(lambda _: "", sharded=True)
     attempt(attempts, fails())
-    attempts._failing["promote", "bad", ""].next_at = 0.0
+    attempts._failing[Part("promote", "bad")].next_at = 0.0
     attempts.keep(set())
     attempts.prune()
     attempts.keep({"bad"})
