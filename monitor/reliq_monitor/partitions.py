@@ -11,7 +11,7 @@ from reliq.protocol.producer import ProducerPool
 from reliq.protocol.relocation import send_strays
 from reliq.protocol.resizing import forget_retired, settle, take_in
 from reliq.protocol.resting import rest
-from reliq.protocol.sharing import finish_change, share_again
+from reliq.protocol.shares import finish_change, share_again
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 

@@ -25,7 +25,7 @@ from reliq.protocol.policy import check_burst, checked_setting, read_config, wei
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.relocation import withdraw
 from reliq.protocol.sending import around_send, ready
-from reliq.protocol.sharing import configure, switch
+from reliq.protocol.shares import configure, switch
 from reliq.protocol.stats import stats_of
 from reliq.runtime import tracing
 

@@ -15,7 +15,7 @@ from reliq.model.partitions import Layout
 from reliq.ops import Steps
 from reliq.ops.schema import Config
 from reliq.protocol.resizing import replace
-from reliq.protocol.sharing import share_again
+from reliq.protocol.shares import share_again
 from reliq.protocol.stats import stats_of
 
 _SOON = 60.0  #: seconds; a partition with a delayed message that is due by then does not rest

@@ -13,9 +13,9 @@ from reliq.model.handlers import Handler
 from reliq.model.keys import new_owner
 from reliq.model.message import Message
 from reliq.ops import Move
+from reliq.worker.assignment import Assignment
 from reliq.worker.exchange import Exchange
 from reliq.worker.runner import Runner
-from reliq.worker.sharing import Sharing
 from reliq.worker.threads import in_thread
 
 T = TypeVar("T")
@@ -59,8 +59,8 @@ def run_next(app: Reliq, handler: Handler, home: str, loop: AsyncHandlers) -> bo
     """Run the handler of the next message in a home of its queue, and settle it; return whether there was one."""
     owner = new_owner(connected=False)
     exchange = Exchange(app.store, home, owner, _LEASE, _no_hooks)
-    runner, sharing = _Runner(app.store, handler, exchange, owner), Sharing(handler.queue, owner)
-    exchange.reports.hold_others = lambda seconds: app.store.run(sharing.hold_others(home, seconds))
+    runner, assignment = _Runner(app.store, handler, exchange, owner), Assignment(handler.queue, owner)
+    exchange.reports.hold_others = lambda seconds: app.store.run(assignment.hold_others(home, seconds))
     exchange.steps.keep_results(handler.result or 0.0)
     exchange.steps.run_report = functools.partial(in_thread, app.store.run) if handler.is_async else app.store.run
     with contextlib.closing(exchange):

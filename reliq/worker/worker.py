@@ -27,6 +27,7 @@ from reliq.runtime.failures import failures
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.process import this_process
 from reliq.transport.store import Store
+from reliq.worker.assignment import LOOK_EVERY, Assignment
 from reliq.worker.calling import called
 from reliq.worker.companion import Companion
 from reliq.worker.dead_hooks import DeadHooks
@@ -37,7 +38,6 @@ from reliq.worker.loop import Loop, Shared, run_loop
 from reliq.worker.pooled import PooledLoop
 from reliq.worker.pools import EventLoop, ThreadPool
 from reliq.worker.runner import Runner
-from reliq.worker.sharing import LOOK_EVERY, Sharing
 from reliq.worker.threads import in_thread
 from reliq.worker.watchdog import Watchdog
 
@@ -91,8 +91,9 @@ class Worker:
         self._options = options
         self._idle = Idle(store, self._shared, self._start)
         self._shared.rest = self._rest
-        self._sharings = {
-            handler: Sharing(handler.queue, self._owner, store.node_of, self._not_known_empty) for handler in handlers
+        self._assignments = {
+            handler: Assignment(handler.queue, self._owner, store.node_of, self._not_known_empty)
+            for handler in handlers
         }
         self._loops = [self._loop(handler, handler.queue) for handler in (*handlers, *own)]
         self._ended: set[Loop] = set()
@@ -107,12 +108,12 @@ class Worker:
         """Return the loop of a handler for a queue: that of the handler, or a home of it."""
         handlers, options = self._handlers, self._options
         on_dead = DeadHooks(self._store, QueueKeys(queue), handlers.hooks_of(handler.queue))
-        sharing = self._sharings.get(handler)
+        assignment = self._assignments.get(handler)
         handler = called(handler, handlers, self._store)
         exchange = Exchange(self._store, queue, self._owner, checked_lease(options.lease), on_dead, handler.breaker)
         runner = Runner(self._store, handler, exchange, self._owner)
-        if sharing is not None:
-            exchange.reports.hold_others = functools.partial(self._hold_others, sharing, queue)
+        if assignment is not None:
+            exchange.reports.hold_others = functools.partial(self._hold_others, assignment, queue)
         exchange.steps.keep_results(handler.result or 0.0)
         exchange.steps.run_report = self._report_async if handler.is_async else self._report
         runner.paused = self._paused
@@ -130,8 +131,8 @@ class Worker:
     def _not_known_empty(self, homes: list[QueueKeys]) -> list[QueueKeys]:
         return self._idle.not_known_empty(homes) if len(self._loops) > 1 else homes
 
-    def _hold_others(self, sharing: Sharing, home: str, seconds: float) -> None:
-        self._store.run(sharing.hold_others(home, seconds), timeout=0)
+    def _hold_others(self, assignment: Assignment, home: str, seconds: float) -> None:
+        self._store.run(assignment.hold_others(home, seconds), timeout=0)
 
     def run(self) -> int:
         """Work until `stop`; return the exit status: 0, or 1 if Redis is unsuitable or a loop crashed."""
@@ -173,16 +174,16 @@ class Worker:
         while self._ended:
             self._loops.remove(self._ended.pop())
         if self._paused:  # the others take its homes
-            for sharing in self._sharings.values():
-                self._store.run(sharing.leave(), timeout=0)
+            for assignment in self._assignments.values():
+                self._store.run(assignment.leave(), timeout=0)
             return
-        for handler, sharing in self._sharings.items():
+        for handler, assignment in self._assignments.items():
             there = {_home(loop): loop for loop in self._loops if _queue(loop) == handler.queue}
             taken_at = max((loop.exchange.progress_at for loop in there.values()), default=0.0)
-            self._store.run(sharing.look(taken_at), timeout=0)
+            self._store.run(assignment.look(taken_at), timeout=0)
             for loop in there.values():
-                loop.stopping = loop.stopping or _home(loop) not in sharing.mine
-            for queue in sharing.mine:
+                loop.stopping = loop.stopping or _home(loop) not in assignment.mine
+            for queue in assignment.mine:
                 if queue not in there and not self._stops:
                     self._loops.append(self._loop(handler, queue))
                     self._start(self._loops[-1])
@@ -239,8 +240,8 @@ class Worker:
         for loop in self._loops:
             loop.stopping = True
         self._idle.end()
-        for sharing in self._sharings.values():
-            self._store.run(sharing.leave(), timeout=0)
+        for assignment in self._assignments.values():
+            self._store.run(assignment.leave(), timeout=0)
         while self._running:
             if self._stops > 1 or time.monotonic() > until:
                 self._hand_back()

@@ -24,7 +24,7 @@ from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.protocol.relocation import send_strays, withdraw
-from reliq.protocol.sharing import share_again
+from reliq.protocol.shares import share_again
 from tests.support.state import HOUR, KEYS, World, element, keyed
 
 NEW = QueueKeys("q@partition.1")

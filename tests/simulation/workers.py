@@ -21,9 +21,9 @@ from reliq.protocol.application import Application
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.moment import Moment
+from reliq.worker.assignment import LOOK_EVERY, Assignment
 from reliq.worker.exchange import QUARANTINE_PAUSE
 from reliq.worker.outcome import after_error, after_return
-from reliq.worker.sharing import LOOK_EVERY, Sharing
 from reliq.worker.trials import ALONE, Trials
 from tests.simulation.handlers import Apart, DurableHandler
 from tests.simulation.kernel import Kernel
@@ -49,7 +49,7 @@ class Worker:
         self.application = Application("redis://simulated", None, None)
         self._lease = lease
         self._loops: list[Loop] = []
-        self._sharings = [Sharing(queue, process.owner) for queue in queues]
+        self._assignments = [Assignment(queue, process.owner) for queue in queues]
         self._handlers = {
             queue: self.application.handlers.add(
                 queue, lambda message: None, retry=RETRIES, retry_on=BaseException, dead_on=(), time_limit=TIME_LIMIT
@@ -75,14 +75,14 @@ class Worker:
     def _share(self, task: Task) -> Thread:
         """Serve the partitions that are this process's: begin a loop for each new one, end those of the others."""
         while True:
-            for sharing in self._sharings:
-                there = {loop.partition: loop for loop in self._loops if loop.queue == sharing.queue}
-                yield from sharing.look(max((loop.progress_at for loop in there.values()), default=0.0))
+            for assignment in self._assignments:
+                there = {loop.partition: loop for loop in self._loops if loop.queue == assignment.queue}
+                yield from assignment.look(max((loop.progress_at for loop in there.values()), default=0.0))
                 for loop in there.values():
-                    loop.stopping = loop.stopping or loop.partition not in sharing.mine
-                for partition in sharing.mine:
+                    loop.stopping = loop.stopping or loop.partition not in assignment.mine
+                for partition in assignment.mine:
                     if partition not in there:
-                        self._serve(sharing.queue, partition)
+                        self._serve(assignment.queue, partition)
             yield Sleep(LOOK_EVERY)
 
     def left(self, loop: "Loop") -> None:

@@ -96,8 +96,8 @@ OF_PARTITIONS = {
     "reliq/client/queue.py", "reliq/contract/keywords.py", "reliq/contract/metrics.py", "reliq/contract/settings.py",
     "reliq/model/keys.py", "reliq/model/partitions.py", "reliq/observability/partition_metrics.py",
     "reliq/ops/partitions.py", "reliq/ops/schema.py", "reliq/protocol/partition_progress.py",
-    "reliq/protocol/policy.py", "reliq/protocol/resizing.py", "reliq/protocol/resting.py", "reliq/protocol/sharing.py",
-    "reliq/protocol/spread.py", "reliq/worker/sharing.py",
+    "reliq/protocol/policy.py", "reliq/protocol/resizing.py", "reliq/protocol/resting.py", "reliq/protocol/shares.py",
+    "reliq/protocol/spread.py", "reliq/worker/assignment.py",
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.protocol import sharing
+from reliq.protocol import shares as policy_shares
 from tests.integration.partitions.test_resizing import Tending
 from tests.support.hooked import DEATH, hooked
 
@@ -122,7 +122,7 @@ def test_many_callers_at_once_all_get_their_change(app, url):
 
 def test_a_change_that_never_gets_its_turn_says_that_nothing_was_changed(app, other, monkeypatch):
     begin(app)
-    monkeypatch.setattr(sharing, "_PATIENCE", 0.0)
+    monkeypatch.setattr(policy_shares, "_PATIENCE", 0.0)
     refused = ""
     for after in STEPS:
         try:

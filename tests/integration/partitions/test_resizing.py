@@ -12,7 +12,8 @@ from reliq.errors import ChangeUnderWay
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import bucket_of_key, homes_of, layout_text
 from reliq.ops.schema import Config
-from reliq.protocol import resizing, resting, sharing
+from reliq.protocol import resizing, resting
+from reliq.protocol import shares as policy_shares
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
 from tests.support.turns import Monitor
@@ -639,14 +640,14 @@ def test_messages_that_come_while_a_partition_is_put_to_rest_wait_for_the_next_t
 
 def test_a_change_by_an_earlier_layout_is_made_again_by_a_monitor(app, monitor, client, monkeypatch, closed):
     closed.dead.redrive()
-    begin, turns = sharing._give, iter([monitor.tend_partitions])
+    begin, turns = policy_shares._give, iter([monitor.tend_partitions])
 
     def late(shares):
         for turn in turns:  # the partition gets its share back, before the caller gives the shares of the layout before
             turn()
         return (yield from begin(shares))
 
-    monkeypatch.setattr(sharing, "_give", late)
+    monkeypatch.setattr(policy_shares, "_give", late)
     closed.configure(concurrency=6)
     for _ in range(2):
         monitor.tend_partitions()
@@ -658,7 +659,7 @@ def test_shares_that_a_monitor_gives_do_not_undo_what_is_changed_meanwhile(app, 
     orders.configure(partitions=2, concurrency=8)
     orders.send("body")
     orders.configure(partitions=1)
-    shares, changes = sharing._shares, iter([lambda: app.queue("orders").configure(concurrency=100)])
+    shares, changes = policy_shares._shares, iter([lambda: app.queue("orders").configure(concurrency=100)])
 
     def slow(*arguments):
         found = shares(*arguments)
@@ -666,7 +667,7 @@ def test_shares_that_a_monitor_gives_do_not_undo_what_is_changed_meanwhile(app, 
             change()
         return found
 
-    monkeypatch.setattr(sharing, "_shares", slow)
+    monkeypatch.setattr(policy_shares, "_shares", slow)
     monitor.tend_partitions()
     assert orders.config().concurrency == 100
 
@@ -677,7 +678,7 @@ def test_a_queue_that_is_resumed_while_a_monitor_gives_shares_stays_resumed(app)
     orders.pause()
 
     def with_a_resume_before_the_other_partitions():
-        steps, answer = sharing.share_again("orders", layout_of(app)), None
+        steps, answer = policy_shares.share_again("orders", layout_of(app)), None
         try:
             while True:
                 request = steps.send(answer)
@@ -699,10 +700,10 @@ def test_a_change_whose_caller_died_is_finished_by_a_monitor(app, client, monito
     orders.configure(partitions=3, max_length=30)
     orders.send("body")
     if act == "pause":
-        steps: ops.Steps[object] = sharing.switch(orders._steps.homes, "the pause", paused=True)
+        steps: ops.Steps[object] = policy_shares.switch(orders._steps.homes, "the pause", paused=True)
     else:
         changes = {"max_length": "60", "paused": "1"}
-        steps = sharing.take_effect("orders", layout_of(app), lambda policy: {**policy, **changes})
+        steps = policy_shares.take_effect("orders", layout_of(app), lambda policy: {**policy, **changes})
     app.store.run(broken_off(steps, calls))
     paused = orders.config().paused
     monitor.tend_partitions()
@@ -729,7 +730,7 @@ def test_a_monitor_does_not_end_a_change_that_has_begun_since(app, client, monit
     orders = app.queue("orders")
     orders.configure(partitions=3)
     app.store.call(noted("first"))
-    steps = sharing.finish_change("orders", layout_of(app), "first")
+    steps = policy_shares.finish_change("orders", layout_of(app), "first")
 
     def with_another_before_its_end():
         answer, begun = None, False

@@ -15,7 +15,7 @@ from reliq.model.partitions import Layout, bucket_of_key, homes_of
 from reliq.ops import breaker_until, held_until, hold, members
 from reliq.protocol.stats import stats_of
 from reliq.worker import Options, Worker
-from reliq.worker.sharing import Sharing, assigned
+from reliq.worker.assignment import Assignment, assigned
 from tests.support.workers import eventually, working
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -155,7 +155,7 @@ def test_partitions_that_are_added_while_it_runs_are_served(app):
 
 def test_the_partitions_of_a_process_that_fell_silent_are_served_by_the_others(app):
     app.queue("orders").configure(partitions=4)
-    first, second = (Sharing("orders", owner) for owner in ("c" + "0" * 20, "c" + "1" * 20))
+    first, second = (Assignment("orders", owner) for owner in ("c" + "0" * 20, "c" + "1" * 20))
     for one in (first, second, first):
         app.store.run(one.look(taken_at=time.monotonic()))
     assert sorted(first.mine + second.mine) == NAMES
@@ -223,7 +223,7 @@ def test_a_handler_that_holds_its_queue_holds_all_partitions(app, orders):
 
 
 def test_a_process_says_which_of_its_partitions_are_closed(app, caplog):
-    queue, one = app.queue("orders"), Sharing("orders", "c" + "0" * 20)
+    queue, one = app.queue("orders"), Assignment("orders", "c" + "0" * 20)
     for count in (4, 2):
         queue.configure(partitions=count)
         with caplog.at_level("INFO"):
@@ -235,7 +235,7 @@ def test_a_process_says_which_of_its_partitions_are_closed(app, caplog):
 
 
 def test_a_hold_reaches_partitions_that_the_worker_does_not_know_yet(app):
-    queue, one = app.queue("orders"), Sharing("orders", "c" + "0" * 20)
+    queue, one = app.queue("orders"), Assignment("orders", "c" + "0" * 20)
     app.store.run(one.look(taken_at=time.monotonic()))
     queue.configure(partitions=4)
     app.store.run(one.hold_others("orders", 60.0))

@@ -29,7 +29,7 @@ _UNEVEN = 1.25  #: how much more than another one a process may have to do
 _IDLE = 1.0  #: seconds without a message after which a process helps others
 
 
-class Sharing:
+class Assignment:
     """The partitions of one queue that one process serves; its calls are steps."""
 
     def __init__(
@@ -139,7 +139,9 @@ def assigned(partitions: Sequence[str], owners: Sequence[str], owner: str) -> li
     owners, names = sorted(owners), sorted(partitions)
     alone = len(names) // len(owners)
     dealt, left = _dealt(names[: alone * len(owners)], owners), names[alone * len(owners) :]
-    shared = next(some for some in _windows(owners, left) if _spread(alone, some) <= _UNEVEN) if left else {owner: []}
+    shared = (
+        next(some for some in _windows(owners, left) if _unevenness(alone, some) <= _UNEVEN) if left else {owner: []}
+    )
     return [one for one in partitions if dealt.get(one) == owner or one in shared[owner]]
 
 
@@ -153,7 +155,7 @@ def _windows(owners: Sequence[str], left: Sequence[str]) -> Iterator[dict[str, l
         yield {one: [left[(at + step) % len(left)] for step in range(size)] for one, at in first.items()}
 
 
-def _spread(alone: int, shared: Mapping[str, Sequence[str]]) -> float:
+def _unevenness(alone: int, shared: Mapping[str, Sequence[str]]) -> float:
     """Return how much more the busiest process has to do than the least busy one: 1.0 if all have the same."""
     servers = Counter(one for some in shared.values() for one in some)
     loads = [alone + sum(1 / servers[one] for one in some) for some in shared.values()]
