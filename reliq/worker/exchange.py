@@ -197,6 +197,13 @@ class Exchange:
             self.progress_at = time.monotonic()
             self.unstarted.extend(messages)
 
+    def claim(self, limit: int) -> list[Message]:
+        """Settle, then claim up to `limit` messages without waiting, also from a queue that was empty for a while."""
+        self.relieve()
+        messages = self._store.run(self.steps.claim(limit), self._connection, timeout=0)
+        self._announce_dead()
+        return messages
+
     def leave(self, busy: Callable[[], bool]) -> bool:
         """Hand back held messages and unregister the consumer, if no handler is `busy` and nothing is left to settle.
 

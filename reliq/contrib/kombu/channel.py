@@ -254,7 +254,7 @@ class Channel(virtual.Channel):
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Return the next message, or None."""
         exchange = self.connection.hold(self._broker.name_of(queue), self, None)
-        found = exchange.settle_and_claim(1)
+        found = exchange.claim(1)
         if not found:
             return None
         received = self.Message(incoming(found[0]), channel=self)

@@ -13,6 +13,7 @@ from kombu.asynchronous.hub import Hub
 
 import reliq
 import reliq.contrib.kombu
+from reliq.contract import values
 from reliq.contrib.kombu.consuming import Inbox
 from reliq.transport.store import Store
 from tests.integration.celery.kombu_support import Received, publish
@@ -273,6 +274,28 @@ def test_an_expired_message_is_a_dead_letter(app: reliq.Reliq, connection: kombu
     assert Received(connection, "orders").drain(1) == ["new"]
     (letter,) = eventually(lambda: list(app.queue("orders").dead.list()))
     assert (letter.reason, letter.body) == ("expired", b"old")
+
+
+def test_a_poll_finds_a_message_that_comes_after_a_quiet_while(
+    connection: kombu.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "EMPTY_FOR", 0.0)
+    queue = kombu.Queue("orders")(connection.default_channel)
+    assert [queue.get() for _ in range(3)] == [None, None, None]
+    publish(connection, "orders", "late")
+    message = queue.get()
+    assert message is not None
+    assert message.payload == "late"
+
+
+def test_a_poll_passes_over_expired_messages(connection: kombu.Connection) -> None:
+    for body in ("old", "older"):
+        publish(connection, "orders", body, expiration=0.05)
+    publish(connection, "orders", "new")
+    time.sleep(0.1)  # the server's clock decides, and nothing else happens meanwhile
+    message = kombu.Queue("orders")(connection.default_channel).get()
+    assert message is not None
+    assert message.payload == "new"
 
 
 def test_large_headers_and_large_bodies_arrive(connection: kombu.Connection) -> None:
