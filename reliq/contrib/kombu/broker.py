@@ -43,6 +43,7 @@ class Broker:
         self._max_body = self._pool.max_body = body_limit(options.max_body)
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
         self._names: Bounded[tuple[str, float]] = Bounded()  #: kombu's name -> reliq's, and until when it is known
+        self.exchanges: Bounded[str] = Bounded()  #: those that this process has declared, each with its type
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
         self._receivers: Counter[str] = Counter()  #: of passing queues, in this process
         self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name

@@ -24,6 +24,7 @@ from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, failure_now, retried
 from reliq.worker.exchange import Exchange
 
+_STANDARD = {f"amq.{kind}": kind for kind in ("direct", "topic", "fanout")}  #: exchanges that every broker has
 REJECTED = "rejected by its consumer, not to be requeued"
 
 
@@ -111,18 +112,26 @@ class Channel(virtual.Channel):
         self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **_: Any
     ) -> None:
         exchange = exchange or "amq.direct"
-        self.state.binding_declare(queue, exchange, routing_key, arguments)
         self._broker.bind(queue, exchange, self._pattern(exchange, routing_key))
+        self.state.binding_declare(queue, exchange, routing_key, arguments)
 
     def queue_unbind(
         self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **_: Any
     ) -> None:
         exchange = exchange or "amq.direct"
-        self.state.binding_delete(queue, exchange, routing_key)
         self._broker.unbind(queue, self._pattern(exchange, routing_key))
+        self.state.binding_delete(queue, exchange, routing_key)
 
     def _pattern(self, exchange: str, key: str) -> str:
-        kind = self.state.exchanges.get(exchange, {}).get("type", "direct")
+        kind = self._broker.exchanges.get(exchange) or _STANDARD.get(exchange)
+        if kind is None:
+            raise ChannelError(
+                f"NOT_FOUND - exchange {exchange!r} is unknown to this process, and with it its type: "
+                "declare it first, with no_declare=False",
+                (50, 20),
+                "Queue.bind",
+                "404",
+            )
         return str(self._broker.names.pattern(exchange, kind, key or ""))
 
     def exchange_declare(self, exchange: str | None = None, type: str | None = None, **options: Any) -> None:
@@ -130,12 +139,15 @@ class Channel(virtual.Channel):
         if type and type not in self.connection.implements.exchange_type:
             raise InvalidSetting(f"exchange {exchange!r} has the type {type!r}: reliq knows direct, topic and fanout")
         super().exchange_declare(exchange, type, **options)
+        if exchange and not options.get("passive"):
+            self._broker.exchanges[exchange] = type or "direct"
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         """Delete the bindings of this process to an exchange."""
         for key in [one for one in self.state.bindings if one.exchange == exchange]:
             self.queue_unbind(key.queue, exchange, key.routing_key)
         self.state.exchanges.pop(exchange, None)
+        self._broker.exchanges.pop(exchange, None)
 
     def list_bindings(self) -> Iterator[tuple[str, str, str]]:
         return ((one.queue, one.exchange, one.routing_key) for one in self.state.bindings)

@@ -194,6 +194,33 @@ def test_an_exchange_that_reliq_does_not_know_is_refused(connection: kombu.Conne
         kombu.Queue("orders", kombu.Exchange("h", type="headers"))(connection.default_channel).declare()
 
 
+@pytest.mark.parametrize(("exchange", "bound"), [("amq.topic", "eu.*"), ("amq.fanout", ""), ("amq.direct", "eu.new")])
+def test_exchanges_that_every_broker_has_route_by_their_type(
+    connection: kombu.Connection, exchange: str, bound: str
+) -> None:
+    queue = kombu.Queue("orders", kombu.Exchange(exchange, exchange.removeprefix("amq.")), bound)
+    queue(connection.default_channel).declare()
+    connection.Producer().publish("new", exchange=exchange, routing_key="eu.new")
+    assert Received(connection, "orders").drain(1) == ["new"]
+
+
+def test_the_type_of_an_exchange_is_known_to_all_connections_of_the_process(
+    broker: str, connection: kombu.Connection
+) -> None:
+    kombu.Exchange("events", "topic")(connection.default_channel).declare()
+    with kombu.Connection(broker) as other:
+        queue = kombu.Queue("orders", kombu.Exchange("events", "topic", no_declare=True), "eu.*")
+        queue(other.default_channel).declare()
+    connection.Producer().publish("new", exchange="events", routing_key="eu.new")
+    assert Received(connection, "orders").drain(1) == ["new"]
+
+
+def test_a_queue_is_not_bound_to_an_exchange_of_unknown_type(connection: kombu.Connection) -> None:
+    exchange = kombu.Exchange("of another program", "topic", no_declare=True)
+    with pytest.raises(ChannelError, match=r"NOT_FOUND - .*'of another program'.* declare"):
+        kombu.Queue("orders", exchange, "eu.*")(connection.default_channel).declare()
+
+
 def test_options_that_make_no_sense_are_refused(broker: str) -> None:
     with pytest.raises(reliq.errors.InvalidSetting, match="priority_order is 'up'"):
         kombu.Connection(broker, transport_options={"priority_order": "up"}).connect()
