@@ -6,16 +6,20 @@ late acks, redelivery of tasks whose process was killed, and dead letters with t
 
 import contextlib
 import ctypes
+import functools
 import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 try:
+    from billiard.einfo import ExceptionInfo
     from celery import Celery, signals
     from celery.exceptions import Reject
     from celery.worker.request import Request as _Request
+    from kombu.exceptions import OperationalError
 except ImportError as error:
     from reliq.extras import missing_extra
 
@@ -63,22 +67,58 @@ def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True,
 
 
 class Request(_Request):
-    """Celery's request, which tells the transport why a task is rejected."""
+    """Celery's request, which tells the transport why a task is rejected, and settles its message in any case."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Celery makes a class of each task's requests, with a faster `on_success`."""
+        super().__init_subclass__(**options)
+        if (own := vars(cls).get("on_success")) is not None:
+            cls.on_success = _that_knows_failures(own)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         error = exc_info.exception
         error = getattr(error, "exc", error)  # of an ExceptionWithTraceback
-        if not (isinstance(error, Reject) and error.requeue):  # put back on purpose: not a failure
+        if isinstance(error, Reject) and isinstance(error.reason, OperationalError):
+            error.requeue = True  # by Task.retry, which could not send: Redis is away, or the queue is full
+            self._note(type(error.reason).__name__, str(exc_info.traceback or error.reason))
+        elif not (isinstance(error, Reject) and error.requeue):  # put back on purpose: not a failure
             self._note(type(error).__name__, str(exc_info.traceback or error))
-        return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+        with self._settled(requeue=not isinstance(error, Reject) or error.requeue):
+            return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         if not soft:
             self._note("TimeLimitExceeded", f"the task took more than {timeout} seconds")
-        super().on_timeout(soft, timeout)
+        with self._settled(requeue=True):
+            super().on_timeout(soft, timeout)
 
     def _note(self, error_class: str, text: str) -> None:
         self.message.failure = error_class, text
+
+    @contextlib.contextmanager
+    def _settled(self, *, requeue: bool) -> Iterator[None]:
+        """Reject the message if Celery does not settle it because of an error: this worker would keep it for good.
+
+        The result backend may be away; and a MemoryError is to end the worker, while its message has a failure more.
+        """
+        try:
+            yield
+        except BaseException:
+            if self.task.acks_late:
+                self.reject(requeue=requeue)
+            raise
+
+
+def _that_knows_failures(on_success: Callable[..., Any]) -> Callable[..., Any]:
+    """Return it with the failures that the pools threads and solo give to it: a task has raised, say, SystemExit."""
+
+    @functools.wraps(on_success)
+    def told(self: Request, outcome: Any, **options: Any) -> Any:
+        if isinstance(outcome, ExceptionInfo):
+            return self.on_failure(outcome)
+        return on_success(self, outcome, **options)
+
+    return told
 
 
 def _prepare_worker(sender: Any, **_: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,16 @@ def stubborn(self: Any) -> int:
 @app.task(shared=False)
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(shared=False)
+def leave() -> None:
+    sys.exit("gone")
+
+
+@app.task(shared=False)
+def exhaust() -> None:
+    raise MemoryError("nothing is left")
 
 
 @app.task(shared=False, reject_on_worker_lost=False)

@@ -8,9 +8,11 @@ from typing import Any
 import celery
 import kombu
 import pytest
-from celery.exceptions import ChordError, InvalidTaskError, TaskRevokedError, WorkerLostError
+from billiard.einfo import ExceptionInfo
+from celery.exceptions import ChordError, InvalidTaskError, Reject, TaskRevokedError, WorkerLostError
 
 import reliq
+from reliq.contrib.celery import Request
 from reliq.contrib.celery_ends import EndStorer
 from reliq.model.keys import QueueKeys
 from tests.integration.celery.workers import APP, send, signature, working
@@ -85,6 +87,63 @@ def test_a_poison_task_ends_its_chord_with_a_failure(app: reliq.Reliq, broker: s
             poison.get(timeout=20)
         (letter,) = app.queue("celery").dead.list()
         assert (letter.reason, letter.headers["task_id"]) == ("max_deliveries", poison.id)
+
+
+@pytest.mark.parametrize(
+    ("pool", "name", "text"),
+    [("threads", "leave", "gone"), ("solo", "leave", "gone"), ("threads", "exhaust", "nothing")],
+)
+def test_a_task_that_ends_its_thread_is_tried_again_and_a_dead_letter_in_the_end(
+    app: reliq.Reliq, broker: str, client: Any, pool: str, name: str, text: str
+) -> None:
+    app.queue("celery").configure(max_deliveries=2)
+    result = send(client, name)
+    with working(broker, "-P", pool, "-c", "1", "--without-gossip", "--without-mingle"):
+        eventually(lambda: app.queue("celery").stats().dead == 1)
+        with pytest.raises((WorkerLostError, MemoryError)):
+            result.get(timeout=20)
+        assert send(client, "add", 1, 2).get(timeout=20) == 3
+    (letter,) = app.queue("celery").dead.list()
+    assert (letter.reason, letter.failures) == ("max_deliveries", 2)
+    assert text in letter.errors[-1].text
+
+
+def received(client: Any, name: str) -> Request:
+    """Send a task and receive it, as a worker does."""
+    send(client, name)
+    message = kombu.Queue("celery")(client.connection_for_read().default_channel).get()
+    settling = {"on_ack": message.ack_log_error, "on_reject": message.reject_log_error}
+    return Request(message, app=client, task=client.tasks[f"{APP}.{name}"], **settling)
+
+
+def failed(error: Exception) -> ExceptionInfo:
+    try:
+        raise error  # noqa: TRY301  only then has it a traceback
+    except Exception:
+        return ExceptionInfo()
+
+
+def test_a_retry_that_could_not_be_sent_runs_again(app: reliq.Reliq, client: Any) -> None:
+    unsent = Reject(kombu.exceptions.OperationalError("Redis cannot be reached"), requeue=False)
+    received(client, "late").on_failure(failed(unsent), return_ok=True)
+    stats = app.queue("celery").stats()
+    assert (stats.ready, stats.processing, stats.dead) == (1, 0, 0)
+    assert stats.counters.get("retried") == 1
+
+
+def test_a_message_is_settled_although_its_result_cannot_be_stored(
+    app: reliq.Reliq, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the result backend is away")
+
+    monkeypatch.setattr(client.backend, "mark_as_failure", away)
+    with pytest.raises(ConnectionError):
+        received(client, "refuse").on_failure(failed(Reject("never", requeue=False)), return_ok=True)
+    with pytest.raises(ConnectionError):
+        received(client, "overrun").on_timeout(soft=False, timeout=1)
+    stats = app.queue("celery").stats()
+    assert (stats.ready, stats.processing, stats.dead) == (1, 0, 1)
 
 
 def test_a_task_that_kills_its_worker_ends_with_a_failure_stored_by_the_next_worker(
