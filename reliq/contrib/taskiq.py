@@ -120,12 +120,23 @@ class ReliqBroker(AsyncBroker):
                 elif not tasks.claimed:
                     tasks.claimed.extend(await self._claim(tasks.consumer, outage))
                 while (message := tasks.next_to_start()) is not None:
-                    yield tasks.delivery_of(message)
+                    if (error := self._misread(message)) is None:
+                        yield tasks.delivery_of(message)
+                    else:
+                        await tasks.bury(message, error)
                 if tasks.claimed and not await tasks.ended_one(_PATIENCE):
                     await tasks.give_way()
         finally:
             tasks.over = True
             await tasks.put_back(list(tasks.claimed))
+
+    def _misread(self, message: Message) -> Exception | None:
+        """Return the error of a message that the formatter cannot read: taskiq acks it, and it would be lost."""
+        try:
+            self.formatter.loads(message.body).parse_labels()
+        except Exception as error:  # noqa: BLE001  the formatter may be anyone's
+            return error
+        return None
 
     async def _claim(self, consumer: Consumer, outage: OutageLog) -> list[Message]:
         try:
@@ -239,6 +250,12 @@ class _Tasks:
             settle = functools.partial(self.consumer.retry, message, delay, text)
         log.error("not_acked id=%s: %s outside of its task, so it %s", message.id, text, then, exc_info=error)
         await self._settled(message, settle)
+
+    async def bury(self, message: Message, error: Exception) -> None:
+        """Make a message that is no task a dead letter."""
+        text = f"it cannot be read as a task: {type(error).__name__}: {error}"
+        log.error("unreadable id=%s: %s; it is a dead letter now", message.id, text)
+        await self._settled(message, functools.partial(self.consumer.dead, message, text))
 
     async def ack(self, message: Message) -> None:
         """Ack the message of a task that has ended; tries again while Redis is away, unless the worker stops."""

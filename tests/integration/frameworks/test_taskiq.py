@@ -314,6 +314,32 @@ def test_a_task_whose_middleware_always_raises_becomes_a_dead_letter(
     assert (letter.failures, letter.last_error and letter.last_error.text) == (2, "ConnectionError: no tracing")
 
 
+@pytest.mark.parametrize("body", [b"junk", b'{"task_name": "nothing"}'])
+def test_a_message_that_taskiq_cannot_read_becomes_a_dead_letter(
+    app: reliq.Reliq, url: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Taskiq itself acks it."""
+
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def nothing() -> None: ...
+
+        async with receiving(broker):
+            await broker.queue.send(body)
+            task = await nothing.kiq()
+            await task.wait_result(timeout=20)
+            await until(lambda: app.queue("taskiq").stats().dead)
+
+    asyncio.run(story())
+    (letter,) = app.queue("taskiq").dead.list()
+    assert (letter.body, letter.reason) == (body, "rejected")
+    assert letter.last_error is not None
+    assert "cannot be read as a task: " in letter.last_error.text
+    assert f"unreadable id={letter.id}: " in caplog.text
+
+
 def test_a_task_that_a_worker_does_not_know_waits_for_one_that_does(
     app: reliq.Reliq, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
