@@ -17,7 +17,7 @@ from kombu.utils.uuid import uuid
 from reliq import Message
 from reliq.contrib.kombu.arguments import QueueArguments
 from reliq.contrib.kombu.consuming import Credit, Reader, Subscription, hand_back
-from reliq.contrib.kombu.messages import incoming, outgoing, requeued
+from reliq.contrib.kombu.messages import incoming, is_task, outgoing, requeued
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
@@ -184,13 +184,13 @@ class Channel(virtual.Channel):
         """Publish; raises reliq's errors, of which those of a lost connection are kombu's `connection_errors`.
 
         A passing note to an exchange, such as a heartbeat of a Celery worker, is sent now or not at all: kombu would
-        repeat it until Redis is back, and the worker's event loop would stand still meanwhile.
+        repeat it until Redis is back, and the worker's event loop would stand still meanwhile. No task is such a note.
         """
         properties = message["properties"]
         properties["delivery_info"] |= {"exchange": exchange, "routing_key": routing_key}
         three = self._options.prioritised or self._broker.is_prioritised(exchange, routing_key)
         new = outgoing(message, self._options, three)
-        passing = properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE
+        passing = properties.get("delivery_mode") == TRANSIENT_DELIVERY_MODE and not is_task(message["headers"])
         if not exchange:
             if not passing or self._broker.exists(routing_key):  # else it is the reply to a client that is gone
                 self._broker.send(routing_key, new)

@@ -100,9 +100,14 @@ def _delay(headers: dict[str, Any]) -> float:
     return min(max(delay, 0.0), MAX_DELAY_SECONDS)
 
 
+def is_task(headers: dict[str, Any]) -> bool:
+    """Whether the message is a Celery task."""
+    return bool(headers.get("task") and headers.get("id"))
+
+
 def _expires_in_celery(headers: dict[str, Any]) -> bool:
     """Whether the message is a Celery task with `expires`: the worker that receives it later revokes it."""
-    return bool(headers.get("task") and headers.get("id") and headers.get("expires"))
+    return is_task(headers) and bool(headers.get("expires"))
 
 
 def _ttl(properties: dict[str, Any]) -> float | None:

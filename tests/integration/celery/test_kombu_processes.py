@@ -15,6 +15,7 @@ import pytest
 import reliq
 import reliq.contrib.kombu  # registers the transport
 from reliq.contrib import guard
+from reliq.contrib.kombu.broker import Broker
 from reliq.contrib.kombu.consuming import Settler
 from reliq.embedded import EmbeddedRedis
 from tests.integration.celery.kombu_support import Received, publish
@@ -80,6 +81,26 @@ def test_a_passing_note_does_not_wait_for_redis() -> None:
     with pytest.raises(kombu.exceptions.OperationalError, match="cannot be reached"):
         producer.publish("note", routing_key="worker.heartbeat", retry=True)
     connection.close()
+
+
+def test_a_transient_task_is_repeated_while_redis_is_away(
+    connection: kombu.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, waits = Broker.publish, []
+
+    def away_at_first(self: Broker, key: str, message: reliq.NewMessage, timeout: float | None = None) -> None:
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise reliq.errors.RedisUnavailable("Redis restarts")
+        publish(self, key, message, timeout)
+
+    monkeypatch.setattr(Broker, "publish", away_at_first)
+    exchange = kombu.Exchange("tasks", type="topic", delivery_mode="transient")
+    kombu.Queue("orders", exchange, "shop.#")(connection.default_channel).declare()
+    task = {"task": "shop.ship", "id": "1"}
+    kombu.Producer(connection, exchange).publish("ship", routing_key="shop.eu", headers=task, retry=True)
+    assert waits == [None, None]
+    assert Received(connection, "orders").drain(1) == ["ship"]
 
 
 def test_a_forked_child_closes_nothing_of_its_parent(app: reliq.Reliq, connection: kombu.Connection) -> None:

@@ -121,6 +121,12 @@ def test_a_passing_reply_to_a_client_that_is_gone_makes_no_queue(
     slow.delete()
 
 
+def test_a_transient_task_makes_its_queue(app: reliq.Reliq, connection: kombu.Connection) -> None:
+    task = {"task": "shop.ship", "id": "1"}
+    connection.Producer().publish("ship", routing_key="orders", headers=task, delivery_mode="transient")
+    assert app.queue("orders").stats().ready == 1
+
+
 def test_a_passing_message_enters_a_queue_that_redis_has_lost_since_it_was_declared(
     app: reliq.Reliq, connection: kombu.Connection
 ) -> None:
