@@ -92,6 +92,11 @@ class Request(_Request):
         with self._settled(requeue=True):
             super().on_timeout(soft, timeout)
 
+    def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
+        """End the task, in a cold shutdown; the pools threads and solo cannot, and their tasks run to their end."""
+        with contextlib.suppress(NotImplementedError):  # solo would raise it in the task
+            super().cancel(pool, signal, emit_retry)
+
     def _note(self, error_class: str, text: str) -> None:
         self.message.failure = error_class, text
 

@@ -161,6 +161,21 @@ def test_pools_without_processes(app: reliq.Reliq, broker: str, client: Any, tmp
         eventually(lambda: app.queue("celery").stats().ready == 1)
 
 
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_a_cold_shutdown_lets_tasks_end_that_the_pool_cannot_end(
+    app: reliq.Reliq, broker: str, client: Any, tmp_path: Path, pool: str
+) -> None:
+    path = tmp_path / "notes"
+    with working(broker, "-P", pool, "-c", "1") as worker:
+        result = send(client, "note", str(path), "one", 2.0)
+        eventually(path.exists)
+        worker.process.send_signal(signal.SIGQUIT)
+        assert worker.process.wait(timeout=30) == 0
+    assert result.state == "SUCCESS"
+    stats = app.queue("celery").stats()
+    assert (stats.ready, stats.processing, stats.dead) == (0, 0, 0)
+
+
 @pytest.mark.slow
 def test_an_outage_of_redis_stops_no_task_and_no_stop(url: str, tmp_path: Path) -> None:
     """The event loop goes on: what the worker holds is run, heartbeats are dropped, and SIGTERM is obeyed."""
