@@ -179,17 +179,16 @@ def _weights_of(text: str) -> object:
     return {name.strip(): int(weight) if weight.strip().isdigit() else weight for name, _, weight in pairs}
 
 
-_REPLICAS = re.compile(r"replicas=0*([1-9][0-9]?|100)", re.ASCII)
+DURABILITY_PATTERN = r"^(memory|fsync|replicas=0*([1-9][0-9]?|100))$"  #: for schemas, too
+_DURABILITY = re.compile(DURABILITY_PATTERN, re.ASCII)
 
 
 def durability(value: object, what: str = "durability") -> str:
     """Read "memory", "fsync" or "replicas=N", N from 1 to 100; raises InvalidSetting naming `what`."""
-    if value in ("memory", "fsync"):
-        return str(value)
-    match = _REPLICAS.fullmatch(value) if isinstance(value, str) else None
+    match = _DURABILITY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InvalidSetting(f'{what} is {value!r}: it is "memory", "fsync" or "replicas=1" (2, 3 ...)')
-    return f"replicas={match[1]}"
+    return f"replicas={match[2]}" if match[2] else match[1]
 
 
 def retries(value: object) -> int | None:

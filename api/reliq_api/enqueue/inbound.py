@@ -36,7 +36,7 @@ _FORM = "application/x-www-form-urlencoded"
 DURABILITY = header(
     "Reliq-Durability",
     "Answer when it is in memory, on the server's disk (fsync) or on that many replicas; default: that of the queue.",
-    pattern=r"^(memory|fsync|replicas=([1-9][0-9]?|100))$",
+    pattern=values.DURABILITY_PATTERN,
 )
 
 TRACEPARENT = header("traceparent", "Kept as a header of the message, with `tracestate`.")

@@ -6,14 +6,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_model
 
-from reliq.contract import kinds
+from reliq.contract import kinds, values
 from reliq.contract.options import Option
 from reliq.contract.settings import Setting
 from reliq_api.schemas.base import Lasting, MessageId, Sized, Whole, as_whole
 
 Model = TypeVar("Model", bound=BaseModel)
-
-_DURABILITY = r"^(memory|fsync|replicas=0*([1-9][0-9]?|100))$"
 
 
 def with_options(base: type[Model], options: Iterable[Option]) -> type[Model]:
@@ -84,7 +82,7 @@ def _type_of(kind: kinds.Kind) -> Any:
         case kinds.Identity():
             return MessageId
         case kinds.Durability():  # the pattern is for generated clients: a wrong value is refused by the library
-            return Annotated[str, WithJsonSchema({"type": "string", "pattern": _DURABILITY})]
+            return Annotated[str, WithJsonSchema({"type": "string", "pattern": values.DURABILITY_PATTERN})]
         case _:
             return str
 

@@ -1,11 +1,13 @@
 """The OpenAPI document, and the service held against it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reliq.contract import values
 from reliq.model.keys import API_KEYS
 from reliq.ops import command
 from reliq_api.access import keyring
@@ -93,6 +95,17 @@ def test_every_call_needs_a_scope_and_says_so():
                 assert operation["x-scope"] in keyring.SCOPES
                 assert operation["security"] == [{"key": []}]
                 assert "401" in operation["responses"]
+
+
+def test_the_documented_header_allows_each_durability_that_the_service_accepts():
+    pattern = ""
+    for one in DOCUMENT["paths"]["/v1/queues/{queue}/messages"]["post"]["parameters"]:
+        if one["name"] == "Reliq-Durability":
+            pattern = one["schema"]["pattern"]
+    forms = [("memory", "memory"), ("fsync", "fsync"), ("replicas=2", "replicas=2"), ("replicas=01", "replicas=1")]
+    for given, read in forms:
+        assert values.durability(given) == read
+        assert re.search(pattern, given)
 
 
 def test_the_examples_of_requests_are_accepted(guarded):
