@@ -18,7 +18,7 @@ from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.ops import sqs as own
 from reliq.protocol.producer import Clock
-from reliq_api.access.keyring import Key, checked_lifetime
+from reliq_api.access.keyring import Key, check_key, lifetime
 from reliq_sqs.access import SCOPES, Sender
 
 _SHORTEST = 16  #: characters of what encrypts the secrets
@@ -80,7 +80,8 @@ def create(
     vault: Vault, name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None
 ) -> Steps[tuple[str, str]]:
     """Create an access key; return its id and its secret, which cannot be shown again. Raises InvalidSetting."""
-    lifetime = checked_lifetime(name, scopes, queues, expires, SCOPES)
+    check_key(name, scopes, queues, SCOPES)
+    valid_for = lifetime(expires)
     identity = "RQIA" + "".join(secrets.choice(_LETTERS) for _ in range(16))
     secret = secrets.token_urlsafe(30)
     now = yield ops.server_time()
@@ -90,7 +91,7 @@ def create(
         scopes=scopes,
         queues=queues,
         created_at=now,
-        expires_at=0 if lifetime is None else now + round(lifetime * 1000),
+        expires_at=0 if valid_for is None else now + round(valid_for * 1000),
     )
     yield own.put_sqs_key(identity, msgspec.json.encode(key))
     return identity, secret

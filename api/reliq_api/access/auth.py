@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 
@@ -20,7 +20,7 @@ from reliq.model.keys import check_name
 from reliq.ops import Steps
 from reliq.protocol.producer import Clock
 from reliq_api.access.cached import KEYS_EVERY, KEYS_KEPT, Cached
-from reliq_api.access.keyring import ApiKey, judged, read_all
+from reliq_api.access.keyring import ApiKey, Scope, judged, read_all
 from reliq_api.access.rate_limit import Allowance
 from reliq_api.background import Background
 from reliq_api.http.problems import Problem
@@ -28,7 +28,6 @@ from reliq_api.http.requests import check_headers, fields
 
 log = logging.getLogger("reliq.api")
 
-Scope = Literal["enqueue", "consume", "operate", "topics", "metrics"]
 T = TypeVar("T")
 
 _KEYS_TRIED = 0.5  #: seconds for which a read of the keys in a cluster is repeated: the node that has them may be away

@@ -5,6 +5,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -14,7 +15,8 @@ from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.protocol.producer import Clock
 
-SCOPES = ("enqueue", "consume", "operate", "topics", "metrics")
+Scope = Literal["enqueue", "consume", "operate", "topics", "metrics"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 _PATTERN_LENGTH = 128
 _PATTERN = re.compile(r"[A-Za-z0-9._@*-]+")
 _NAME = re.compile(r"[ -~]{1,80}")
@@ -68,12 +70,10 @@ def matches(pattern: str, name: str) -> bool:
     return True
 
 
-def checked_lifetime(
-    name: str, scopes: Sequence[str], queues: Sequence[str], expires: Duration | None, known: Collection[str]
-) -> float | None:
-    """Return for how many seconds a new key is valid; None: for ever. Raises InvalidSetting for what it cannot have.
+def check_key(name: str, scopes: Sequence[str], queues: Sequence[str], known: Collection[str] = SCOPES) -> None:
+    """Raise InvalidSetting unless a new key may have this name, these scopes and these patterns of queue names.
 
-    `known`: the scopes that there are.
+    `known`: the scopes that a key may have.
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidSetting(f"the name of a key is {name!r}: use 1 to 80 printable ASCII characters")
@@ -89,6 +89,10 @@ def checked_lifetime(
             raise InvalidSetting(f"queue pattern {pattern!r}: use a queue's name, in which * stands for any text")
     if not scopes or not queues:
         raise InvalidSetting("a key needs at least one scope and one queue pattern")
+
+
+def lifetime(expires: Duration | None) -> float | None:
+    """Return for how many seconds a new key is valid; None: for ever. Raises InvalidSetting if not 1 s to 100 years."""
     return None if expires is None else seconds(expires, "expires", shortest=1.0, longest=100 * 366 * 86_400.0)
 
 
@@ -96,7 +100,8 @@ def create(
     name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: Duration | None, rate: float
 ) -> Steps[str]:
     """Create a key; return its text, `id.secret`, which cannot be shown again."""
-    lifetime = checked_lifetime(name, scopes, queues, expires, SCOPES)
+    check_key(name, scopes, queues)
+    valid_for = lifetime(expires)
     if not 0 <= rate <= 1e6:
         raise InvalidSetting(f"rate is {rate!r}: give requests a second, up to 1,000,000; 0 = not limited")
     identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -107,7 +112,7 @@ def create(
         scopes=scopes,
         queues=queues,
         created_at=now,
-        expires_at=0 if lifetime is None else now + round(lifetime * 1000),
+        expires_at=0 if valid_for is None else now + round(valid_for * 1000),
         rate=rate,
     )
     yield ops.note_api_key()  # first, so that no key was ever there without it

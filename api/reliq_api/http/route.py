@@ -12,7 +12,7 @@ from starlette.routing import Match
 
 from reliq.errors import ReliqError
 from reliq.runtime.looking import looking
-from reliq_api.access.auth import Scope
+from reliq_api.access.keyring import Scope
 from reliq_api.http.docs import failures
 from reliq_api.http.faults import check_query
 from reliq_api.http.paths import restored
