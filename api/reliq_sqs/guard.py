@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from starlette.types import Scope
 
 from reliq import aio
-from reliq.protocol.producer import Clock
+from reliq.protocol.clock import Clock
 from reliq_api.access.auth import PROXY_HEADERS, host_name, is_loopback
 from reliq_api.access.cached import KEYS_EVERY, KEYS_KEPT, Cached
 from reliq_api.background import Background

@@ -17,7 +17,7 @@ from reliq.contract.values import Duration
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.ops import sqs as own
-from reliq.protocol.producer import Clock
+from reliq.protocol.clock import Clock
 from reliq_api.access.keyring import Key, check_key, lifetime
 from reliq_sqs.access import SCOPES, Sender
 

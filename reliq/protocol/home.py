@@ -13,7 +13,7 @@ from reliq.ops import Steps, at_most
 from reliq.ops.schema import Counter
 from reliq.protocol.batch import DIRECT, Call, Route, calls_of
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
-from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.producer import ProducerPool, ProducerSession, enqueue_with_bodies
 
 ANNOUNCE_EVERY = 60.0  #: seconds; a producer then announces the queue again, in case it was deleted
 
@@ -96,7 +96,7 @@ class Home:
         if not (call.entries or call.batches):
             push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
             if call.bodies:
-                _, pushed = yield from stored([self.keys], call.bodies, session, at_most(push, retries))
+                _, pushed = yield from enqueue_with_bodies([self.keys], call.bodies, session, at_most(push, retries))
             else:
                 pushed = yield at_most(push, retries)
         elif call.in_order and route == DIRECT:
@@ -115,7 +115,9 @@ class Home:
             self.keys, call.plain, call.entries, session.producer, session.sequence, call.batches, route.version
         )
         introduction = self.introduction() if self.unknown else []
-        known, answer = yield from stored([self.keys], call.bodies, session, at_most(request, retries), introduction)
+        known, answer = yield from enqueue_with_bodies(
+            [self.keys], call.bodies, session, at_most(request, retries), introduction
+        )
         if introduction:
             self.introduced(*known)
         self._pool.clock.note(answer.now, session.called_at)

@@ -1,11 +1,10 @@
 """Producer sessions: the identity by which the enqueue script recognizes a repeated call."""
 
 import secrets
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from reliq import forks, ops
@@ -14,7 +13,7 @@ from reliq.errors import OutcomeUnknown
 from reliq.model.keys import QueueKeys
 from reliq.model.middleware import CommitHook, Middleware, Sending
 from reliq.ops import Steps
-from reliq.runtime.moment import boot_time
+from reliq.protocol.clock import Clock, Learner, boot_ms
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class ProducerSession:
             raise OutcomeUnknown(str(error), tuple(self.ids)) from None
 
 
-def stored(
+def enqueue_with_bodies(
     queues: Sequence[QueueKeys],
     bodies: Sequence[ops.StoredBody],
     session: ProducerSession,
@@ -67,63 +66,6 @@ def stored(
     else:
         answer = yield enqueue
     return answers, answer
-
-
-def this_machines_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def boot_ms() -> int:
-    return int(boot_time() * 1000)
-
-
-class Clock:
-    """An estimate of the Redis server's clock: its latest known time, and what has passed since.
-
-    Until a time is known, that of this machine stands for it.
-    """
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget the time: another server comes."""
-        self.known = False
-        self._ahead = 0  #: ms, of `boot_ms`
-
-    def now(self) -> int:
-        """Return the estimated time of the server, ms since the epoch."""
-        return boot_ms() + self._ahead if self.known else this_machines_ms()
-
-    def note(self, server: int, called_at: int) -> None:
-        """Note the time, in ms, that the server has reported to a call of `called_at`, by `boot_ms`.
-
-        The answer may be old: it has waited for a process that was suspended. So the estimate so far stays, as far as
-        the answer does not contradict it.
-        """
-        now = boot_ms()
-        ahead = self._ahead if self.known else this_machines_ms() - now
-        self._ahead = min(max(ahead, server - now), server - called_at)
-        self.known = True
-
-    def ask(self) -> Steps[None]:
-        """Ask the server for its time."""
-        called_at = boot_ms()
-        self.note((yield ops.server_time()), called_at)
-
-    def ask_beside(self, op: ops.Op[T]) -> Steps[T]:
-        """Do an op, and ask the server for its time in the same round trip."""
-        called_at = boot_ms()
-        answer, now = yield [op, ops.server_time()]
-        self.note(now, called_at)
-        return answer  # type: ignore[no-any-return]
-
-
-class Learner(Protocol):
-    """What has read something from the server that it does not read again each time."""
-
-    def forget(self) -> None:
-        """Forget it."""
 
 
 class ProducerPool:

@@ -18,7 +18,7 @@ from reliq.ops import Steps, Stray
 from reliq.ops.coming import REMEMBERED, Coming
 from reliq.protocol.features import ALONG, Along
 from reliq.protocol.homes import room
-from reliq.protocol.producer import ProducerPool, stored
+from reliq.protocol.producer import ProducerPool, enqueue_with_bodies
 from reliq.runtime.pieces import grouped
 
 _STRAYS = 100  #: messages that a monitor takes home in one call
@@ -129,7 +129,7 @@ def _bring(
         yield from along.take(keys, home, coming)
     with pool.session() as session:
         enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
-        _, answer = yield from stored([home], bodies, session, enqueue)
+        _, answer = yield from enqueue_with_bodies([home], bodies, session, enqueue)
     if answer.status in ("ok", "repeated"):
         refused = {at: counter for at, first in answer.first_ids.items() if (counter := ops.refused_for(first))}
         for at, counter in refused.items():

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from reliq.model.element import APART, BODY_REFERENCE, ELEMENT_TAIL, INLINE, group_of
 from reliq.ops.chunks import MOST_PLACED, Chunk, bodies_chunk, chunk, cuts, placed_chunk
-from reliq.protocol.producer import Clock
+from reliq.protocol.clock import Clock
 
 CLOCK = Clock()  #: the server's, once a task of this process has asked for it
 

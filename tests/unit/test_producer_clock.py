@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliq.protocol.producer import Clock
+from reliq.protocol.clock import Clock
 
 HOUR = 3_600_000
 
@@ -22,8 +22,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch):
     machine = Machine()
-    monkeypatch.setattr("reliq.protocol.producer.this_machines_ms", lambda: machine.now)
-    monkeypatch.setattr("reliq.protocol.producer.boot_ms", lambda: machine.since_boot)
+    monkeypatch.setattr("reliq.protocol.clock.this_machines_ms", lambda: machine.now)
+    monkeypatch.setattr("reliq.protocol.clock.boot_ms", lambda: machine.since_boot)
     return machine
 
 

@@ -18,7 +18,7 @@ from reliq import aio, ops
 from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import check_name
 from reliq.ops import Steps
-from reliq.protocol.producer import Clock
+from reliq.protocol.clock import Clock
 from reliq_api.access.cached import KEYS_EVERY, KEYS_KEPT, Cached
 from reliq_api.access.keyring import ApiKey, Scope, judged, read_all
 from reliq_api.access.rate_limit import Allowance

@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
-from reliq.protocol.producer import Clock
+from reliq.protocol.clock import Clock
 
 Scope = Literal["enqueue", "consume", "operate", "topics", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)

@@ -23,7 +23,7 @@ from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.features import Hidden
 from reliq.protocol.home import Moved, at_limit, count_rejected
 from reliq.protocol.homes import QueueHomes, Settling
-from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.producer import ProducerPool, ProducerSession, enqueue_with_bodies
 from reliq.protocol.sending import around_send, ready
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class PreparedSteps:
         with self._pool.session([entry.id]) as session:
             prepare = own.prepare(keys, entry, check_after, checks, session.producer, session.sequence)
             introduction: list[ops.Op[Any]] = [ops.announce(keys.queue), ops.introduction(keys)]
-            (_, known), answer = yield from stored(
+            (_, known), answer = yield from enqueue_with_bodies(
                 [keys], bodies, session, at_most(prepare, terms.retries), introduction
             )
             self._pool.clock.note(answer.now, session.called_at)

@@ -15,7 +15,7 @@ from reliq.protocol.batch import encoded
 from reliq.protocol.durability import Terms, confirm
 from reliq.protocol.home import Home, at_limit, count_rejected
 from reliq.protocol.homes import QueueHomes
-from reliq.protocol.producer import ProducerPool, ProducerSession, stored
+from reliq.protocol.producer import ProducerPool, ProducerSession, enqueue_with_bodies
 from reliq.runtime.pieces import grouped, pieces
 
 _Op = ops.Op[own.Published]
@@ -176,7 +176,7 @@ def _published(
 ) -> Steps[own.Published]:
     strangers = [one.home for one in group if one.home.unknown]
     introductions = _introductions(strangers)
-    known, answer = yield from stored([one.keys for one in group], bodies, session, publish, introductions)
+    known, answer = yield from enqueue_with_bodies([one.keys for one in group], bodies, session, publish, introductions)
     _note_introduced(strangers, known)
     return answer
 

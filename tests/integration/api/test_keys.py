@@ -14,7 +14,7 @@ from reliq import ops
 from reliq.errors import InvalidSetting
 from reliq.model.keys import API_KEY_EXISTED, API_KEYS
 from reliq.ops import command
-from reliq.protocol.producer import this_machines_ms
+from reliq.protocol.clock import this_machines_ms
 from reliq_api.access import keyring
 from reliq_api.access.keyring import ApiKey, judged
 from tests.integration.api.serving import own_process, problem, serving, terminated

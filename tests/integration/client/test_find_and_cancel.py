@@ -381,7 +381,7 @@ def test_a_message_that_dies_before_its_consumer_knows_that_it_was_cancelled_is_
 
 @pytest.mark.parametrize("ahead", [-7_200_000, 7_200_000])
 def test_a_message_of_a_producer_whose_clock_is_wrong_is_cancelled_too(queue, client, monkeypatch, ahead):
-    monkeypatch.setattr("reliq.protocol.producer.Clock.now", lambda _: time.time_ns() // 1_000_000 + ahead)
+    monkeypatch.setattr("reliq.protocol.clock.Clock.now", lambda _: time.time_ns() // 1_000_000 + ahead)
     identity = queue.send("x")
     with queue.consumer(lease=3600) as consumer:
         (message,) = consumer.claim()

@@ -17,7 +17,7 @@ ROWS = StructType([StructField("value", StringType()), StructField("ttl_ms", Lon
 @pytest.mark.parametrize("hours", [-2, 2])
 def test_a_time_to_live_counts_from_the_staging_by_the_clock_of_redis(app, monkeypatch, hours):
     now = app.store.call(ops.server_time())
-    monkeypatch.setattr("reliq.protocol.producer.this_machines_ms", lambda: now + hours * 3_600_000)
+    monkeypatch.setattr("reliq.protocol.clock.this_machines_ms", lambda: now + hours * 3_600_000)
     monkeypatch.setattr(CLOCK, "known", False)
     monkeypatch.setattr(writer, "task", lambda: SimpleNamespace(partitionId=lambda: 0))
     job = writer.ReliqWriter(options(app.url), ROWS, overwrite=False)
