@@ -9,7 +9,7 @@ from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.model import actions
-from reliq_sqs.names import part_of_aws
+from reliq_sqs.names import ACCOUNT, part_of_aws
 from reliq_sqs.policies import MOST_ACTIONS, MOST_STATEMENTS, read_json
 
 _GRANTED = frozenset(
@@ -19,7 +19,6 @@ _GRANTED = frozenset(
     )
 )  # fmt: skip
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_ACCOUNT = re.compile(r"[0-9]{12}")
 _POLICY = ATTRIBUTE + "Policy"
 
 
@@ -74,7 +73,7 @@ def _check(label: str, accounts: list[str], granted: list[str]) -> None:
         raise missing("Label")
     if not granted:
         raise missing("Actions")
-    if not accounts or not all(map(_ACCOUNT.fullmatch, accounts)):
+    if not accounts or not all(map(ACCOUNT.fullmatch, accounts)):
         raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
     if _LABEL.fullmatch(label) is None:
         raise invalid_value(

@@ -18,12 +18,12 @@ from reliq.contract.values import port, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
 from reliq_sqs.access import SCOPES
+from reliq_sqs.names import ACCOUNT
 from reliq_sqs.settings import Settings
 
 log = logging.getLogger("reliq.sqs")
 
 _KEY_FILE = "the file with the text that encrypts the secrets of access keys (default: RELIQ_SQS_KEY)"
-_ACCOUNT = re.compile(r"[0-9]{12}")
 _REGION = re.compile(r"[a-z0-9-]{1,32}")
 
 
@@ -67,7 +67,7 @@ def _settings(options: argparse.Namespace, **more: Any) -> Settings:
     """Return the settings that the options say; raises InvalidSetting."""
     from reliq_sqs.keys import VARIABLE, Vault, vault_text
 
-    if _ACCOUNT.fullmatch(options.account_id) is None:
+    if ACCOUNT.fullmatch(options.account_id) is None:
         raise InvalidSetting(f"--account-id is {options.account_id!r}: 12 digits")
     if _REGION.fullmatch(options.region) is None:
         raise InvalidSetting(f"--region is {options.region!r}: such as us-east-1")

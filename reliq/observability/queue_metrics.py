@@ -6,11 +6,11 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from reliq.contract.counters import COUNTERS, Counter
 from reliq.contract.outcomes import REASONS
+from reliq.contract.values import PRIORITIES
 from reliq.model.stats import STATES, Stats
 from reliq.ops.schema import Counter as Name
 from reliq.runtime.families import gauge
 
-_PRIORITIES = ("high", "normal", "low")
 _LIMITS = ("held", "breaker", "rate", "concurrency")
 _GAUGES: dict[str, Callable[[Stats], float]] = {
     "reliq_queue_oldest_ready_age_seconds": lambda one: one.oldest_ready_age,
@@ -48,7 +48,7 @@ def of_queues(readings: Sequence[Stats]) -> Iterator[Metric]:
     for one in readings:
         for state in STATES:
             states.add_metric([one.queue, state], getattr(one, state))
-        for priority in _PRIORITIES:
+        for priority in PRIORITIES:
             ready.add_metric([one.queue, priority], getattr(one, priority))
         for reason in _LIMITS if one.limited_by else ():
             limited.add_metric([one.queue, reason], one.ready if one.limited_by == reason else 0)

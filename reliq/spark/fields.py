@@ -172,7 +172,7 @@ class Fields:
     def _priorities(self, column: pa.Array | None) -> pa.Array | None:
         if column is None:
             return None
-        known = pa.array(["high", "normal", "low"], column.type)
+        known = pa.array(values.PRIORITIES, column.type)
         wrong = pc.and_(column.is_valid(), pc.invert(pc.is_in(column, known)))
         self._refused.each(
             "priority", wrong, "is invalid", lambda row: f"is {column[row].as_py()!r}: it is high, normal or low"

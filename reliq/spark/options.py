@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from reliq.contract import values
 from reliq.contract.nearest import nearest
@@ -180,7 +180,7 @@ class Given:
         return next(filter(None, known), "")
 
     def _rules(self, queue: str | None) -> Rules:
-        invalid = self._one_of("invalid", ("fail", "skip", "dead")) or "fail"
+        invalid = self._one_of("invalid", get_args(Invalid)) or "fail"
         dead_queue = self._options.get("deadqueue", queue)
         if invalid == "dead" and dead_queue is None:
             raise InvalidSetting(
@@ -192,14 +192,16 @@ class Given:
             invalid=cast("Invalid", invalid),
             dead_queue=check_name(dead_queue) if invalid == "dead" else "",
             key_as=cast("KeyAs", self._one_of("keyAs", ("order", "header")) or "both"),
-            repeated_headers=cast("RepeatedHeaders", self._one_of("repeatedHeaders", ("refuse", "list")) or "refuse"),
+            repeated_headers=cast(
+                "RepeatedHeaders", self._one_of("repeatedHeaders", get_args(RepeatedHeaders)) or "refuse"
+            ),
             window=self._duration("dedupWindow", 600.0, 0.001),
             trace=self._trace(),
         )
 
     def for_reading(self) -> ReadOptions:
         self._check(_READ)
-        state = cast("State", self._one_of("state", ("ready", "delayed", "dead")) or "ready")
+        state = cast("State", self._one_of("state", get_args(State)) or "ready")
         return ReadOptions(self.connection(), self._keys(), state, self._whole("numPartitions", 100_000))
 
     @property

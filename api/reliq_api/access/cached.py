@@ -62,8 +62,11 @@ class Cached(Generic[T]):
 
     def _may_keep(self, known: tuple[T, float] | None) -> bool:
         """Whether the value that was read last may be used although it is old: no newer one can be read."""
-        unread = self._fetching is not None or self._away
-        return known is not None and unread and time.monotonic() - known[1] < self._kept(known[0])
+        return (self._fetching is not None or self._away) and self._is_kept(known)
+
+    def _is_kept(self, known: tuple[T, float] | None) -> bool:
+        """Whether the value that was read last is valid while Redis is away."""
+        return known is not None and time.monotonic() - known[1] < self._kept(known[0])
 
     @property
     def _away(self) -> bool:
@@ -71,9 +74,8 @@ class Cached(Generic[T]):
 
     async def _fetched(self, known: tuple[T, float] | None) -> None:
         """Wait for a fetch: to its end, or briefly if the reader can go on, or can be told which node is away."""
-        can_go_on = known is not None and time.monotonic() - known[1] < self._kept(known[0])
         node_away = self._away and bool(self._error.node)
-        brief = can_go_on or node_away
+        brief = self._is_kept(known) or node_away
         if brief and self._fetching is None and time.monotonic() - self._away_at < self._every:
             return
         fetching = self._begin()

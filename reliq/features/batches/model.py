@@ -4,7 +4,7 @@ import base64
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -71,6 +71,8 @@ class End(msgspec.Struct, array_like=True, frozen=True):
     body: bytes
 
 
+State = Literal["open", "closed", "abandoned"]
+OPEN, CLOSED, ABANDONED = get_args(State)
 Target = tuple[str, Body | NewMessage]  #: a queue, and what is sent there
 
 encode_end = msgspec.msgpack.Encoder().encode

@@ -1,15 +1,13 @@
 """Batches that have not ended."""
 
-from typing import Literal
-
 from pydantic import BaseModel, Field
+
+from reliq.features.batches.model import State
 
 
 class Batch(BaseModel):
     id: str
-    state: Literal["open", "closed", "abandoned"] = Field(
-        description="open: its producer may add messages. abandoned: nothing is sent when it ends."
-    )
+    state: State = Field(description="open: its producer may add messages. abandoned: nothing is sent when it ends.")
     opened_at: int = Field(description="Ms since the epoch.")
     sent: int
     handled: int

@@ -6,7 +6,18 @@ from reliq import ops
 from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, QueueFull, RedisUnavailable
 from reliq.features.batches import ops as own
-from reliq.features.batches.model import BatchProgress, Counts, End, Target, checked_end, decode_end, new_batch_id
+from reliq.features.batches.model import (
+    ABANDONED,
+    CLOSED,
+    OPEN,
+    BatchProgress,
+    Counts,
+    End,
+    Target,
+    checked_end,
+    decode_end,
+    new_batch_id,
+)
 from reliq.model.keys import JobKeys, QueueKeys, batch_record
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout
@@ -14,7 +25,6 @@ from reliq.ops import JobState, Steps
 from reliq.ops.schema import Batch as Field
 from reliq.protocol.features import JobEnd
 
-OPEN, CLOSED, ABANDONED = "open", "closed", "abandoned"
 MOST = 1000  #: batches that one turn of a program without monitors looks at
 _ENDED = (CLOSED, ABANDONED)
 _PRODUCER = "batch-"  #: and the id: the producer of the message at the end

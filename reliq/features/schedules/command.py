@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, counted, given_options, max_body, message_options, say
@@ -12,6 +12,7 @@ from reliq.cli.queue_names import known_queue
 from reliq.cli.stdin import read_body
 from reliq.contract.options import SCHEDULE
 from reliq.features.schedules.locating import Schedule
+from reliq.features.schedules.model import CatchUp
 from reliq.protocol.application import body_limit
 
 
@@ -32,7 +33,7 @@ def add_to(commands: Any) -> None:
     one.add_argument(
         "--catch-up",
         default="latest",
-        choices=("latest", "all", "none"),
+        choices=get_args(CatchUp),
         help="what is sent for missed ticks (default: latest)",
     )
     one.add_argument(

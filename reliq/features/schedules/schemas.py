@@ -1,11 +1,11 @@
 """Schedules."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from reliq.contract.options import SCHEDULE, options_of
-from reliq.features.schedules.model import MOST_CAUGHT_UP
+from reliq.features.schedules.model import MOST_CAUGHT_UP, CatchUp
 from reliq_api.schemas.base import MessageId, Period, QueueName, Request, Whole
 from reliq_api.schemas.declared import with_options
 
@@ -29,7 +29,7 @@ class ScheduleRequest(with_options(Request, options_of(SCHEDULE))):  # type: ign
     start: Moment | None = Field(None, description="No tick before; in `tz` unless it has an offset.")
     end: Moment | None = Field(None, description="No tick after.")
     jitter: Period = Field(0.0, description="Delays each tick by up to this time.")
-    catch_up: Literal["latest", "all", "none"] = Field("latest", description="What is sent for missed ticks.")
+    catch_up: CatchUp = Field("latest", description="What is sent for missed ticks.")
     catch_up_limit: Whole = Field(100, ge=1, le=MOST_CAUGHT_UP, description="For `all`: the latest so many.")
 
 

@@ -8,8 +8,7 @@ from reliq import NewMessage
 from reliq.features.batches import duty
 from reliq.features.batches import ops as own
 from reliq.features.batches.duty import Batches
-from reliq.features.batches.model import checked_end, new_batch_id
-from reliq.features.batches.steps import CLOSED
+from reliq.features.batches.model import CLOSED, checked_end, new_batch_id
 from reliq.model.keys import BATCHES
 from reliq.ops.schema import Batch as Field
 from reliq.transport.notices import Notices

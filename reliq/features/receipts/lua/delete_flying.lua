@@ -50,7 +50,7 @@ if #groups > 0 then
     local first = redis.call('ZRANGEBYLEX', waiting, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
     local turn = first and string.sub(first, GROUP + 1, GROUP + #FIRST_TURN)
     if #stay > 0 then
-      if turn and turn < lowest(stay) then return 0 end
+      if turn and turn < ends_of(stay) then return 0 end
       held[#held + 1], held[#held + 2] = group, ' ' .. stay
     elseif not first then
       free[#free + 1] = group

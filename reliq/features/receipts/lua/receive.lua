@@ -59,8 +59,8 @@ local keys = {}
 local function key_of(group)
   if not keys[group] then
     local before = turns_in_flight(q, group)
-    local bound = lowest(before)
-    if goes_on == group and highest(before) == latest_turn then bound = nil end
+    local bound, highest = ends_of(before)
+    if goes_on == group and highest == latest_turn then bound = nil end
     keys[group] = {before = before, bound = bound, taken = {}, page = {}, at = 0, passed = 0}
   end
   return keys[group]

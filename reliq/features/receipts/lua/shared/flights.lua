@@ -20,24 +20,15 @@ local function turns_in_flight(q, group)
   return string.match(redis.call('HGET', q.active, group) or '', '^ (%d+)$') or ''
 end
 
--- The lowest of these turns; nil if there is none.
-local function lowest(turns)
-  local found
+-- The lowest and the highest of these turns; nil if there is none.
+local function ends_of(turns)
+  local lowest, highest
   for at = 1, #turns, #FIRST_TURN do
     local turn = string.sub(turns, at, at + #FIRST_TURN - 1)
-    if not found or turn < found then found = turn end
+    if not lowest or turn < lowest then lowest = turn end
+    if not highest or turn > highest then highest = turn end
   end
-  return found
-end
-
--- The highest of these turns; nil if there is none.
-local function highest(turns)
-  local found
-  for at = 1, #turns, #FIRST_TURN do
-    local turn = string.sub(turns, at, at + #FIRST_TURN - 1)
-    if not found or turn > found then found = turn end
-  end
-  return found
+  return lowest, highest
 end
 
 -- The first in the line of a key, if its turn is before this one.
@@ -47,7 +38,7 @@ local function first_before(q, group, turn)
 end
 
 local function note_early(q, early, group)
-  local turn = lowest(turns_in_flight(q, group))
+  local turn = ends_of(turns_in_flight(q, group))
   redis.call(turn and first_before(q, group, turn) and 'SADD' or 'SREM', early, group)
 end
 
