@@ -20,6 +20,7 @@ LUA, KEYS, TARGET = Path("reliq/lua"), Path("reliq/contract/key_names.py"), Path
 FEATURES = Path("reliq/features")
 #: Tuples of QueueKeys, and the shared file that names their keys.
 GROUPS = {"places": "place", "outcomes": "results", "slots": "holders", "rates": "flow"}
+SIZED = frozenset(("outcomes", "rates"))  #: groups of which scripts reckon with the number of keys
 BEGIN, END = "-- names of the keys and arguments (tools/generate_scripts.py)", "-- end of the names"
 LUA_WORDS = (
     "cjson cmsgpack do end error function ipairs local math next nil pairs pcall redis repeat select string table then "
@@ -213,7 +214,7 @@ def group_block(name: str, keys: list[str]) -> str:
             _wrapped(", ".join(pairs), 4) + ",",
             "  }",
             "end",
-            f"local {name.upper()}_SIZE = {len(keys)}",
+            *([f"local {name.upper()}_SIZE = {len(keys)}"] if name in SIZED else []),
             END,
             "",
         ]

@@ -32,7 +32,6 @@ from reliq_sqs.registry import Registry
 
 log = logging.getLogger("reliq.sqs")
 
-_LEAD = 10.0  #: seconds for which a silent endpoint keeps a task
 _LOOK = 2.0  #: seconds between two looks for tasks that no endpoint runs
 _STEP = 10  #: messages that are moved at once
 _VISIBILITY = 60  #: seconds for which a message on its way is invisible
@@ -130,7 +129,7 @@ class Moves:
         for task in await self.all():
             if not task.active or task.id in self._running:
                 continue
-            if await self._app.store.run(one(ops.lead_sqs_move(task.id, self._endpoint, _LEAD))):
+            if await self._app.store.run(one(ops.lead_sqs_move(task.id, self._endpoint))):
                 self._running.add(task.id)
                 self._background.start("a move task", lambda task=task: self._lead(task))  # type: ignore[misc]
 
@@ -151,7 +150,7 @@ class Moves:
     async def _run(self, task: Task) -> None:
         source = self._app.queue(task.source)
         began, moved_before = time.monotonic(), task.moved
-        inherited = time.time_ns() // 1_000_000 - task.started > _LEAD * 1000  # from an endpoint that may have died
+        inherited = time.time_ns() // 1_000_000 - task.started > ops.LEAD * 1000  # from an endpoint that may have died
         made: dict[str, int] = {}  # when each target was created
         while await self._may_go_on(task):
             limit = min(_STEP, task.rate or _STEP)
@@ -172,13 +171,11 @@ class Moves:
     async def _may_go_on(self, task: Task) -> bool:
         """Keep the lead; return False if another endpoint has it, or if the task was cancelled."""
         leader, there, cancelled = await self._app.store.run(_state(task.id))
-        if leader != self._endpoint and not await self._app.store.run(
-            one(ops.lead_sqs_move(task.id, self._endpoint, _LEAD))
-        ):
+        if leader != self._endpoint and not await self._app.store.run(one(ops.lead_sqs_move(task.id, self._endpoint))):
             return False
         if not there:
             return False
-        await self._app.store.run(one(ops.keep_sqs_move(task.id, self._endpoint, _LEAD)))
+        await self._app.store.run(one(ops.keep_sqs_move(task.id, self._endpoint)))
         if cancelled:
             task.status = "CANCELLED"
             await self._save(task)

@@ -69,9 +69,7 @@ class _Look:
         return self.length == 1 and marks.may_be_alone(self.mark)
 
 
-def reclaim(
-    keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: bool = False, at_once: int = BATCH
-) -> Steps[Reclaimed]:
+def reclaim(keys: QueueKeys, consumer: str, max_deliveries: int, known_dead: bool, at_once: int) -> Steps[Reclaimed]:
     """Return one batch from the tail of the consumer's list.
 
     `known_dead`: its process is known to be gone (its connection closed, its parent saw it die), so that its lease
@@ -149,7 +147,7 @@ def _move(keys: QueueKeys, consumer: str, look: _Look, returns: list[Return], de
 
 
 def charge_deliveries(
-    queue: str, elements: list[bytes], max_deliveries: int, alone: bool, mark: bytes | None = None
+    queue: str, elements: list[bytes], max_deliveries: int, alone: bool, mark: bytes | None
 ) -> list[Return]:
     """Return the fate of each message of a dead consumer, oldest first; `elements`: newest first, as from LRANGE.
 

@@ -40,9 +40,7 @@ class Sightings:
 class ServerWatch:
     """The connections to a server, its clock, and whether it has just started."""
 
-    def __init__(
-        self, liveness: Liveness, connection: Connection, several: bool, sightings: Sightings | None = None
-    ) -> None:
+    def __init__(self, liveness: Liveness, connection: Connection, several: bool, sightings: Sightings | None) -> None:
         """`connection` leads to the server; `several`: to all nodes of a cluster, each of which has a clock.
 
         `sightings`: what is seen on the other nodes of a cluster.

@@ -6,6 +6,8 @@ from typing import Any
 from reliq.model.keys import DELETED, QUEUES, QueueKeys, is_name
 from reliq.ops.request import Argument, Op, Steps, T, milliseconds
 
+_SCAN_STEP = 1000  #: keys of the server that one call looks at
+
 
 def server_time() -> Op[int]:
     """Read the Redis server's clock, ms since the epoch."""
@@ -105,14 +107,14 @@ def forget_deleted(queues: Sequence[str]) -> Op[int]:
     return Op(("HDEL", DELETED, *queues))
 
 
-def scan_lasting(keys: QueueKeys, cursor: int, step: int) -> Op[tuple[int, list[bytes]]]:
+def scan_lasting(keys: QueueKeys, cursor: int) -> Op[tuple[int, list[bytes]]]:
     """Read one page of all keys: the next cursor, 0 at the end, and those of this queue that outlast its messages."""
     beginnings = tuple(one.encode() for one in keys.lasting)
 
     def read(reply: list[Any]) -> tuple[int, list[bytes]]:
         return int(reply[0]), [name for name in reply[1] if name.startswith(beginnings)]
 
-    return Op(("SCAN", cursor, "MATCH", keys.pattern, "COUNT", step), read)
+    return Op(("SCAN", cursor, "MATCH", keys.pattern, "COUNT", _SCAN_STEP), read)
 
 
 def unlink(names: Sequence[bytes]) -> Op[int]:

@@ -6,6 +6,8 @@ from reliq.model.keys import SQS_DELETED, SQS_KEYS, SQS_MOVES, SQS_MOVING, Queue
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Op, milliseconds, optional_text
 
+LEAD = 10.0  #: seconds for which a silent endpoint keeps a move task
+
 
 def sqs_record(keys: QueueKeys) -> Op[dict[str, str]]:
     """Read what the endpoint knows of the queue."""
@@ -63,9 +65,9 @@ def forget_sqs_moves(tasks: Sequence[str]) -> Op[int]:
     return Op(("HDEL", SQS_MOVES, *tasks))
 
 
-def lead_sqs_move(task: str, endpoint: str, seconds: float) -> Op[bool]:
+def lead_sqs_move(task: str, endpoint: str) -> Op[bool]:
     """Take the lead of a move task, unless another endpoint has it; the reply is whether it was free."""
-    return Op(("SET", SQS_MOVING + task, endpoint, "NX", "PX", milliseconds(seconds)), bool)
+    return Op(("SET", SQS_MOVING + task, endpoint, "NX", "PX", milliseconds(LEAD)), bool)
 
 
 def sqs_move_leader(task: str) -> Op[str | None]:
@@ -73,9 +75,9 @@ def sqs_move_leader(task: str) -> Op[str | None]:
     return Op(("GET", SQS_MOVING + task), optional_text)
 
 
-def keep_sqs_move(task: str, endpoint: str, seconds: float) -> Op[bytes]:
+def keep_sqs_move(task: str, endpoint: str) -> Op[bytes]:
     """Keep the lead of a move task that this endpoint has."""
-    return Op(("SET", SQS_MOVING + task, endpoint, "XX", "PX", milliseconds(seconds)))
+    return Op(("SET", SQS_MOVING + task, endpoint, "XX", "PX", milliseconds(LEAD)))
 
 
 def leave_sqs_move(task: str) -> Op[int]:

@@ -19,7 +19,6 @@ _Elsewhere = list[list[str]]
 
 _REFUSED = (RedisUnavailable, OutcomeUnknown, QueueFull)
 _TRIES = 10
-_SCAN_STEP = 1000  #: keys of the server that one call looks at
 
 
 class QueueInUse(ReliqError):
@@ -232,7 +231,7 @@ def _forget_lasting(keys: QueueKeys) -> Steps[None]:
     """
     cursor = 0
     while True:
-        cursor, names = yield ops.scan_lasting(keys, cursor, _SCAN_STEP)
+        cursor, names = yield ops.scan_lasting(keys, cursor)
         if names:
             yield ops.unlink(names)
         if not cursor:

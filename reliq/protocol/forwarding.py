@@ -57,9 +57,7 @@ class Round:
             self.start = position
 
 
-def forward(
-    keys: QueueKeys, to: str, pool: ProducerPool, at_most: int = 1000, round_: Round | None = None
-) -> Steps[int]:
+def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, round_: Round | None = None) -> Steps[int]:
     """Send up to `at_most` dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.

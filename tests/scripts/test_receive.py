@@ -222,7 +222,7 @@ def test_messages_with_the_same_id_fly_beside_each_other(held: World):
 
 def test_a_cancelled_message_does_not_come_back(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
-    assert [held.run(own.cancel_received(KEYS, "a")) for _ in range(2)] == [1, 0]
+    assert [held.run(own.cancel_received(KEYS, "a", KEYS.new_call())) for _ in range(2)] == [1, 0]
     assert flying(held) == {"b2": 60}
     assert state(held)["counters"] == {"cancelled": 1}
 

@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Transaction
 from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
-from reliq_monitor.reclaim import charge_deliveries, note_company, reclaim, take_back, take_back_owner
+from reliq_monitor.reclaim import BATCH, charge_deliveries, note_company, reclaim, take_back, take_back_owner
 from reliq_monitor.returns import Returns
 from tests.support.proxy import Counting, Proxy, ignores_watch
 from tests.support.state import HOUR, KEYS, World, element, elements
@@ -23,6 +23,11 @@ OVER = {"w": -1}
 def nonces(monkeypatch):
     """Pushed again, message a is a9: the nonce a test can name."""
     monkeypatch.setattr("reliq.model.message.new_nonce", lambda: 9)
+
+
+def one_batch():
+    """The steps that return one batch of w's messages, once its lease has run out."""
+    return reclaim(KEYS, "w", 5, known_dead=False, at_once=BATCH)
 
 
 def between_look_and_transaction(store: Store, steps, action):
@@ -100,7 +105,7 @@ def test_an_ack_between_look_and_transaction_wins(world):
     world.given(processing={"w": "b a"}, leases=OVER)
     ack = ops.settle(KEYS, "w", 15.0, elements("a"))
     other = Store(world.store.where)
-    result = between_look_and_transaction(world.store, reclaim(KEYS, "w", 5), lambda: other.call(ack))
+    result = between_look_and_transaction(world.store, one_batch(), lambda: other.call(ack))
     assert result.moved
     assert world.state() == {
         "processing:w": "b",
@@ -113,9 +118,7 @@ def test_an_ack_between_look_and_transaction_wins(world):
 def test_a_heartbeat_between_look_and_transaction_wins(world):
     world.given(processing={"w": "a"}, leases=OVER)
     beat = ops.heartbeat(KEYS, "w", 15.0)
-    result = between_look_and_transaction(
-        world.store, reclaim(KEYS, "w", 5), lambda: World(world.store.where).store.call(beat)
-    )
+    result = between_look_and_transaction(world.store, one_batch(), lambda: World(world.store.where).store.call(beat))
     assert result.moved
     assert world.state()["processing:w"] == "a"
 
@@ -123,7 +126,7 @@ def test_a_heartbeat_between_look_and_transaction_wins(world):
 def test_two_monitors_at_once_return_each_message_once(world):
     world.given(processing={"w": "b a"}, leases=OVER)
     other = Store(world.store.where)
-    result = between_look_and_transaction(world.store, reclaim(KEYS, "w", 5), lambda: other.run(take_back(KEYS, "w")))
+    result = between_look_and_transaction(world.store, one_batch(), lambda: other.run(take_back(KEYS, "w")))
     assert result.moved
     assert world.state() == {"messages": "b9 a9", "counters": {"reclaimed": 2}}
 
@@ -134,7 +137,7 @@ def test_where_watch_is_not_honoured_the_compensation_takes_the_copy_back(world,
     ack = ops.settle(KEYS, "w", 15.0, elements("a"))
     with Proxy(redis_server.port, request=ignores_watch) as proxy:
         store = Store(proxy.url)
-        result = between_look_and_transaction(store, reclaim(KEYS, "w", 5), lambda: world.store.call(ack))
+        result = between_look_and_transaction(store, one_batch(), lambda: world.store.call(ack))
         store.close()
     assert (result.returned, result.conflicts) == (1, 1)
     state = world.state()
@@ -149,7 +152,7 @@ def test_the_compensation_never_removes_a_copy_that_is_not_its_own(world, redis_
     with Proxy(redis_server.port, request=ignores_watch) as proxy, pytest.MonkeyPatch.context() as patch:
         patch.setattr("reliq.model.message.new_nonce", lambda: next(nonces))
         one, two = Store(proxy.url), Store(proxy.url)
-        between_look_and_transaction(one, reclaim(KEYS, "w", 5), lambda: two.run(reclaim(KEYS, "w", 5)))
+        between_look_and_transaction(one, one_batch(), lambda: two.run(one_batch()))
         one.close()
         two.close()
     assert len(world.state()["messages"].split()) == 1
@@ -217,7 +220,7 @@ def test_a_key_of_a_foreign_type_that_it_would_write_to_changes_nothing(world, n
         world.fill()
     before = everything(world)
     with pytest.raises(RedisUnsuitable):
-        world.store.run(reclaim(KEYS, "w", 5))
+        world.store.run(one_batch())
     assert everything(world) == before
 
 
@@ -225,13 +228,13 @@ def test_the_error_names_the_key_its_type_and_what_to_do(world):
     world.given(processing={"w": "a"}, leases=OVER)
     world.redis.set(KEYS.messages, "of another application")
     with pytest.raises(ForeignKey, match=r"'reliq:\{q\}:messages' is a string, reliq needs a list.*Rename or delete"):
-        world.store.run(reclaim(KEYS, "w", 5))
+        world.store.run(one_batch())
 
 
 def test_a_foreign_key_that_it_does_not_touch_holds_nothing_up(world):
     world.given(processing={"w": "a"}, leases=OVER)
     world.redis.set(KEYS.active, "of another application")
-    assert world.store.run(reclaim(KEYS, "w", 5)).returned == 1
+    assert world.store.run(one_batch()).returned == 1
 
 
 @pytest.mark.parametrize(
@@ -247,7 +250,7 @@ def test_who_is_charged(held, alone, charged):
     newest_first = [element(name, redelivered=redelivered) for name, redelivered in held]
     from reliq.model.message import Message
 
-    returns = charge_deliveries("q", newest_first, 5, alone)
+    returns = charge_deliveries("q", newest_first, 5, alone, mark=None)
     assert {one.id: Message.decode("q", one.again).deliveries for one in returns} == charged
     assert all(Message.decode("q", one.again).redelivered for one in returns)
 

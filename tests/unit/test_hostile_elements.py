@@ -61,7 +61,7 @@ def decoded(raw):
 def every_step_works(raw):
     """What a worker, the monitor and a listing do with it."""
     message = decoded(raw)
-    (returned,) = charge_deliveries("q", [raw], 5, alone=True)
+    (returned,) = charge_deliveries("q", [raw], 5, alone=True, mark=None)
     if message is None:
         assert returned.fate is Fate.UNREADABLE
         return

@@ -33,7 +33,7 @@ class Cached(Generic[T]):
         fetch: Callable[[], Awaitable[T]],
         every: float,
         background: Background,
-        kept: Callable[[T], float] = lambda _: 0.0,
+        kept: Callable[[T], float],
     ) -> None:
         self._name = name
         self._background = background

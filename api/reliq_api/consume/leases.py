@@ -26,6 +26,7 @@ from reliq.protocol.outcomes import buried, cancelled, failure_now, released, re
 
 _SETTLED_REMEMBERED = 60.0  #: seconds for which a repeated settle is answered `already`, not `lost`
 _ENTRY_BYTES = 600  #: memory of a remembered message besides its element
+_REMEMBERED = 64 * 1024 * 1024  #: bytes of the leases that a process remembers
 _DEFAULT = Policy(exponential())  # the default policy of a worker
 
 
@@ -68,16 +69,15 @@ class Elements:
 class Remembered:
     """A cache of the leases given by this process, so that a settle need not read them back. Losing it is harmless."""
 
-    def __init__(self, largest: int = 64 * 1024 * 1024) -> None:
+    def __init__(self) -> None:
         self._leases: OrderedDict[tuple[str, str], Elements] = OrderedDict()  #: by queue and lease
-        self._largest = largest
         self._size = 0
 
     def add(self, queue: str, lease: str, messages: Sequence[Message]) -> None:
         elements = Elements((message.id, message.element) for message in messages)
         self._leases[queue, lease] = elements
         self._size += elements.size
-        while self._size > self._largest:
+        while self._size > _REMEMBERED:
             self._size -= self._leases.popitem(last=False)[1].size
 
     def pop(self, queue: str, lease: str) -> Elements | None:

@@ -23,7 +23,6 @@ from reliq.runtime.bounded import Bounded
 from reliq.transport.store import Store
 
 _MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
-_DEAD_KEPT = 100  #: dead letters of such a queue
 _DECLARED = float("inf")  #: for so long a name is known that this process has declared
 _UNKNOWN_FOR = 1.0  #: seconds for which a queue that is not passing is taken for a lasting one
 
@@ -84,7 +83,7 @@ class Broker:
             return
         bindings = [f"{queue} {one}" for one in self._passing[queue]]
         bound = [topics.bind("bind", bindings)] if bindings else []
-        kept = topics.keep_for_broadcasts(QueueKeys(queue), _MOST_BEHIND, _DEAD_KEPT)
+        kept = topics.keep_for_broadcasts(QueueKeys(queue), _MOST_BEHIND)
         self.store.call([*first, kept, ops.announce(queue), *bound])
 
     def name_of(self, name: str) -> str:

@@ -174,7 +174,7 @@ def purge_received(keys: QueueKeys, limit: int, call: str | None = None) -> Op[i
     return scripted(signatures.purge_received(keys, limit=limit, ids=(), call=call))
 
 
-def cancel_received(keys: QueueKeys, identity: str, call: str | None = None) -> Op[int]:
+def cancel_received(keys: QueueKeys, identity: str, call: str) -> Op[int]:
     """Cancel a message in flight; answers 1 if it was there. `call`: as of `ops.cancel`."""
     return scripted(signatures.purge_received(keys, limit=1, ids=[identity], call=call))
 

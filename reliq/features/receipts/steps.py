@@ -36,7 +36,6 @@ _LOOK = 1.0  #: seconds after which who waits looks again, as another receiver m
 _SOON = 0.05  #: seconds between two looks for messages that are due
 _PURGED_AT_ONCE = 500
 _CHANGED_AT_ONCE = 100
-_SCAN_STEP = 1000
 
 
 class ReceiptSteps:
@@ -224,7 +223,7 @@ def _is_as_sent(message: DelayedMessage) -> bool:
 def _forget_dedup(keys: QueueKeys) -> Steps[bool]:
     cursor, beginning = 0, keys.dedup_of("").encode()
     while True:
-        cursor, names = yield ops.scan_lasting(keys, cursor, _SCAN_STEP)
+        cursor, names = yield ops.scan_lasting(keys, cursor)
         if some := [name for name in names if name.startswith(beginning)]:
             yield ops.unlink(some)
         if not cursor:

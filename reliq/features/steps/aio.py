@@ -38,4 +38,4 @@ class SignalEvery(Application):
         """Do as `Queue.signal`; without `queue`, all queues are asked, and one that comes early is refused."""
         if queue is not None:
             return await self.store.run(SignalSteps(self._queue_steps(queue).homes).give(id, name, value))
-        return await self.store.run(give_anywhere(lambda one: self._steps_of(one).homes, id, name, value))
+        return await self.store.run(give_anywhere(self._steps_of, id, name, value))

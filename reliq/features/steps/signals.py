@@ -18,6 +18,7 @@ from reliq.model.result import read_result
 from reliq.model.token import read_token
 from reliq.ops import Steps
 from reliq.protocol.homes import QueueHomes
+from reliq.protocol.queue import QueueSteps
 from reliq.runtime.pieces import pieces
 
 EARLY = 86_400.0  #: seconds for which a signal is kept for a message of which nothing is known
@@ -127,7 +128,7 @@ class _Giving:
         return said not in ("before", "early before")
 
 
-def give_anywhere(homes_of: Callable[[str], QueueHomes], identity: str, name: str, value: object) -> Steps[bool]:
+def give_anywhere(steps_of: Callable[[str], QueueSteps], identity: str, name: str, value: object) -> Steps[bool]:
     """Give a signal to a message of any queue, the first that takes it, and rather to one that waits.
 
     Several queues have a message with this id if it was published. Raises as `SignalSteps.give`.
@@ -144,7 +145,7 @@ def give_anywhere(homes_of: Callable[[str], QueueHomes], identity: str, name: st
                 (waiting if parked else others).append(logical_name(queue))
     for queue in dict.fromkeys([*waiting, *others]):
         try:
-            return (yield from SignalSteps(homes_of(queue)).give(identity, name, value, None))
+            return (yield from SignalSteps(steps_of(queue).homes).give(identity, name, value, None))
         except SignalRefused as error:
             refused = error
     raise refused

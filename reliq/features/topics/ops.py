@@ -14,6 +14,7 @@ from reliq.ops.schema import Config, Topics
 NO_HOMES: Mapping[int, tuple[int, bool]] = MappingProxyType({})
 
 _DROP = "drop"
+_DEAD_KEPT = 100  #: dead letters of the queue of an instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ def unroutable() -> Op[int]:
     return Op(("HGET", TOPICS, Topics.UNROUTABLE), lambda reply: int(reply or 0))
 
 
-def keep_for_broadcasts(keys: QueueKeys, most: int, dead_kept: int) -> Op[int]:
-    """Set the policy of a running instance's queue: messages published while it is full are dropped."""
+def keep_for_broadcasts(keys: QueueKeys, most: int) -> Op[int]:
+    """Set the policy of a running instance's queue: messages published while it has `most` are dropped."""
     policy: tuple[Any, ...] = (
-        Config.MAX_LENGTH, most, Config.OVERFLOW, _DROP, Config.DEAD_MAX_COUNT, dead_kept
+        Config.MAX_LENGTH, most, Config.OVERFLOW, _DROP, Config.DEAD_MAX_COUNT, _DEAD_KEPT
     )  # fmt: skip
     return Op(("HSET", keys.config, *policy))
 

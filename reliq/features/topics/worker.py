@@ -19,7 +19,6 @@ from reliq.worker.companion import Companion
 log = logging.getLogger("reliq.worker")
 
 _MOST_BEHIND = 10_000  #: messages an instance may be behind; it does not receive further ones
-_DEAD_KEPT = 100
 
 
 class Broadcasts(Companion):
@@ -38,7 +37,7 @@ class Broadcasts(Companion):
 
     def keep(self) -> None:
         """Register the queues, again if a monitor has dropped them."""
-        policies = [own.keep_for_broadcasts(keys, _MOST_BEHIND, _DEAD_KEPT) for keys in self._queues]
+        policies = [own.keep_for_broadcasts(keys, _MOST_BEHIND) for keys in self._queues]
         self._call([*policies, *(ops.announce(keys.queue) for keys in self._queues), own.bind("bind", self._bindings)])
 
     def stop(self) -> None:

@@ -7,7 +7,6 @@ local function named_slots(at) -- types not checked
     holders = KEYS[at], freed = KEYS[at + 1],
   }
 end
-local SLOTS_SIZE = 2
 -- end of the names
 
 local TOTAL, COUNTED = '#', '!' -- the sum; '1' once all consumers are counted since the limit was set, before: who counts

@@ -8,7 +8,6 @@ local function named_places(at) -- types not checked
     config = KEYS[at + 9], bodies = KEYS[at + 10], followed = KEYS[at + 11], history = KEYS[at + 12],
   }
 end
-local PLACES_SIZE = 13
 -- end of the names
 
 -- Fail before the first write if a key that a departing message may touch has a foreign type. Most queues have neither

@@ -186,7 +186,7 @@ def test_a_cached_value_that_cannot_be_read_is_an_answer_and_shown(caplog):
             return "value"
 
         async with Background() as background:
-            value = Cached("keys", fetch, 1.0, background)
+            value = Cached("keys", fetch, 1.0, background, kept=lambda _: 0.0)
             with pytest.raises(RedisUnavailable):
                 await value.get()
             assert background.down == ["keys"]
@@ -210,7 +210,7 @@ def test_a_fetch_for_all_requests_ends_with_the_service():
 
     async def scene():
         async with Background() as background:
-            value = Cached("keys", fetch, 1.0, background)
+            value = Cached("keys", fetch, 1.0, background, kept=lambda _: 0.0)
             reading = asyncio.create_task(value.get())
             await until(lambda: value._fetching)
         assert ended == [True]

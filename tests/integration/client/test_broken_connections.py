@@ -199,7 +199,7 @@ def test_a_reclaim_that_loses_its_connection_takes_nothing_from_a_consumer_that_
             return None
 
         with Proxy(redis_server.port, request=cut) as proxy, pytest.raises(RedisUnavailable):
-            stores.run(stores(proxy.url, timeout=0.5), reclaim(KEYS, consumer.id, 5))
+            stores.run(stores(proxy.url, timeout=0.5), reclaim(KEYS, consumer.id, 5, known_dead=False, at_once=1))
         assert cuts
         consumer.ack(message)
     assert app.queue("q").stats().ready == 0

@@ -95,7 +95,7 @@ def test_a_letter_whose_sending_was_broken_off_does_not_bring_its_old_record_aga
     identity = shop.queue.send("order")
     shop.work(shop.queue)
     with patch.object(ops, "discard", side_effect=RedisUnavailable("away")), pytest.raises(RedisUnavailable):
-        app.store.run(forwarding.forward(QueueKeys("q"), "gone", ProducerPool()))
+        app.store.run(forwarding.forward(QueueKeys("q"), "gone", ProducerPool(), 1))
     with shop.other.consumer() as consumer:
         (message,) = consumer.claim(1)
         assert message.step("charge", shop.note, "again") == "charge"
