@@ -31,14 +31,14 @@ from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 
-class Stage:
-    """What stories share: a server, the HTTP service, an event loop."""
+class Runner:
+    """Runs rows one after another. They share a server, the HTTP service, and an event loop."""
 
     def __init__(self, url: str, stack: contextlib.ExitStack) -> None:
         self.url = url
         self._stack = stack
         self.client: Any = stack.enter_context(redis.Redis.from_url(url))
-        self._runner = stack.enter_context(asyncio.Runner())
+        self._loop = stack.enter_context(asyncio.Runner())
         self._broker: kombu.Connection | None = None
 
     @cached_property
@@ -51,8 +51,8 @@ class Stage:
                 return ByHand(app)
             case "asyncio consumer":
                 on_loop = aio.Reliq(self.url)
-                stack.callback(lambda: self._runner.run(on_loop.close()))
-                return ByHand(Blocking(on_loop, self._runner))
+                stack.callback(lambda: self._loop.run(on_loop.close()))
+                return ByHand(Blocking(on_loop, self._loop))
             case "lease":
                 # To send flows, a service trusts for a minute the layout that it knows, of the story before.
                 fresh = stack.enter_context(serving(self.url)) if row["deed"] in LASTS else None
@@ -71,8 +71,8 @@ class Stage:
             self._broker = kombu.Connection(f"reliq+{self.url}", transport_options={"monitor": False})
         return self._broker
 
-    def tell(self, row: Row) -> Story:
-        """Tell one story, to its end or to its first difference."""
+    def run(self, row: Row) -> Story:
+        """Run the story of a row, to its end; raises Difference at the first one from the model."""
         self.client.flushall()
         with contextlib.ExitStack() as stack:
             app = stack.enter_context(reliq.Reliq(self.url))
@@ -113,14 +113,14 @@ def _text(row: Row) -> str:
 
 
 @contextlib.contextmanager
-def stage() -> Iterator[Stage]:
+def running() -> Iterator[Runner]:
     with contextlib.ExitStack() as stack:
         server, replica = (stack.enter_context(EmbeddedRedis()) for _ in range(2))
         _replicate(server, replica)
         with redis.Redis(port=server.port) as client:  # old enough that a monitor judges leases at its first look
             eventually(lambda: client.info("server")["uptime_in_seconds"] > OUTAGE_GRACE)
         stack.enter_context(patch.object(Exchange, "wait", _wait_briefly))
-        yield Stage(server.url, stack)
+        yield Runner(server.url, stack)
 
 
 def _wait_briefly(exchange: Exchange, limit: int, seconds: float = 0.05, wait: Any = Exchange.wait) -> Any:

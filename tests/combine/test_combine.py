@@ -7,12 +7,12 @@ import pytest
 
 from tests.combine.entries import FACES, OPTIONS, TWELVE, UNSET
 from tests.combine.rows import Tables, rows
-from tests.combine.run import Stage, stage
+from tests.combine.run import Runner, running
 from tests.reference.rules import refusal
 
 _OF_FACE = {"consumer": 12, "inline": 6, "lease": 6, "kombu": 6, "processes": 1}
 _FEW = 4  #: rows of any other face
-_SLOW = {"processes": 40}  #: faces that take seconds for a row, with the number of those that are told
+_SLOW = {"processes": 40}  #: faces that take seconds for a row, with the number of rows that are run
 _DEEP = ("consumer", "inline")  #: faces with all triples of the twelve
 _PARTS = 40  #: tests that the rows of a face are divided into
 
@@ -22,31 +22,31 @@ def _of(face: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def theatre() -> Iterator[Stage]:
-    with stage() as one:
+def runner() -> Iterator[Runner]:
+    with running() as one:
         yield one
 
 
 # Rows are made while a test runs: to make them takes seconds, also where they are only collected.
 @pytest.mark.parametrize(("face", "place"), [(face, place) for face in FACES for place in range(_of(face))])
-def test_reliq_does_what_the_model_says(theatre: Stage, face: str, place: int) -> None:
-    """Those rows are told that are far from each other."""
-    theatre.tell(rows(face)[place * len(rows(face)) // _of(face)])
+def test_reliq_does_what_the_model_says(runner: Runner, face: str, place: int) -> None:
+    """Rows at even distances are run."""
+    runner.run(rows(face)[place * len(rows(face)) // _of(face)])
 
 
 @pytest.mark.combine
 @pytest.mark.parametrize(("face", "part"), [(face, part) for face in FACES for part in range(_PARTS)])
-def test_each_pair(theatre: Stage, face: str, part: int) -> None:
-    """Of a slow face the first rows are told, which have most pairs."""
+def test_each_pair_of_features_does_what_the_model_says(runner: Runner, face: str, part: int) -> None:
+    """Of a slow face only the first rows are run, which have most pairs."""
     for row in rows(face)[: _SLOW.get(face)][part::_PARTS]:
-        theatre.tell(row)
+        runner.run(row)
 
 
 @pytest.mark.combine
 @pytest.mark.parametrize(("face", "part"), [(face, part) for face in _DEEP for part in range(_PARTS)])
-def test_each_triple_of_the_twelve(theatre: Stage, face: str, part: int) -> None:
+def test_each_triple_of_the_twelve_features_does_what_the_model_says(runner: Runner, face: str, part: int) -> None:
     for row in rows(face, deep=True)[part::_PARTS]:
-        theatre.tell(row)
+        runner.run(row)
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -9,7 +9,7 @@ from reliq.model.keys import QueueKeys
 from tests.combine.entries import ACTS, DEEDS, FACES, LAYOUTS, OPTIONS, SETTINGS, SIZES, UNSET, WAYS
 from tests.combine.keys import EXPIRE, GO, STAY
 from tests.combine.rows import Row
-from tests.combine.run import Stage, stage
+from tests.combine.run import Runner, running
 
 _PLAIN: Row = {
     "face": "consumer", "way": "send", "outcome": "ack", "act": "nothing", "moment": "held", "size": "small",
@@ -32,15 +32,15 @@ def _features() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def theatre() -> Iterator[Stage]:
-    with stage() as one:
+def runner() -> Iterator[Runner]:
+    with running() as one:
         yield one
 
 
 @pytest.mark.parametrize(("name", "value"), [pytest.param(*one, id=f"{one[0]}={one[1]}") for one in _features()])
-def test_a_feature_leaves_no_key_behind(theatre: Stage, name: str, value: Any) -> None:
+def test_a_feature_leaves_no_key_behind(runner: Runner, name: str, value: Any) -> None:
     beside = {one: {**OPTIONS, **SETTINGS}[one][1] for one in _NEEDS.get(name, [])}
-    theatre.tell({**_PLAIN, **beside, name: value})
+    runner.run({**_PLAIN, **beside, name: value})
 
 
 def test_each_key_of_a_queue_stays_expires_or_goes() -> None:

@@ -29,7 +29,7 @@ def test_each_is_known_from_its_first_beat_on(attend):
     assert attend("a") == Attendance(new=False, alive=1, leading=("a",))
 
 
-def test_those_that_came_first_lead_and_the_others_are_spares(world, attend):
+def test_monitors_that_came_first_lead_and_the_others_are_spares(world, attend):
     ages(world, a=60, b=60)
     assert attend("c", most=2) == Attendance(new=True, alive=3, leading=("a", "b"))
     assert attend("c", most=2) == Attendance(new=False, alive=3, leading=("a", "b"))
@@ -47,7 +47,7 @@ def test_one_that_was_taken_for_gone_comes_back_last(world, attend):
     assert attend("a") == Attendance(new=True, alive=2, leading=("b", "a"))
 
 
-def test_one_that_resigns_is_gone_at_once(world, attend):
+def test_a_monitor_that_resigns_is_gone_at_once(world, attend):
     ages(world, a=60, b=60)
     world.store.call(ops.resign("0", "a"))
     assert attend("b") == Attendance(new=False, alive=1, leading=("b",))
@@ -60,14 +60,14 @@ def test_presence_noted_before_the_clock_was_set_back_does_not_outlast_the_next_
 
 
 @pytest.mark.parametrize("lost", [UNTIL, SINCE])
-def test_one_of_the_keys_is_deleted(world, attend, lost):
+def test_monitors_lead_again_after_one_of_their_keys_was_deleted(world, attend, lost):
     ages(world, a=60, b=60)
     world.redis.delete(lost)
     attend("a"), attend("b")
     assert {*attend("a").leading, *attend("b").leading} == {"a", "b"}
 
 
-def test_it_works_when_memory_is_full(world, attend):
+def test_monitors_attend_when_memory_is_full(world, attend):
     attend("a")
     world.redis.config_set("maxmemory", 1)
     try:

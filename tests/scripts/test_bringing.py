@@ -109,7 +109,7 @@ def signal_at_home(world: World, name: str) -> object:
     return world.run(steps.signals_of(NEW, "m")).get(name)
 
 
-def test_everything_goes_along(growing: World):
+def test_all_that_belongs_to_a_message_moves_with_it(growing: World):
     purged_there = {"tag": "m 2", "sent": 1, "at": 1, "fraction": "0.5"}  # what was reported about another message m
     growing.redis.hset(NEW.report("m"), mapping=purged_there)
     assert run(growing, move()) <= len(REQUESTS), "each place of a move is tried"

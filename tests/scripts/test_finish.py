@@ -40,7 +40,7 @@ def test_after_it_a_late_claim_moves_nothing_and_a_late_blmove_is_seen(world, li
     assert world.state().get("consumers", set()) == ({"h"} if limit else set())
 
 
-def test_it_passes_when_memory_is_full(world):
+def test_a_lease_is_finished_when_memory_is_full(world):
     world.given(leases={"h": HOUR})
     world.fill()
     assert finish(world) is True

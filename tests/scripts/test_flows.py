@@ -139,7 +139,7 @@ def test_one_behind_a_message_of_its_own_key_gets_the_key_with_the_ack_of_that(w
     nothing_is_left(world)
 
 
-def test_one_that_is_delayed_waits_for_both(world: World, flow: Flow):
+def test_a_delayed_member_waits_for_its_time_and_for_the_member_before(world: World, flow: Flow):
     flow.waits("late", "a", delay=60.0)
     flow.waits("soon", "a", delay=60.0)
     flow.note()
@@ -297,7 +297,7 @@ def test_what_another_home_is_told_releases_there_once(world: World):
 
 
 @pytest.mark.parametrize("told", [["first", "second"], ["second", "first"]])
-def test_those_of_a_key_that_go_on_at_once_keep_their_order(world: World, flow: Flow, told: list[str]):
+def test_messages_of_a_key_that_go_on_at_once_keep_their_order(world: World, flow: Flow, told: list[str]):
     for place, name in enumerate(["first", "second"]):
         flow.waits(name, f"before {place}", raw=keyed(name, "k"))
     world.run(own.flow_tell(KEYS, [(name, 0, "acked") for name in told]))
@@ -305,7 +305,7 @@ def test_those_of_a_key_that_go_on_at_once_keep_their_order(world: World, flow: 
 
 
 @pytest.mark.parametrize("acked", [["a", "b"], ["b", "a"]])
-def test_those_of_a_key_that_acks_of_one_call_release_keep_their_order(world: World, flow: Flow, acked: list[str]):
+def test_messages_of_a_key_released_by_acks_of_one_call_keep_their_order(world: World, flow: Flow, acked: list[str]):
     flow.waits("first", "a", raw=keyed("first", "k"))
     flow.waits("second", "b", raw=keyed("second", "k"))
     send(world, *acked)

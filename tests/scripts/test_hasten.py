@@ -16,7 +16,7 @@ def test_the_named_messages_are_due_and_the_others_wait(world):
     assert (state["delayed"], state["index"], state["counters"]) == ("b", {"b"}, {"promoted": 2})
 
 
-def test_the_index_follows(world):
+def test_the_index_has_the_new_time_of_a_hastened_message(world):
     world.given(delayed={"a": 60_000})
     for _ in range(2):
         assert world.run(ops.hasten(KEYS, ["a"])) == 1

@@ -372,7 +372,7 @@ def test_a_full_redis_still_gives_messages_within_limits(world):
     assert len(claim(world).elements) == 1
 
 
-def test_to_wait_for_messages_takes_none(world):
+def test_waiting_for_messages_changes_nothing(world):
     world.given(messages="b a")
     before = world.state()
     world.run(ops.wait_for_messages(KEYS, 1.0))

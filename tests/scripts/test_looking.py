@@ -22,7 +22,7 @@ def test_existing_keys_are_told_by_their_place(world):
     assert world.run(ops.existing([KEYS.consumers, KEYS.jobs])) == []
 
 
-def test_one_of_a_hundred_keys(world):
+def test_the_only_existing_key_of_a_hundred_is_found(world):
     world.redis.sadd(HUNDRED[99].consumers, "c")
     assert world.run(ops.existing([keys.consumers for keys in HUNDRED])) == [100]
 
@@ -55,7 +55,7 @@ def test_nothing_is_delayed_in_any_of_a_hundred(world):
     assert world.run(ops.due(HUNDRED, 1.0)) == [-1] * 100
 
 
-def test_looks_change_nothing(world):
+def test_due_and_existing_change_nothing(world):
     world.given(messages="x", delayed={"a": -1, "b": 60_000})
     before = world.state()
     world.run(ops.due([KEYS], 1.0))

@@ -35,7 +35,7 @@ def test_claim_takes_16_high_4_normal_and_1_low(world):
     assert {letter: taken.count(letter) for letter in "hnl"} == {"h": 32, "n": 8, "l": 2}
 
 
-def test_one_at_a_time_it_is_the_same_share(world):
+def test_claims_of_one_message_each_have_the_same_shares(world):
     world.given(leases={"w": HOUR})
     send(world, "normal", *("n-" + chr(97 + place) for place in range(20)))
     send(world, "high", *("h-" + chr(97 + place) for place in range(20)))

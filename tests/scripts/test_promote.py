@@ -15,7 +15,7 @@ def test_due_messages_become_ready_those_due_first_going_first(world):
     assert world.state() == {"messages": "b a x", "delayed": "c", "index": {"c"}, "counters": {"promoted": 2}}
 
 
-def test_twice_promotes_once(world):
+def test_promoting_twice_makes_a_message_ready_once(world):
     world.given(delayed={"a": -1})
     assert [world.run(ops.promote(KEYS, 100))[0] for _ in range(2)] == [1, 0]
     assert world.state() == {"messages": "a", "counters": {"promoted": 1}}

@@ -70,7 +70,7 @@ def test_without_one_nothing_is_asked_and_none_is_refused(app, orders):
     assert orders.config().max_bytes is None
 
 
-def test_both_limits_hold(orders):
+def test_max_length_holds_beside_max_bytes(orders):
     orders.configure(max_length=2)
     orders.send_many([1, 2])
     with pytest.raises(QueueFull, match="holds 2 of at most 2 messages"):

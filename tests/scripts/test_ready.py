@@ -141,7 +141,7 @@ def test_another_message_with_the_same_id_has_a_flight_of_its_own(world: World):
     assert codes == "ddd"
 
 
-def test_so_many_bytes_are_received_at_once(world: World):
+def test_a_receive_takes_no_more_bytes_than_its_limit(world: World):
     put(world, *[NewMessage("x" * 900).element(world.now) for _ in range(10)])
     call = own.receive_ready(KEYS, MINUTE, 10, None, nonces(10), runs=False)
     place = call.command.index(8 * 1024 * 1024)

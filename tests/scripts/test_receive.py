@@ -63,7 +63,7 @@ def test_what_the_consumer_does_not_hold_any_more_is_left_out(held: World):
     assert flying(held) == {"a2": 60}
 
 
-def test_deleting_is_once(held: World):
+def test_a_message_in_flight_is_deleted_once(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     handles = [(flight("a").name, ""), (flight("z").name, "")]
     assert held.run(own.delete_received(KEYS, handles, late=False)) == "du"
@@ -83,7 +83,7 @@ def test_a_message_is_ready_again_after_its_time(held: World):
     assert state(held)["counters"] == {"returned": 1}
 
 
-def test_those_that_are_ready_again_come_before_what_was_not_received_in_their_order(held: World):
+def test_messages_that_are_ready_again_come_in_order_before_those_never_received(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], None))
     due(held, "a2", "b2")
     held.run(own.return_due(KEYS, 10))

@@ -56,7 +56,7 @@ def test_everything_goes_back_as_new_elements_oldest_first(world):
     assert world.state() == {"messages": "c9 b9 a9 x", "counters": {"reclaimed": 3}}
 
 
-def test_twice_returns_once(world):
+def test_taking_back_twice_returns_messages_once(world):
     world.given(processing={"w": "a"}, leases=OVER)
     assert [world.store.run(take_back(KEYS, "w")).returned for _ in range(2)] == [1, 0]
     assert world.state() == {"messages": "a9", "counters": {"reclaimed": 1}}
@@ -246,7 +246,7 @@ def test_a_foreign_key_that_it_does_not_touch_holds_nothing_up(world):
         ([("c", True), ("b", True), ("a", False)], False, {"a": 0, "b": 1, "c": 0}),  # of two, the older one
     ],
 )
-def test_who_is_charged(held, alone, charged):
+def test_a_delivery_is_charged_to_the_message_that_can_have_been_running(held, alone, charged):
     newest_first = [element(name, redelivered=redelivered) for name, redelivered in held]
     from reliq.model.message import Message
 
@@ -336,7 +336,7 @@ def test_a_message_is_not_alone_when_its_process_holds_another_one_of_another_qu
     assert not world.redis.exists(KEYS.trying, other.trying)
 
 
-def test_it_stays_so_when_the_monitor_dies_between_the_two_queues(world):
+def test_a_message_that_is_not_alone_stays_so_when_the_monitor_dies_between_two_queues(world):
     other = QueueKeys("other")
     holders = [(KEYS, "cw"), (other, "cw")]
     for keys, name in ((KEYS, "a"), (other, "b")):

@@ -65,7 +65,7 @@ def test_many_at_once_leave_what_one_after_another_leave(world, config, moving):
         assert states[0] == states[1]
 
 
-def test_they_follow_the_messages_without_options_of_their_call(world):
+def test_messages_with_options_follow_those_without_in_one_call(world):
     world.run(ops.enqueue(KEYS, [element("a"), element("b")]))
     world.run(ops.enqueue(KEYS, [element("c")], [Entry(name, element(name), 0.0, None, 0.0) for name in "de"]))
     assert world.state()["messages"] == "e d c b a"

@@ -48,7 +48,7 @@ def hand(was_started: bool) -> Hand:
     return Hand(consumer, message)
 
 
-def test_they_have_one_record(hasty):
+def test_branches_share_one_record(hasty):
     for _ in range(300):
         one = hand(was_started=False)
         books = at_once(lambda _, one=one: one.book)

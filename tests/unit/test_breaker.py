@@ -28,7 +28,7 @@ def test_the_smallest_and_the_largest_part_are_kept(threshold):
 
 
 @pytest.mark.parametrize("threshold", [0, -0.1, 1.001, True, "0.5", None])
-def test_another_part_is_refused(threshold):
+def test_a_part_that_is_not_above_0_and_at_most_1_is_refused(threshold):
     with pytest.raises(InvalidSetting, match="must be above 0 and at most 1"):
         Breaker(threshold)
 
@@ -39,7 +39,7 @@ def test_the_smallest_and_the_largest_number_of_runs_are_kept(minimum):
 
 
 @pytest.mark.parametrize("minimum", [0, 1_000_001, 1.5, True])
-def test_another_number_of_runs_is_refused(minimum):
+def test_a_number_of_runs_outside_the_bounds_is_refused(minimum):
     with pytest.raises(InvalidSetting, match="minimum is"):
         Breaker(minimum=minimum)
 

@@ -134,7 +134,7 @@ def test_what_redis_may_have_forgotten_is_counted_apart(tmp_path):
     assert verdict["lost in a window"] == 1
 
 
-def test_it_imports_none_of_the_code_that_it_judges():
+def test_the_checker_imports_none_of_the_code_that_it_judges():
     code = "import sys, tests.campaign.checker.verdict; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.startswith(("tests", "reliq"))}
@@ -142,7 +142,7 @@ def test_it_imports_none_of_the_code_that_it_judges():
 
 
 @pytest.mark.parametrize(("counters", "status"), [(COUNTERS, 0), ({**COUNTERS, "acked": 4}, 1)])
-def test_it_is_a_program_that_prints_its_verdict(tmp_path, counters, status):
+def test_the_checker_is_a_program_that_prints_its_verdict(tmp_path, counters, status):
     expected = judged(tmp_path, counters=counters)
     command = [sys.executable, "-m", "tests.campaign.checker", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -66,7 +66,7 @@ def one(server):
     return Connections(several=False, connected_at=lambda: server.connected_at)
 
 
-def test_they_are_read_again_only_when_the_server_has_closed_one(server, one):
+def test_names_are_read_again_only_when_the_server_has_closed_a_connection(server, one):
     assert [server.look(one) for _ in range(3)] == [ANN, ANN, ANN]
     server.received, server.names = 8, BOB  # who has come is missing until they are read again
     assert (server.look(one), server.listed) == (ANN, 1)
@@ -76,7 +76,7 @@ def test_they_are_read_again_only_when_the_server_has_closed_one(server, one):
 
 
 @pytest.mark.parametrize("attribute", ["connected_at", "now"])
-def test_they_are_read_again_from_another_server_and_after_a_while(server, one, attribute):
+def test_names_are_read_again_from_another_server_and_after_a_while(server, one, attribute):
     server.look(one)
     server.names = frozenset({"reliq:ceve"})
     assert server.look(one) == ANN

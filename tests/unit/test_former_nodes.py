@@ -46,7 +46,7 @@ def asked(connection: Any) -> list[Node]:
     return list(connection._connections)
 
 
-def test_connections(store: Store) -> None:
+def test_connections_to_a_former_node_are_closed(store: Store) -> None:
     connection = store.connection()
     assert asked(connection) == [FORMER]
     store.learn(served_by(LATTER))
@@ -62,7 +62,7 @@ def test_connections_with_a_transaction_stay(store: Store) -> None:
     assert asked(connection) == [FORMER]
 
 
-def test_connections_of_tasks() -> None:
+def test_connections_of_tasks_to_a_former_node_are_closed() -> None:
     async def asked_twice() -> list[Node]:
         store = AioStore(URL)
         store.trust()
@@ -76,7 +76,7 @@ def test_connections_of_tasks() -> None:
     assert asyncio.run(asked_twice()) == [LATTER]
 
 
-def test_watches(store: Store) -> None:
+def test_the_watch_of_a_former_node_is_stopped(store: Store) -> None:
     watches = Watches(store, store)
     former = watches.of(KEYS.messages)
     store.learn(served_by(LATTER))
@@ -87,7 +87,7 @@ def test_watches(store: Store) -> None:
     eventually(lambda: not any(isinstance(one, Watch) for one in threading.enumerate()))
 
 
-def test_heartbeats(store: Store) -> None:
+def test_the_heartbeat_to_a_former_node_ends(store: Store) -> None:
     heartbeat = Heartbeat(store, "owner", 30.0, lambda: [LEASE], lambda _: None)
     heartbeat._divide()
     former = heartbeat._parts[FORMER]
@@ -98,7 +98,7 @@ def test_heartbeats(store: Store) -> None:
     heartbeat.stop()
 
 
-def test_heartbeats_of_tasks() -> None:
+def test_the_heartbeat_of_tasks_to_a_former_node_ends() -> None:
     async def tasks() -> tuple[list[Node], int]:
         store = AioStore(URL)
         heartbeat: Any = AioHeartbeat(store, "owner", 30.0, lambda: [LEASE], lambda _: None)

@@ -54,7 +54,7 @@ def app(request):
 
 @pytest.mark.parametrize("way", ["handler", "broadcast", "check", "on_dead"])
 @pytest.mark.parametrize("function", REFUSED)
-def test_it_is_refused(app, way, function):
+def test_a_function_that_cannot_take_a_message_is_refused(app, way, function):
     with pytest.raises(InvalidHandler, match="the message"):
         ways(app)[way](function)
 

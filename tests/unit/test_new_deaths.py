@@ -34,7 +34,7 @@ def test_queues_that_are_not_followed_any_more_are_forgotten(reader: Reader) -> 
     assert set(reader._since) == set(reader._seen) == {"q4"}
 
 
-def test_it_says_how_many_lines_it_has_left_out(
+def test_the_reader_says_how_many_lines_it_has_left_out(
     reader: Reader, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "LINES", 0)

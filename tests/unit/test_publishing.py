@@ -130,7 +130,7 @@ def test_an_error_says_who_got_a_large_message(clock):
         Cluster(clock, a=[OK], b=[AWAY], c=[OK]).publish(LARGE)
 
 
-def test_that_redis_is_full_for_one_queue_says_who_got_it(clock):
+def test_an_error_that_redis_is_full_names_the_queues_that_got_the_message(clock):
     full = QueueFull("Redis is at its maxmemory")
     full.of_redis = True
     with pytest.raises(QueueFull, match="only a got it") as caught:
@@ -138,7 +138,7 @@ def test_that_redis_is_full_for_one_queue_says_who_got_it(clock):
     assert (caught.value.reached, caught.value.of_redis) == ({"a": "m"}, True)
 
 
-def test_that_it_is_not_known_of_one_queue_outweighs_that_another_one_is_full(clock):
+def test_an_unknown_outcome_of_one_queue_outweighs_a_full_one(clock):
     with pytest.raises(OutcomeUnknown):
         Cluster(clock, a=[FULL], b=[SILENT], c=[OK]).publish(LARGE)
 

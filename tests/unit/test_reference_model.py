@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = Path(model.__file__)
 
 
-def test_it_stays_readable_and_imports_only_the_contract():
+def test_the_reference_model_stays_readable_and_imports_only_the_contract():
     texts = [one.read_text(encoding="utf-8") for one in SOURCE.parent.glob("*.py")]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -24,7 +24,7 @@ def test_it_stays_readable_and_imports_only_the_contract():
     }
 
 
-def test_its_moves_are_the_edges_of_the_state_chart():
+def test_the_moves_of_the_model_are_the_edges_of_the_state_chart():
     chart = re.findall(
         r"^    (\S+) --> (\S+): ", (ROOT / "reliq/lua/README.md").read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -105,7 +105,7 @@ def test_a_monitor_tells_of_failures(rule, behind_dead, behind_lost):
     assert places(queue).get("1", model.GONE) == behind_lost
 
 
-def test_those_behind_a_handler_wait_for_the_flow_that_it_has_opened():
+def test_messages_behind_a_handler_wait_for_the_flow_that_it_has_opened():
     system = model.System()
     queue = flow_of(system, (), (0,))
     queue.claim("0", "w")

@@ -47,7 +47,7 @@ def matches(pattern: list[str], words: list[str]) -> bool:
         ("a.b", "a..b", False),
     ],
 )
-def test_what_matches(pattern, key, expected):
+def test_a_pattern_matches_the_keys_that_amqp_says(pattern, key, expected):
     assert Routes([("q", pattern)]).match(key) == (("q",) if expected else ())
 
 

@@ -47,7 +47,7 @@ def shared(steps):
     return asyncio.run(run())
 
 
-def test_each_is_told_of_its_own_name_only():
+def test_a_task_is_told_of_its_own_names_only():
     async def steps(server, read, waiting):
         waiting.append(asyncio.create_task(read.wait(wanted("b"))))
         await asyncio.sleep(0)

@@ -22,7 +22,7 @@ sys.exit(0 if sys.argv[1] == "good" else 2)
 TESTING = ("combine", "faults-mutants", "mutants", "simulate")
 
 
-def test_it_runs_every_target_that_tests_something():
+def test_test_all_runs_every_target_that_tests_something():
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.* ## ", makefile, re.MULTILINE))
     tests = {name for name in targets if name.startswith("test") or name in TESTING}

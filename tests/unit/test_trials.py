@@ -42,7 +42,7 @@ def without_harm(clock, trials, seconds=6.0):
     trials.end(first.element)
 
 
-def test_one_runs_at_a_time(clock):
+def test_redelivered_messages_run_one_at_a_time(clock):
     trials, first, second = Trials(), message("a"), message("b")
     assert begun(trials, [first, second]) == [ALONE]
     trials.end(first.element)
@@ -69,7 +69,7 @@ def test_after_some_seconds_without_any_they_begin_anew(clock):
     assert begun(trials, many) == [ALONE]
 
 
-def test_one_that_was_charged_runs_alone(clock):
+def test_a_message_that_was_charged_runs_alone(clock):
     trials, others, suspect = Trials(), [message("a"), message("b")], message("s", deliveries=1)
     without_harm(clock, trials)
     assert begun(trials, [others[0], suspect, others[1]]) == [2], "nothing begins beside those that it waits for"

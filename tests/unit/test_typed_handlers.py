@@ -283,7 +283,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize(
     "function", FUNCTIONS, ids=lambda function: getattr(function, "__name__", type(function).__name__)
 )
-def test_it_is_called_with_its_body_and_its_message(app, function):
+def test_a_typed_handler_is_called_with_its_body_and_its_message(app, function):
     order, message = call(app, function, ORDER)
     assert order == ORDER
     assert message is None or message.id == "id"
@@ -325,7 +325,7 @@ def test_a_message_imported_for_type_checkers_only_is_the_message(app):
 
 
 @pytest.mark.parametrize("kind", [Message, "Message", "reliq.Message", Message | None, Any, object, "Any"])
-def test_these_annotations_mean_the_message(app, kind):
+def test_annotations_that_name_no_body_mean_the_message(app, kind):
     def handle(message):
         """The only argument."""
 

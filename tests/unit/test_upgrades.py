@@ -122,7 +122,7 @@ def test_a_version_that_the_sender_gives_stays(shop):
     assert versions(shop) == ["1", "2"]
 
 
-def test_other_queues_have_no_header(shop):
+def test_messages_of_a_queue_without_upgrades_have_no_version_header(shop):
     shop.queue("mails").send("x")
     shop.subscribe("mails", "mail")
     shop.publish("mail", "x")

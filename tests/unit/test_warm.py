@@ -39,7 +39,7 @@ TELLS = textwrap.dedent("""
 
 
 @pytest.mark.skipif(not warm.possible({}), reason="no forks here")
-def test_it_sees_what_a_started_one_sees(tmp_path):
+def test_a_forked_command_sees_what_a_started_one_sees(tmp_path):
     (tmp_path / "tells.py").write_text(TELLS)
     found, printed = [], []
     for fresh in (True, False, False):
@@ -55,7 +55,7 @@ def test_it_sees_what_a_started_one_sees(tmp_path):
     assert len({chance for _, (_, chance, _) in found}) == 3
 
 
-def test_it_dies_of_a_signal(tmp_path):
+def test_a_forked_command_dies_of_a_signal(tmp_path):
     with process("monitor", folder=tmp_path, RELIQ_URL="redis://127.0.0.1:1") as child:
         child.send_signal(signal.SIGKILL)
         assert child.wait(60) == -signal.SIGKILL

@@ -231,7 +231,7 @@ def test_pages_of_dead_letters_that_are_none(service, app, orders, query):
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/queues/a/messages"), ("DELETE", "/v1/queues"), ("PUT", "/")])
-def test_other_methods(service, untouched, method, path):
+def test_a_method_that_a_path_does_not_have_is_405_with_those_allowed(service, untouched, method, path):
     answer = service.request(method, path)
     assert problem(answer) == (405, "method_not_allowed")
     assert answer.headers["allow"]
@@ -248,7 +248,7 @@ def test_a_query_that_is_refused_names_its_place(service, untouched):
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v2/queues", "/v1/queues/", "/v1/queues/a/b/c", "/v1//queues", "/%2e%2e/etc"])
-def test_other_paths(service, untouched, path):
+def test_an_unknown_path_is_not_found(service, untouched, path):
     assert problem(service.get(path))[1] in ("not_found", "invalid_name")
 
 

@@ -1,10 +1,11 @@
 """The OpenAPI document, and the service held against it."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 
 from reliq.contract import values
@@ -18,6 +19,14 @@ from tests.support.workers import eventually
 from tools.site.reference import PAGES
 
 DOCUMENT = create_app().openapi()
+SECRET = "the-secret-of-a-key-that-may-do-everything"
+KEY = keyring.ApiKey(
+    name="contract",
+    sha256=hashlib.sha256(SECRET.encode()).hexdigest(),
+    scopes=keyring.SCOPES,
+    queues=("*",),
+    created_at=1_000_000,
+)
 
 
 @pytest.fixture(scope="session")
@@ -26,27 +35,11 @@ def _guarded(redis_server):
         yield client
 
 
-@pytest.fixture(scope="session")
-def record():
-    """A key that may do everything: its text, its id, and what Redis keeps of it."""
-    steps = keyring.create("contract", keyring.SCOPES, ("*",), None, 0.0)
-    steps.send(None)
-    steps.send(1_000_000)  # that a key has existed is noted first
-    written: Any = steps.send(1)
-    text = ""
-    try:
-        steps.send(1)
-    except StopIteration as stop:
-        text = stop.value
-    return text, written.command[2], written.command[3]
-
-
 @pytest.fixture
-def guarded(app, _guarded, record):
-    """The service with that one key, and Redis otherwise empty: the client, and the header it needs."""
-    text, identity, kept = record
-    app.store.call(command("HSET", API_KEYS, identity, kept))
-    headers = {"Authorization": f"Bearer {text}"}
+def guarded(app, _guarded):
+    """The service with one key, and Redis otherwise empty: the client, and the header it needs."""
+    app.store.call(command("HSET", API_KEYS, "contract", msgspec.json.encode(KEY)))
+    headers = {"Authorization": f"Bearer contract.{SECRET}"}
     eventually(lambda: _guarded.get("/v1/queues", headers=headers).is_success)  # it may still know what was before
     return _guarded, headers
 

@@ -117,7 +117,7 @@ def test_a_duplicate_with_another_body_is_told(service, name):
     assert other == {"id": first["id"], "deduplicated": True, "conflict": True}
 
 
-def test_in_a_batch_as_well(service, name):
+def test_a_duplicate_with_another_body_is_told_in_a_batch(service, name):
     entries = [{"body": body, "dedup_key": "k"} for body in ("a", "a", "b")]
     results = service.post(f"/v1/queues/{name}/messages/batch", json=entries).json()["results"]
     assert [result.get("conflict") for result in results] == [None, None, True]

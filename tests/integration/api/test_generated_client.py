@@ -43,7 +43,7 @@ def client(generated, app, url):
             yield client
 
 
-def test_it_has_every_call_and_speaks_of_them_by_name(generated):
+def test_a_generated_client_has_a_function_named_after_every_call(generated):
     document = create_app().openapi()
     for calls in document["paths"].values():
         for call in calls.values():

@@ -405,7 +405,7 @@ def test_with_no_auth_this_machine_is_served(service, host):
         {"via": "1.1 proxy"},
     ],
 )
-def test_with_no_auth_no_other_machine_is(service, headers):
+def test_with_no_auth_requests_from_other_machines_are_refused(service, headers):
     assert problem(service.get("/v1/queues", headers=headers)) == (401, "unauthorized")
 
 

@@ -87,7 +87,7 @@ def test_a_policy_that_makes_no_sense_changes_nothing(call, orders, changes):
     assert (orders.config().max_length, orders.config().dead_max_count) == (3, None)
 
 
-def test_bytes_have_units(call, orders):
+def test_a_size_in_a_policy_may_have_a_unit(call, orders):
     assert call("PATCH", body={"max_bytes": "5MiB"}).json()["max_bytes"] == 5 * 1024 * 1024
 
 

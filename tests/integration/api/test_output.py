@@ -95,7 +95,7 @@ def test_a_message_without_output_has_an_empty_page_and_what_is_no_chunk_is_refu
     assert problem(service.get("/v1/queues/nothing/messages/x/output", headers=SSE)) == (404, "queue_not_found")
 
 
-def test_streams_are_so_many_and_end_with_the_service(app, client, url, monkeypatch):
+def test_a_service_limits_its_streams_and_ends_them_when_it_stops(app, client, url, monkeypatch):
     monkeypatch.setattr("reliq.features.output.waiting.MOST_STREAMS", 1)
     queue = app.queue("streams")
     one = queue.send("x")

@@ -86,7 +86,7 @@ def test_large_bodies_go_in_calls_of_a_megabyte(url, orders):
     assert len(set(answers)) == orders.stats().ready == 30
 
 
-def test_it_goes_on_after_a_failure():
+def test_sends_succeed_again_after_a_failed_group_of_sends():
     async def scene(server):
         async with aio.Reliq(server.url, send_timeout=0.1) as reliq, Background() as background:
             sends = Sends(reliq, Joined(background))

@@ -75,7 +75,7 @@ def test_what_nobody_is_bound_for_is_counted_and_said(service, mail):
     assert service.get("/v1/topics").json()["unroutable"] == 1
 
 
-def test_it_goes_to_the_alternate_queue_instead(service, mail):
+def test_an_unroutable_message_goes_to_the_alternate_queue(service, mail):
     mail.topics.set_alternate("strays")
     assert list(publish(service, "user.created").json()["queues"]) == ["strays"]
     assert service.get("/v1/topics/user.created").json() == {
@@ -84,7 +84,7 @@ def test_it_goes_to_the_alternate_queue_instead(service, mail):
     assert service.get("/v1/topics").json()["alternate"] == "strays"
 
 
-def test_one_full_queue_keeps_it_from_all(service, mail):
+def test_a_publish_is_refused_for_all_queues_if_one_is_full(service, mail):
     mail.queue("audit").configure(max_length=1)
     assert publish(service, "order.created.eu").status_code == 201
     answer = publish(service, "order.created.eu")

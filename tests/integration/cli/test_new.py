@@ -32,12 +32,12 @@ def run(*command, folder):
     )
 
 
-def test_its_tests_pass(shop):
+def test_the_tests_of_a_new_project_pass(shop):
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=shop)
     assert "2 passed" in done.stdout, done.stdout
 
 
-def test_its_application_sends_and_handles(shop, app):
+def test_the_application_of_a_new_project_sends_and_handles(shop, app):
     with process("worker", "shop_of_mine:app", folder=shop, RELIQ_URL=app.url) as worker:
         done = subprocess.run(
             [sys.executable, "shop_of_mine.py"], cwd=shop, capture_output=True, text=True, timeout=60, check=False,
@@ -47,7 +47,7 @@ def test_its_application_sends_and_handles(shop, app):
         assert eventually(worker.stdout.readline) == b"to ada: order 1 is on its way\n"
 
 
-def test_its_compose_file_names_its_own_module_and_a_redis_that_evicts_nothing(shop):
+def test_the_compose_file_of_a_new_project_names_its_module_and_a_redis_that_evicts_nothing(shop):
     services = yaml.safe_load((shop / "compose.yaml").read_text())["services"]
     assert services["worker"]["command"] == "reliq worker shop_of_mine:app --processes 2"
     assert "--maxmemory-policy noeviction" in services["redis"]["command"]
@@ -59,7 +59,7 @@ def test_its_compose_file_names_its_own_module_and_a_redis_that_evicts_nothing(s
 
 
 @pytest.mark.parametrize("origin", ["file:///src/my%20reliq", "", None])
-def test_its_readme_says_how_an_image_gets_a_reliq_that_is_only_on_this_machine(tmp_path, monkeypatch, origin):
+def test_the_readme_of_a_new_project_says_how_an_image_gets_a_local_reliq(tmp_path, monkeypatch, origin):
     monkeypatch.setattr(extras, "_origin", lambda: origin)
     monkeypatch.chdir(tmp_path)
     assert main.main(["new", "shop_of_mine"]) == 0

@@ -10,7 +10,7 @@ from reliq.cli.trials import sized
 LOAD = ["size", "--messages-per-second", "2,000", "--body", "2KiB", "--queues", "4", "--handler", "5ms"]
 
 
-def test_it_says_what_a_load_needs(capsys):
+def test_the_size_command_says_what_a_load_needs(capsys):
     assert main(LOAD) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "2,000 messages/s of 2 KiB in 4 queues, handlers of 5 ms"

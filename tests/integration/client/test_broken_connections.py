@@ -243,7 +243,7 @@ def test_what_only_reads_follows_those_that_were_refused(failover):
     store.close()
 
 
-def test_heartbeats_and_the_monitor_follow_it_too(failover):
+def test_heartbeats_and_the_monitor_follow_a_failover(failover):
     url, fail_over, heir = failover
     app, owner = reliq.Reliq(url), new_owner()
     lost: list[Lease] = []

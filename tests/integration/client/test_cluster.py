@@ -112,7 +112,7 @@ def test_large_bodies_on_all_nodes(app):
         assert app.store.call(ops.command("EXISTS", QueueKeys(name).bodies)) == 0
 
 
-def test_asyncio(cluster_url):
+def test_asyncio_sends_to_and_claims_from_every_node(cluster_url):
     async def story():
         async with aio.Reliq(cluster_url) as app:
             for name in QUEUES:

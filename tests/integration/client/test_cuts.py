@@ -32,7 +32,7 @@ def proven(app: Reliq, url: str, cuts: int, share: float, size: int = 200) -> No
 
 
 @pytest.mark.parametrize(("cuts", "share"), [(250, 0.1), (500, 0.3)])
-def test_some_hundred_cuts(app, url, cuts, share):
+def test_nothing_is_lost_or_doubled_by_hundreds_of_lost_answers(app, url, cuts, share):
     proven(app, url, cuts, share)
 
 

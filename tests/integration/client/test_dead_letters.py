@@ -81,7 +81,7 @@ def test_pages_go_from_the_latest_back_and_miss_nothing(queue):
     assert deaths == sorted(deaths, reverse=True)
 
 
-def test_filters(queue, store):
+def test_dead_letters_are_listed_by_filters(queue, store):
     eu = kill(queue, "a", "b", headers={"shop": "eu"})
     us = kill(queue, "c", headers={"shop": "us"})
     store.call(command("LPUSH", KEYS.messages, b"\xc1 garbage"))
@@ -130,7 +130,7 @@ def test_a_dry_run_only_counts(queue):
     assert queue.stats().dead == 5
 
 
-def test_redrive_of_some(queue):
+def test_a_redrive_by_ids_leaves_other_dead_letters(queue):
     a, b, c = kill(queue, *"abc")
     assert queue.dead.redrive(ids=[a]).redriven == 1
     assert queue.dead.redrive(ids=b).redriven == 1

@@ -13,7 +13,7 @@ def test_the_same_body_is_a_duplicate_another_one_a_conflict(app):
     assert (stats.ready, stats.counters["deduplicated"], stats.counters["dedup_conflicts"]) == (1, 2, 1)
 
 
-def test_in_one_call_as_well(app):
+def test_duplicates_and_conflicts_within_one_call_are_told(app):
     messages = [reliq.NewMessage(body, dedup_key="k") for body in ("a", "b", "a")]
     assert len(set(app.queue("q").send_many(messages))) == 1
     assert [one.conflict for one in messages] == [False, True, False]

@@ -29,7 +29,7 @@ def fail(queue, delay="1h", error="no such order"):
     return identity
 
 
-def test_those_due_first_go_first(queue):
+def test_delayed_messages_are_listed_in_the_order_in_which_they_are_due(queue):
     later = queue.send("x", delay="2h")
     retry = fail(queue, delay="1h")
     sooner = queue.send("x", delay="30m")
@@ -74,7 +74,7 @@ def test_wrong_paging_is_refused(queue, wrong):
         queue.delayed.list(**wrong)
 
 
-def test_on_the_command_line(app, client, capsys):
+def test_the_command_line_lists_delayed_messages(app, client, capsys):
     queue = app.queue("q")
     retry, later = fail(queue, error="no such order\u2028"), queue.send("x", delay="2h")
     client.zadd(KEYS.delayed, {b"not an element": "+inf"})

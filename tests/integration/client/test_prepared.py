@@ -159,7 +159,7 @@ def test_an_id_is_prepared_once(queue, app):
     assert here(app) == (1, 0, 0, 0)
 
 
-def test_operators_see_them(queue, app, url, capsys):
+def test_operators_see_prepared_messages_in_stats_and_metrics(queue, app, url, capsys):
     queue.prepare("x")
     assert main.main(["stats", "--url", url]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("1 prepared")

@@ -314,7 +314,7 @@ def test_an_attempt_returns_the_same_messages_and_receipts(queue):
     assert queue.receive(limit=2, attempt="one") == []
 
 
-def test_only_so_many_are_in_flight(queue):
+def test_a_receive_stops_at_the_limit_of_messages_in_flight(queue):
     queue.send_many(range(5))
     assert len(queue.receive(limit=3, most_in_flight=3)) == 3
     with pytest.raises(TooManyInFlight, match="3 messages of queue 'q' are in flight, and at most 3 may be"):

@@ -69,7 +69,7 @@ def test_a_call_is_tried_again_as_often_as_it_says(deaf, verb, app):
 
 @pytest.mark.parametrize("verb", SENDS)
 @pytest.mark.parametrize("retries", [0, 1])
-def test_and_no_more_often(deaf, verb, retries, app):
+def test_a_call_without_an_answer_is_repeated_no_more_often_than_it_says(deaf, verb, retries, app):
     proxy, cut_off = deaf
     proxy.lose = 10
     with pytest.raises(OutcomeUnknown) as error:

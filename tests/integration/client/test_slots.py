@@ -92,7 +92,7 @@ def test_the_end_of_a_message_tells_one_of_those_that_wait(queue, client, waitin
     assert queue.stats().ready == 1
 
 
-def test_those_that_wait_for_a_slot_ask_nothing(queue, client, waiting, asked):
+def test_consumers_that_wait_for_a_slot_send_no_requests(queue, client, waiting, asked):
     queue.configure(concurrency=1)
     queue.send_many(["first", "second"])
     with queue.consumer(lease=3600) as consumer:

@@ -51,7 +51,7 @@ def slow(request, redis_server, monkeypatch):
 
 
 @pytest.mark.parametrize("bodies", [[BODY], [BODY[:16_000]] * 999], ids=["large", "many"])
-def test_what_moves_arrives(slow, bodies):
+def test_messages_that_take_longer_than_the_timeout_arrive_while_bytes_move(slow, bodies):
     proxy, app = slow
     queue = app.queue(f"films-of-{len(bodies)}")
     queue.send(b"first")

@@ -46,7 +46,7 @@ def test_a_new_subscription_is_seen(shop):
     eventually(lambda: "buyer@stock" in shop.publish("stock.low", 1))
 
 
-def test_another_producer_sees_it(shop, face):
+def test_another_producer_sees_a_new_subscription(shop, face):
     assert _FRESH < 1.0, "docs/how-to/topics.md promises a second"
     producer = face()
     assert list(producer.publish("stock.low", 1)) == ["audit@all", "stock@orders"]
@@ -82,7 +82,7 @@ def losing(redis_server, counter):
     return LosingProxy(redis_server.port, lambda data: counter in data and b"EVALSHA" not in data)
 
 
-def test_that_it_may_not_be_counted_is_no_error(face, redis_server):
+def test_a_publish_succeeds_when_the_answer_of_the_unroutable_count_is_lost(face, redis_server):
     with losing(redis_server, b"unroutable") as proxy:
         app = face(proxy.url)
         app.publish("order.created", 1)
@@ -109,14 +109,14 @@ def test_a_refusal_whose_count_has_no_answer_is_counted_once(shop, face, redis_s
     assert shop.queue("stock@orders").stats().counters["rejected"] == 1
 
 
-def test_or_is_refused(face):
+def test_a_mandatory_publish_without_a_subscriber_is_refused(face):
     app = face()
     with pytest.raises(Unroutable, match=r"order\.created"):
         app.publish("order.created", 1, mandatory=True)
     assert app.topics.stats().unroutable == 0
 
 
-def test_or_goes_to_the_alternate_queue(face):
+def test_an_unroutable_message_goes_to_the_alternate_queue(face):
     app = face()
     app.topics.set_alternate("unrouted")
     assert app.topics.match("order.created") == ["unrouted"]

@@ -93,7 +93,7 @@ def test_a_duty_of_the_list_has_its_turns_in_the_queues_that_have_its_key(app, c
     assert not client.exists("turns:other")
 
 
-def test_its_failures_are_counted_from_zero_logged_once_and_over_when_it_works_again(
+def test_failures_of_a_duty_are_counted_from_zero_logged_once_and_over_when_it_works_again(
     app, url, client, running, caplog
 ):  # fmt: skip
     caplog.set_level(logging.WARNING, "reliq.monitor")

@@ -20,7 +20,7 @@ def run(capsys, *arguments: str) -> tuple[int, str]:
     return status, capsys.readouterr().out
 
 
-def test_it_reads_a_real_server(url, redis_server):
+def test_the_doctor_reads_a_real_server(url, redis_server):
     report = unchecked_store(url).run(examine())
     facts = {one.subject: one.fact for one in report.findings}
     with redis.Redis(port=redis_server.port) as client:

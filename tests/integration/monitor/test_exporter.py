@@ -198,7 +198,7 @@ def test_a_scrape_asks_each_of_a_thousand_queues_the_same_and_no_more_of_them(ap
     assert b"\nreliq_queues 1001.0\n" in body
 
 
-def test_it_is_served_in_the_format_that_is_asked_for(url):
+def test_metrics_are_served_in_the_format_that_is_asked_for(url):
     with Exporter(Store(url)).serve(0, "127.0.0.1") as server:
         address = f"http://127.0.0.1:{server.port}/metrics"
         with urllib.request.urlopen(address, timeout=5) as plain:

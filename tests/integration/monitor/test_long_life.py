@@ -23,7 +23,7 @@ def labels(measurements):
     return {label for _, (label,), _, _ in measurements.read()}
 
 
-def test_of_queues_that_come_and_go(app, url):
+def test_a_monitor_keeps_nothing_of_queues_that_come_and_go(app, url):
     measurements = Measurements()
     monitor = Monitor(Store(url), measurements=measurements)
 

@@ -72,7 +72,7 @@ def test_where_the_server_tells_of_no_changes_it_takes_one_for_a_thousand(app, c
     assert cost <= 2 * (MANY // 1000) + 1
 
 
-def test_those_in_many_partitions_are_asked_about_in_one_place_each(app, client):
+def test_a_batch_in_many_partitions_is_asked_about_in_one_place(app, client):
     app.queue("orders").configure(partitions=16)
     for _ in range(200):
         with app.batch(on_done=("ends", "end")) as batch:
@@ -120,7 +120,7 @@ def test_the_end_of_one_among_thousands_is_noticed_at_the_next_turn(app, client,
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_so_is_the_end_of_a_block_whose_messages_have_ended_before(app, client, told):
+def test_a_batch_closed_after_its_messages_ended_is_noticed_at_the_next_turn(app, client, told):
     batches = opened(app, MANY)
     turns = Turns(app, client, told)
     app.store.call(own.batch_close(batches[-1], CLOSED))
@@ -128,7 +128,7 @@ def test_so_is_the_end_of_a_block_whose_messages_have_ended_before(app, client, 
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_so_is_the_end_of_an_inner_batch(app, client, told):
+def test_the_ends_of_an_inner_and_its_outer_batch_are_noticed_within_two_turns(app, client, told):
     with app.batch(on_done=("ends", "outer")) as outer, outer.batch() as inner:
         inner.send("last", 1)
     opened(app, MANY)

@@ -24,7 +24,7 @@ def one(app, name="orders"):
     return reading
 
 
-def test_it_reads_what_stats_reads(app):
+def test_the_overview_reads_what_stats_reads(app):
     orders = app.queue("orders")
     orders.send_many(["a", "b", "c"])
     orders.send("d", delay=60)
@@ -235,7 +235,7 @@ def test_a_message_that_vanishes_is_missing(app):
     assert one(app).missing == 2
 
 
-def test_a_second_copy_shows_below_zero(app):
+def test_a_second_copy_of_a_message_makes_missing_negative(app):
     app.queue("orders").send("a")
     keys = QueueKeys("orders")
     copy = app.store.call(ops.command("LINDEX", keys.messages, 0))
@@ -243,7 +243,7 @@ def test_a_second_copy_shows_below_zero(app):
     assert one(app).missing == -1
 
 
-def test_it_balances_at_every_look_while_messages_move(app, url):
+def test_the_audit_balances_at_every_look_while_messages_move(app, url):
     """Consumers come and go, claim, settle and vanish meanwhile: a reading that is exact never shows a difference."""
     orders, stopping = app.queue("orders"), threading.Event()
 

@@ -97,7 +97,7 @@ def test_one_that_was_never_there_counts_from_the_first_look(liveness):
     assert look(liveness, NOBODY, 9000, 1500) == [(True, 1000)]
 
 
-def test_one_that_came_back_counts_anew(liveness):
+def test_the_time_away_of_a_holder_that_came_back_begins_anew(liveness):
     look(liveness, NOBODY, 9000, 1000)
     look(liveness, NAMED, 9000, 1500)
     look(liveness, NOBODY, 9000, 2000)

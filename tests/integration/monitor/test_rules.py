@@ -39,7 +39,7 @@ def test_prometheus_accepts_the_configuration(promtool):
     assert checked.returncode == 0, checked.stderr
 
 
-def test_every_case_holds(promtool):
+def test_promtool_confirms_every_case_of_the_rules(promtool):
     tested = run(promtool, "test", "rules", "rules_test.yml")
     assert tested.returncode == 0, tested.stdout + tested.stderr
 

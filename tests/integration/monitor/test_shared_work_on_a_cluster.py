@@ -68,7 +68,7 @@ def leaders_of(work, monitors):
     return sum(work in part._lookout.survey.common for one in monitors for part in one._nodes.parts)
 
 
-def test_they_share_the_queues_of_each_node(app, monitors):  # noqa: F811
+def test_monitors_share_the_queues_of_each_node(app, monitors):  # noqa: F811
     eventually(lambda: all_led(monitors), what="every queue has one leader")
     by_node = [{name for name in QUEUES if node_of(name) == place} for place in range(3)]
     # By chance, which is in their names, a monitor may have none of the ten queues of a node.

@@ -55,7 +55,7 @@ def test_rates_are_between_two_looks():
     assert row(orders)[6:8] == ["100", "50"]
 
 
-def test_those_that_hold_most_come_first():
+def test_queues_that_hold_most_come_first():
     names = [
         row(line)[0]
         for line in lines(

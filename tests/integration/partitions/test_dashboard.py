@@ -53,7 +53,7 @@ def test_a_queue_with_one_partition_has_no_table_of_them(app, client):
     assert "Partitions" not in text_of(client.get("/queues/plain"))
 
 
-def test_its_lists_have_the_messages_of_all_partitions(app, orders, client):
+def test_lists_on_the_dashboard_have_the_messages_of_all_partitions(app, orders, client):
     delayed = one_in_each(orders)
     with orders.consumer() as consumer:
         for _ in range(4):

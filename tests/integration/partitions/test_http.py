@@ -291,7 +291,7 @@ def test_one_who_waits_gets_a_result_from_a_partition_that_has_come_meanwhile(ap
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES)
-def test_so_does_a_client_of_http(app, change, service, monkeypatch, before, after):
+def test_an_http_client_that_waits_gets_a_result_from_a_new_partition(app, change, service, monkeypatch, before, after):
     app.queue("prices").configure(partitions=before)
     waits = threading.Event()
     beginning(monkeypatch, AioStore, "run_apart", waits.set)

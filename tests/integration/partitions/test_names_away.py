@@ -79,7 +79,7 @@ def test_a_queue_whose_own_node_is_away_takes_none(app, cluster):
         app.queue(beside).send("body")
 
 
-def test_its_operator_pauses_it_and_changes_its_policy(app, cluster, there):
+def test_a_queue_is_paused_and_configured_while_the_node_of_the_names_is_away(app, cluster, there):
     queue = app.queue(there)
     with names_away(cluster):
         queue.pause()

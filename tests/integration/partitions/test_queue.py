@@ -33,7 +33,7 @@ def ready_by_partition(app: reliq.Reliq) -> dict[str, int]:
     return {name: app.store.run(stats_of(QueueKeys(name))).ready for name in NAMES}
 
 
-def test_it_has_the_partitions_that_it_was_given(orders):
+def test_a_queue_has_the_partitions_that_it_was_given(orders):
     assert orders.config().partitions == 4
 
 

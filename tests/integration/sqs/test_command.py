@@ -60,7 +60,7 @@ def test_a_wrong_option_is_a_sentence(url, arguments, environment, text, monkeyp
     assert (done.returncode, text in done.stderr) == (2, True), done
 
 
-def test_it_serves_signed_requests_with_keys_from_a_file(url, tmp_path):
+def test_the_endpoint_serves_signed_requests_with_keys_from_a_file(url, tmp_path):
     file = tmp_path / "key"
     file.write_text("a text that encrypts secrets\n")
     made = run("key", "create", "n", "--scope", "manage", "--queue", "*", "--key-file", str(file), url=url)
@@ -69,7 +69,7 @@ def test_it_serves_signed_requests_with_keys_from_a_file(url, tmp_path):
         assert client(port, key=identity, secret=secret).create_queue(QueueName="q")["QueueUrl"]
 
 
-def test_its_monitor_returns_what_a_worker_held_and_makes_delayed_messages_ready(url, name):
+def test_the_monitor_of_the_endpoint_returns_what_a_worker_held_and_makes_delayed_messages_ready(url, name):
     with own_process(url) as (_, port):
         sqs = client(port)
         there = sqs.create_queue(QueueName=name)["QueueUrl"]
@@ -94,7 +94,7 @@ def test_sigterm_ends_the_process_in_order(url):
         assert child.wait(timeout=30) == 0
 
 
-def test_it_exports_metrics_of_its_requests_and_of_its_queues(url, name):
+def test_the_endpoint_exports_metrics_of_its_requests_and_of_its_queues(url, name):
     metrics = free_port()
     with own_process(url, "--metrics-port", str(metrics)) as (_, port):
         sqs = client(port)

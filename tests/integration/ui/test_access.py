@@ -157,7 +157,7 @@ def test_who_may_look_changes_nothing(app, holding):
 
 
 @pytest.mark.parametrize("scope", ["enqueue", "consume"])
-def test_other_scopes_see_no_queue(holding, scope):
+def test_keys_without_a_scope_for_the_dashboard_see_no_queue(holding, scope):
     client = holding(scope)
     assert "/queues/orders" not in client.get("/").text
     assert client.get("/queues/orders").status_code == 404

@@ -17,7 +17,7 @@ def test_json_is_laid_out_without_changing_a_digit_or_dropping_a_repeated_name()
     ]
 
 
-def test_other_text_stays_as_it_is():
+def test_text_that_is_no_json_is_shown_as_it_is():
     assert shown("Grüße,\n\tAda".encode()).text == "Grüße,\n\tAda"
 
 

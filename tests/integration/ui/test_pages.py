@@ -174,7 +174,7 @@ def test_dead_letters_come_in_pages_latest_first(app, client):
     assert len(seen) == 60
 
 
-def test_reasons_are_counted(app, client):
+def test_the_page_of_dead_letters_counts_them_by_reason(app, client):
     bury(app, "orders", [1, 2])
     app.queue("orders").send(3, ttl=0.001)
     aged(app.queue("orders"), 0.005)

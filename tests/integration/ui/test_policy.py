@@ -62,7 +62,7 @@ def test_a_switch_is_turned_on_and_off(app, client):
     assert app.queue("orders").config().fair is False
 
 
-def test_it_is_changed_over_http(app, client):
+def test_a_policy_is_changed_by_a_form_without_a_browser(app, client):
     app.queue("orders").configure(max_length=5)
     answer = client.post(
         "/queues/orders/policy", data={"max_length": "", "max_bytes": "2097152", "dead_max_age": "30d"}
@@ -111,7 +111,7 @@ def test_a_fault_of_two_fields_stands_at_the_first_of_them(app, client):
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
-def test_it_is_changed_in_a_browser(app, look, script):
+def test_a_policy_is_changed_in_a_browser(app, look, script):
     app.queue("orders").send(1)
     page = look("/queues/orders", java_script_enabled=script)
     page.get_by_role("link", name="Change…").click()

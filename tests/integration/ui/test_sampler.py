@@ -74,7 +74,7 @@ def test_a_history_takes_the_same_memory_however_long_it_runs():
     assert grown(FINE) < 40_000
 
 
-def test_it_samples_every_queue_and_forgets_those_that_are_gone(app, url):
+def test_the_sampler_reads_every_queue_and_forgets_those_that_are_gone(app, url):
     async def sampled() -> list[set[str]]:
         async with aio.Reliq(url) as reliq:
             sampler = Sampler(reliq.store)
@@ -96,7 +96,7 @@ def _forget(queue: str):
     return ops.one(ops.command("SREM", QUEUES, queue))
 
 
-def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back():
+def test_the_sampler_says_that_redis_is_away_and_goes_on_when_it_is_back():
     async def watched(server: EmbeddedRedis) -> list[bool]:
         async with aio.Reliq(server.url, send_timeout=0.05) as reliq:
             await reliq.queue("orders").send(1)
@@ -112,7 +112,7 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back():
         assert asyncio.run(watched(server)) == [True, True, True]
 
 
-def test_it_reads_often_while_somebody_looks_and_seldom_otherwise(app, url, monkeypatch):
+def test_the_sampler_reads_often_while_somebody_looks_and_seldom_otherwise(app, url, monkeypatch):
     monkeypatch.setattr(sampler_module, "COARSE_EVERY", 100_000)
 
     async def watched() -> None:

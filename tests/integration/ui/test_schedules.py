@@ -58,7 +58,7 @@ def test_the_fate_of_the_latest_run(app, client):
     assert client.get(f"/queues/q/dead/letter?id={identity}").status_code == 200
 
 
-def test_those_due_first_are_on_top_and_found_by_a_part_of_their_name(app, client):
+def test_schedules_due_first_are_on_top_and_are_found_by_a_part_of_their_name(app, client):
     for name, when in (("b-late", "0 0 1 1 *"), ("a-paused", "30s"), ("c-soon", "1s")):
         app.schedules.add(name, when, f"queue-of-{name}")
     app.schedules.pause("a-paused")

@@ -17,7 +17,7 @@ def test_a_search_survives_its_own_query_string_and_form():
     assert Search.read(search.fields()) == search
 
 
-def test_it_becomes_the_filter_of_the_library():
+def test_a_search_becomes_the_filter_of_the_library():
     assert Search.read(FIELDS).filters() == {
         "reason": "max_failures",
         "error_class": "ValueError",
@@ -35,7 +35,7 @@ def test_empty_fields_and_strange_ones_ask_for_nothing():
     assert search.sentence() == "every dead letter of the queue"
 
 
-def test_its_sentence_names_every_condition():
+def test_the_sentence_of_a_search_names_every_condition():
     assert Search.read(FIELDS).sentence() == (
         "2 chosen letters; reason max_failures; last error ValueError; header tenant=a&b=c; "
         "died in the last 1h; died more than 15m ago"

@@ -812,7 +812,7 @@ def test_a_step_does_not_run_again_in_a_message_that_a_restarted_redis_gives_bac
 
 
 @pytest.mark.parametrize("leaves", ["expired", "released"])
-def test_nor_if_the_one_given_back_leaves_the_consumer_before_it_runs(app, client, leaves):
+def test_a_step_does_not_run_again_if_the_message_given_back_leaves_its_consumer_unrun(app, client, leaves):
     ran: list[str] = []
     queue = app.queue("q")
     queue.send("x", ttl=0.2 if leaves == "expired" else None)

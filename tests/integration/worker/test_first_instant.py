@@ -93,7 +93,7 @@ def test_while_a_supervisors_children_import(app, tmp_path):
 
 
 @pytest.mark.parametrize("milliseconds", range(60, 600, 60))
-def test_at_any_moment_of_the_start(app, tmp_path, milliseconds):
+def test_a_signal_at_any_moment_of_the_start_ends_the_service_in_order(app, tmp_path, milliseconds):
     """The signal waits for the first line of reliq at the earliest: before it, Python itself would end."""
     (tmp_path / "shop.py").write_text(HANDLER)
     with (

@@ -82,7 +82,7 @@ def test_results_of_other_types(app, client, kind, found, annotation, part, expe
     assert found == [(1, [expected], 0)]
 
 
-def test_one_that_has_failed_is_none(app, client, kind, found):
+def test_the_result_of_a_failed_member_is_none(app, client, kind, found):
     bind(app, kind, found, reliq.Results[Part])
     send(app, "dies", 1, on_failure="run")
     run(app, kind, lambda: found)

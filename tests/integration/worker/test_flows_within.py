@@ -70,7 +70,7 @@ def cutting(app, kind, ran, *, dies=()):
     return ids
 
 
-def test_those_behind_a_handler_wait_for_the_flow_that_it_opens(app, client, kind, ran):
+def test_messages_behind_a_handler_wait_for_the_flow_that_it_opens(app, client, kind, ran):
     ids = cutting(app, kind, ran)
     flow = outer(app)
     with working_as(kind, app, monitor=True):

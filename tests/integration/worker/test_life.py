@@ -268,7 +268,7 @@ def test_checkpoints_survive_a_hundred_kills(app, tmp_path):
     survives(app, tmp_path, 100)
 
 
-def test_without_progress_it_is_poison(app, tmp_path):
+def test_a_message_that_kills_its_worker_without_progress_becomes_a_dead_letter(app, tmp_path):
     app.queue("steps").configure(max_deliveries=2)
     steps = run_steps(app, tmp_path, "none", 3, lambda stats: stats.dead)
     assert steps == [0, 0]

@@ -337,7 +337,7 @@ def test_a_message_that_was_handled_before_passes_no_middleware(app):
     assert len(seen) == 2
 
 
-def test_a_broadcast_has_it_too(app):
+def test_a_broadcast_passes_the_middleware_of_runs(app):
     seen: list[tuple[Any, ...]] = []
     done = threading.Event()
     app.middleware(runs=Recorder("one", seen))
@@ -419,7 +419,7 @@ def test_a_send_passes_its_middleware(app):
 
 
 @pytest.mark.parametrize("stamp", [Stamp, AsyncStamp])
-def test_a_send_of_asyncio_passes_it_too(app, url, stamp):
+def test_a_send_of_asyncio_passes_its_middleware(app, url, stamp):
     async def send():
         async with aio.Reliq(url) as shop:
             shop.middleware(sends=stamp())

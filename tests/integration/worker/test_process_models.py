@@ -14,7 +14,7 @@ from tests.support.workers import ROOT
 
 # A child that is spawned imports all anew, and there are twice as many as run at a time.
 @pytest.mark.parametrize(("method", "children"), [("fork", CHILDREN), ("spawn", 2), ("forkserver", 2)])
-def test_multiprocessing(app, url, method, children):
+def test_children_of_multiprocessing_send_every_message_once(app, url, method, children):
     script = Path(__file__).with_name("multiprocessing_app.py")
     command = [sys.executable, str(script), method, str(children), str(SENDS)]
     done = subprocess.run(command, env=environment(url), capture_output=True, text=True, timeout=120, check=False)
@@ -27,7 +27,7 @@ def test_multiprocessing(app, url, method, children):
 
 
 @pytest.mark.parametrize("kind", ["sync", "gthread"])
-def test_gunicorn_with_preload(app, url, kind):
+def test_children_of_gunicorn_with_preload_send_every_message_once(app, url, kind):
     pytest.importorskip("gunicorn")
     with gunicorn(url, "--worker-class", kind, "--threads", "4" if kind == "gthread" else "1") as address:
         ids = send_from_all_children(address)

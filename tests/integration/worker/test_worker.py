@@ -77,7 +77,7 @@ def test_a_failure_is_retried_and_then_dead_with_its_history(app, kind):
     assert "boom 2" in letter.last_error.text
 
 
-def test_outcomes(app, kind):
+def test_each_outcome_of_a_handler_is_settled(app, kind):
     seen: dict[str, int] = {}
 
     def decide(message):
