@@ -44,7 +44,7 @@ class Background:
         task.add_done_callback(self._ended)
 
     def fetch(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Return a task that reads something for all requests that wait for it, and ends with this context at last."""
+        """Start a task that reads something for all requests that wait for it; leaving the context ends it."""
         task = asyncio.create_task(work)
         self._fetches.add(task)
         task.add_done_callback(self._fetches.discard)

@@ -47,7 +47,7 @@ class Ids:
     def follow(self, server_ms: int, asked: float) -> None:
         """Note what the server's clock said in answer to a question, which was asked at this time of `now`.
 
-        It said so at some time since then: what is believed changes only if it is impossible.
+        The server has read its clock at some time since then; the estimate changes only if the answer rules it out.
         """
         least, most = server_ms / 1000 - self.now(), (server_ms + 1) / 1000 - asked
         self._behind = min(max(self._behind, least), most)

@@ -104,7 +104,7 @@ def revoke(identity: str) -> Steps[bool]:
 
 
 def read_all(clock: Clock | None = None) -> Steps[dict[str, AccessKey]]:
-    """Read all access keys by id, without those that cannot be read, and what time it is for them."""
+    """Read all access keys by id, without the unreadable ones, and the server's time, by which they expire."""
     keys: dict[str, AccessKey] = {}
     for identity, text in (yield from (clock or Clock()).ask_beside(own.sqs_keys())).items():
         try:

@@ -48,7 +48,7 @@ class Signature(NamedTuple):
 
 
 def _remembered(of: Any, text: str) -> Any:
-    """Return what a function that remembers its results makes of a text: a long one takes no place."""
+    """Return the result of a function with a cache for a text; a long text is not cached."""
     return of(text) if len(text) <= _REMEMBERED else of.__wrapped__(text)
 
 

@@ -50,7 +50,7 @@ def parameters(body: bytes) -> Any:
 
 
 def _with_halves(body: bytes) -> Any:
-    """Return what a body says that `read_json` refuses for halves of surrogate pairs in messages only, else None."""
+    """Return what a body says if `read_json` refuses it only for half surrogate pairs in messages, else None."""
     try:
         check_json_text(body)
         return json.loads(body.decode(), object_pairs_hook=_checked_pairs, parse_constant=_refuse)

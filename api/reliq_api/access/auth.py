@@ -30,7 +30,7 @@ log = logging.getLogger("reliq.api")
 
 T = TypeVar("T")
 
-_KEYS_TRIED = 0.5  #: seconds for which a read of the keys in a cluster is repeated: the node that has them may be away
+_KEYS_TRIED = 0.5  #: seconds for which reading the keys from a cluster is retried while the node that has them is away
 
 NO_KEY = (
     "there is no API key: create one with `reliq key create NAME --scope SCOPE --queue PATTERN`, or start the service "
@@ -56,7 +56,7 @@ class Access:
         return self.covers(queue) and (self.key is None or self.key.allows(scope))
 
     def covers(self, queue: str) -> bool:
-        """Whether the rights, of whatever scope, are for this queue; else it does not exist for the sender."""
+        """Whether the sender has a right of any scope to this queue; without one, the queue does not exist for it."""
         return self.key is None or self.key.covers(queue)
 
     def may_see(self, queue: str) -> bool:
@@ -73,14 +73,14 @@ class Access:
         return self.may("operate", queue) and self.may("enqueue", queue)
 
     def check_reach(self, queues: Sequence[str]) -> None:
-        """Raise Problem without the right to enqueue in all of the queues; it does not name the queue."""
+        """Raise Problem unless the sender may enqueue in each of these queues. The problem does not name the queue."""
         if not all(self.may("enqueue", queue) for queue in queues):
             raise Problem(
                 "forbidden", "the message would reach a queue to which the key has no right; nothing was enqueued"
             )
 
     def check_dead_to(self, changes: Mapping[str, Any]) -> None:
-        """Raise Problem if changes of a policy would send dead letters to a queue to which there is no right."""
+        """Raise Problem if changes of a policy would send dead letters to a queue to which the sender has no right."""
         queue = changes.get("dead_to")
         if queue is not None and not self.covers(queue):
             raise Problem("forbidden", f"dead_to: the key has no right to a queue {queue!r}; nothing was changed")
@@ -123,7 +123,7 @@ class Guard:
         return keys
 
     async def _known(self) -> dict[str, ApiKey]:
-        """Return the keys; raises Problem with the node that has them if it is away."""
+        """Return the keys; raises Problem, which names the node, if the node that has them is away."""
         try:
             return await self._keys.get()
         except RedisUnavailable as error:

@@ -17,14 +17,14 @@ T = TypeVar("T")
 KEYS_EVERY = 1.0  #: seconds; a revoked key is refused after at most twice this time
 KEYS_KEPT = 600.0  #: seconds for which the keys that were read last are valid while the node that has them is away
 
-_PATIENCE = 1.0  #: seconds for which a reader that could go on without it waits for a fetch
-_AGAIN = 0.25  #: the same after a fetch that found Redis away
+_PATIENCE = 1.0  #: seconds to wait for a fetch if a kept value could be used instead
+_AGAIN = 0.25  #: the same, after a fetch that failed because Redis was away
 
 
 class Cached(Generic[T]):
     """A value at most twice `every` seconds old. It is refreshed before it expires, so frequent readers never wait.
 
-    While Redis, or the node of a cluster that has the value, is away: the one that was read last, for `kept` seconds.
+    While Redis, or the cluster node that has the value, is away, the last value read is used for `kept` seconds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Cached(Generic[T]):
         return self._away_at > float("-inf")
 
     async def _fetched(self, known: tuple[T, float] | None) -> None:
-        """Wait for a fetch: to its end, or briefly if the reader can go on, or can be told which node is away."""
+        """Wait for a fetch to end; only briefly if a kept value can be used, or an error names the node."""
         node_away = self._away and bool(self._error.node)
         brief = self._is_kept(known) or node_away
         if brief and self._fetching is None and time.monotonic() - self._away_at < self._every:

@@ -39,7 +39,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 class ApiKey(Key, frozen=True, kw_only=True):
     """An API key."""
 
-    sha256: str  #: of its secret, 256 random bits: in no word list, so one round is enough
+    sha256: str  #: of its secret: 256 random bits, which no dictionary contains, so one round of hashing is enough
     rate: float = 0.0  #: requests per second over all processes of the service; 0 = not limited
 
     def covers(self, queue: str) -> bool:
@@ -53,7 +53,7 @@ class ApiKey(Key, frozen=True, kw_only=True):
 def matches(pattern: str, name: str) -> bool:
     """Whether the name fits the pattern, in which `*` stands for any text.
 
-    Without backtracking: if each part between two stars takes the first place where it fits, most is left for the rest.
+    It needs no backtracking: matching each part between two stars as early as possible leaves the most for the rest.
     """
     first, *parts = pattern.split("*")
     if not parts:
@@ -115,7 +115,7 @@ def create(
         expires_at=0 if valid_for is None else now + round(valid_for * 1000),
         rate=rate,
     )
-    yield ops.note_api_key()  # first, so that no key was ever there without it
+    yield ops.note_api_key()  # first: a key must never exist without this note
     yield ops.put_api_key(identity, msgspec.json.encode(key))
     return f"{identity}.{secret}"
 
@@ -129,7 +129,7 @@ def revoke(identity: str) -> Steps[bool]:
 
 
 def read_all(clock: Clock | None = None) -> Steps[dict[str, ApiKey]]:
-    """Read all keys by id, and what time it is for them. An unreadable one allows nothing."""
+    """Read all keys by id, and the server's time, by which they expire. An unreadable key allows nothing."""
     texts = yield from (clock or Clock()).ask_beside(ops.api_keys())
     nothing = ApiKey(name="unreadable", sha256="", scopes=(), queues=(), created_at=0, expires_at=1)
     keys: dict[str, ApiKey] = {}

@@ -20,12 +20,12 @@ def remembered_homes() -> HomesOf:
 
 
 def lease_id(keys: QueueKeys, consumer: str) -> str:
-    """Return the id that a client gets for a lease: that of the consumer and, but for the first one, its home."""
+    """Return the id of a lease for clients: the id of the consumer and, except for the first home, that of its home."""
     return consumer + keys.queue.removeprefix(keys.logical)
 
 
 def holder(queue: str, lease: str) -> tuple[QueueKeys, str]:
-    """Return the home and the consumer that a lease id names. There may be neither."""
+    """Return the home and the consumer that a lease id names. Neither needs to exist."""
     consumer, at, home = lease.partition("@")
     try:
         return QueueKeys(queue + at + home), consumer

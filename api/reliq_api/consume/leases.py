@@ -41,7 +41,7 @@ class Outcome:
 
 
 class Elements:
-    """The messages of a lease: elements by id, oldest first, as an id may occur twice."""
+    """The messages of a lease, as elements by id. An id may occur twice; its elements are in order, oldest first."""
 
     __slots__ = ("_by_id", "_left", "size")
 

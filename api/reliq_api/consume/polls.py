@@ -90,7 +90,7 @@ class Poll:
             yield from self.steps.leave()
 
     def wait(self, timeout: float, known_empty: Callable[[QueueKeys], bool]) -> ops.Steps[list[Message]]:
-        """Claim messages, and wait for them at most so many seconds; where there are several homes it does not wait."""
+        """Claim messages, and wait for them for at most this many seconds. With several homes it does not wait."""
         every = yield from self._homes.known()
         if len(every) > 1:
             return (yield from self.claim(known_empty))
@@ -101,7 +101,7 @@ class Poll:
 
     @property
     def awaited(self) -> list[str]:
-        """The keys that exist when a claim may bring messages, where there are several homes."""
+        """With several homes: the keys that exist when a claim may return messages."""
         return self._homes.awaited
 
     def _turn_to(self, keys: QueueKeys) -> ops.Steps[None]:
@@ -111,7 +111,7 @@ class Poll:
             self._begin_anew(keys)
 
     def _begin_anew(self, keys: QueueKeys) -> None:
-        """Become another consumer: what this one may hold comes back when its lease ends, which is not renewed."""
+        """Go on as a new consumer. What the old one may hold comes back when its lease, no longer renewed, ends."""
         title = self.steps.title
         self.steps = ConsumerSteps(keys, new_owner(connected=False), self.steps.lease)
         self.steps.title = title

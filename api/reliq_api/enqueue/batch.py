@@ -20,7 +20,7 @@ from reliq_api.pressure import Pressure
 from reliq_api.settings import Settings
 
 ARRAY_LARGEST = 8 * 1024 * 1024  #: bytes of a JSON array: it is read whole
-STREAM_LARGEST = 1024 * 1024 * 1024  #: bytes of NDJSON: never more of it in memory than a call and a line
+STREAM_LARGEST = 1024 * 1024 * 1024  #: bytes of NDJSON; at most one call and one line of it are in memory
 _CALL_BYTES = 4 * 1024 * 1024  #: bytes of messages in one call, or one message that is larger
 
 _LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")

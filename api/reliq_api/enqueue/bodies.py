@@ -40,7 +40,7 @@ def leased(message: Message, encoding: Encoding, state: bytes | None) -> Leased:
 
 
 def _state(state: bytes | None) -> Raw | None:
-    """Return a checkpoint as JSON; None without one, and for one of Python that has no form in JSON."""
+    """Return a checkpoint as JSON; None if there is none, or if it is a Python value that JSON cannot represent."""
     if state is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07): one request, however often it is sent.
 
-Not this record prevents a second enqueue, but a deduplication key with the same lifetime, which
-the enqueue script checks in the step that enqueues. The record adds what the client sees: the same answer, a conflict.
+A deduplication key with the same lifetime prevents a second enqueue: the enqueue script checks it in the step that
+enqueues. The record only keeps what the client is to see: the first answer again, or a conflict.
 """
 
 import hashlib

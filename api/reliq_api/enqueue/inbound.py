@@ -48,11 +48,11 @@ SEND_FAILS = (
 )  # fmt: skip
 
 _TRACESTATE_LARGEST = 512
-_AROUND = 64 * 1024  #: bytes for all that surrounds a body in JSON
+_AROUND = 64 * 1024  #: bytes allowed for the JSON around a body
 
 
 class Form(Enum):
-    """How a message is written; the value says what its JSON is."""
+    """How a request writes its message. The value names, in error texts, what the JSON of the request is."""
 
     ENTRY = "the message"
     EVENT = "the event"
@@ -166,7 +166,7 @@ def read_message(head: Head, text: bytes) -> NewMessage:
 
 
 def _refuse_mistaken(head: Head, text: bytes) -> None:
-    """Raise Problem for a message in JSON that is sent as a form: `curl -d` says so of whatever it sends."""
+    """Raise Problem for a message in JSON with the content type of a form, which `curl -d` always sends."""
     if text[:1] == b"{" and media_type(head.headers) == _FORM and is_entry(text):
         raise Problem(
             "unsupported_media_type",

@@ -23,7 +23,7 @@ class Cycle(RequestResponseCycle):
     _start: Any = None  #: the head of an answer with a known length, which waits for the body
 
     def take_body(self) -> bytes:
-        """Return the body, of which no more comes, as `receive` would."""
+        """Return the complete body, in the form in which `receive` returns it."""
         body, self.body = bytes(self.body), bytearray()
         self.message_event.clear()
         self.flow.resume_reading()

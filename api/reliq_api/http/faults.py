@@ -1,4 +1,4 @@
-"""What is said of a request that does not fit its schema: in the words of the library, where it has some."""
+"""The error texts for requests that do not fit their schema, in the words of the library where it has some."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
@@ -19,13 +19,13 @@ _CHECKS: dict[str, Callable[[str], object]] = {}  #: by the pattern in schemas
 
 
 def said_by(check: Callable[[str], object], pattern: str) -> str:
-    """Return the pattern, for a schema; an error says what the check raises for the value. It may raise nothing."""
+    """Return the pattern, for a schema. Where a value does not match it, the error text is what `check` raises."""
     _CHECKS[pattern] = check
     return pattern
 
 
 def no_option(name: str, known: Iterable[str], hint: str = "") -> str:
-    """Return what is said of an option that there is not; the hint if its name is like none of the known ones."""
+    """Return the error text for an unknown option; it ends with the hint if the name resembles no known one."""
     near = nearest(name, known)
     return f"no option {cut(repr(name), _LONGEST)}" + (f"; is it {near!r}?" if near else hint)
 
@@ -88,7 +88,7 @@ _MUST = {
 
 
 def _quoted(value: object) -> str:
-    """Return what is said of a wrong value; nothing of an array or object, which may be as large as the request."""
+    """Return a text that quotes a wrong value; empty for an array or object, which may be as large as the request."""
     if isinstance(value, str):
         return f" is {cut(repr(value), _LONGEST)}: it"
     return f" is {msgspec.json.encode(value).decode()}: it" if value is None or isinstance(value, int | float) else ""

@@ -1,6 +1,6 @@
 """What a proxy in front of the service says of a client: uvicorn's middleware, for the requests that come through one.
 
-For all others it would be a coroutine more, which takes part in each wait for Redis.
+Other requests go around it: it would add a coroutine to each of their waits for Redis.
 """
 
 from collections.abc import Awaitable
@@ -14,7 +14,10 @@ _HEADERS = frozenset(("x-forwarded-proto", "x-forwarded-for"))  #: that the midd
 
 
 class Forwarded:
-    """An application behind proxies. `trusted`: their addresses, by commas, of which the client is told."""
+    """An application behind proxies.
+
+    `trusted`: addresses of the proxies that may name the client, as a list or separated by commas.
+    """
 
     def __init__(self, app: ASGIApp, trusted: list[str] | str) -> None:
         self._app = app

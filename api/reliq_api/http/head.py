@@ -4,7 +4,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Head:
-    """Answer HEAD as GET, and end the answer behind its head: a stream would go on."""
+    """Answer HEAD as GET, but end the answer after its head; a stream would go on."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

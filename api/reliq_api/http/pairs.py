@@ -6,7 +6,7 @@ from reliq.errors import InvalidSetting
 
 
 def headers_of(pairs: Iterable[str]) -> dict[str, str]:
-    """Return the headers of these texts, of which empty ones are none; raises InvalidSetting."""
+    """Return the headers in these texts, without the empty texts; raises InvalidSetting."""
     headers = {}
     for text in filter(None, pairs):
         name, equals, value = text.partition("=")

@@ -103,7 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
 
     def _go_on_without_offer(self, rest: bytes) -> None:
-        """Read a request that offers HTTP/2 as one that does not: the parser takes its body for another protocol."""
+        """Read a request as if it did not offer HTTP/2; else the parser would take its body for another protocol."""
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         self.parser = httptools.HttpRequestParser(self)
         lines = [b"%s %s HTTP/%s" % (method, self.url, version)]

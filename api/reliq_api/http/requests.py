@@ -142,7 +142,7 @@ class BoundedBody:
             ) from None
 
     async def gone(self) -> None:
-        """Wait until the client has closed its connection; only of a request with a body that was read, or without."""
+        """Wait until the client has closed its connection. Only for requests without a body, or whose body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

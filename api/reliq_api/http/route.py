@@ -85,7 +85,7 @@ class Call(APIRoute):
 
 
 async def looked(handle: Handler, request: Request) -> Response:
-    """Answer an operator with what is seen of a Redis Cluster; `missing` in the answer says what is not."""
+    """Answer an operator with what can be read of a Redis Cluster; `missing` in the answer names what cannot."""
     with looking() as missing:
         try:
             response = await handle(request)

@@ -1,4 +1,4 @@
-"""Strict JSON: what every reader of it understands in the same way."""
+"""Strict JSON, which every parser reads in the same way."""
 
 import codecs
 import json

@@ -42,9 +42,9 @@ Whole = Annotated[int, BeforeValidator(as_whole)]
 
 
 def _said(kind: str, check: Callable[..., T], value: Any, *limits: float) -> T:
-    """Return what a check of the contract does; its error is that of the request, in its words.
+    """Return the result of a check of the contract; its error becomes that of the request, in the same words.
 
-    What JSON has beside numbers and texts is of a wrong type: the words would be those for values of Python.
+    Values other than numbers and texts are refused before: the check would describe them in the words of Python.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise PydanticCustomError(f"{kind}_type", "of a wrong type")

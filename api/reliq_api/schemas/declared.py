@@ -21,7 +21,7 @@ def with_options(base: type[Model], options: Iterable[Option]) -> type[Model]:
 
 
 def with_changes(base: type[Model], settings: Iterable[Setting]) -> type[Model]:
-    """Return a schema with a member for each setting, of which null resets one."""
+    """Return a schema with a member for each setting; null resets a setting."""
     members: dict[str, Any] = {
         one.name: (_type_of(one.kind) | None, Field(None, description=_sentence(one), **_bounds(one)))
         for one in settings

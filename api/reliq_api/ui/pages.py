@@ -75,7 +75,7 @@ async def overview(request: Request, who: Viewer, q: str = "", state: str = "", 
 
 
 def _shown(missing: Missing, who: Access) -> Missing:
-    """Return what is missing of the queues that the viewer may see: the sampler reads those of others, too."""
+    """Return what could not be read of the queues that the viewer may see; the sampler also reads other queues."""
     about = {what: logical_name(what.rpartition(" ")[2]) for what in missing if what != QUEUES}
     return Missing({what: one for what, one in missing.items() if what == QUEUES or who.may_see(about[what])})
 

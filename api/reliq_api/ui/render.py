@@ -109,7 +109,7 @@ def trace_id(headers: Mapping[str, str]) -> str:
 
 
 def _legible(value: Any) -> Any:
-    """Return what a page shows of a value: text has escapes for characters that turn it around or are not seen."""
+    """Return a value as a page shows it; characters that reverse the text or are invisible are escaped."""
     return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
