@@ -69,6 +69,11 @@ def _exporting() -> TracerProvider:
     return provider
 
 
+def uninstrument() -> None:
+    """Stop tracing. A running worker keeps the handlers with which it started."""
+    tracing.active = None
+
+
 def context() -> dict[str, str]:
     """Return the headers of the current span, for messages sent by other means, such as a Spark job."""
     carrier: dict[str, str] = {}

@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlsplit
 from reliq_sqs.errors import SqsError, invalid_parameter, no_queue
 
 FIFO = ".fifo"
-ACCOUNT = re.compile(r"[0-9]{12}")  #: the id of an account
 _NEW = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _KNOWN = re.compile(r"[A-Za-z0-9_.-]{1,120}")  #: of a queue that Python made, too
 _REMEMBERED = 500  #: characters of a URL whose parts are remembered

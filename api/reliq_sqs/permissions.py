@@ -9,8 +9,9 @@ from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
 from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
 from reliq_sqs.model import actions
-from reliq_sqs.names import ACCOUNT, part_of_aws
+from reliq_sqs.names import part_of_aws
 from reliq_sqs.policies import MOST_ACTIONS, MOST_STATEMENTS, read_json
+from reliq_sqs.settings import ACCOUNT
 
 _GRANTED = frozenset(
     (

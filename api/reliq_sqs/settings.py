@@ -1,8 +1,11 @@
 """The settings of `reliq sqs`, read once at the start."""
 
+import re
 from dataclasses import dataclass, field
 
 from reliq_api.settings import Served
+
+ACCOUNT = re.compile(r"[0-9]{12}")  #: the id of an account
 
 
 @dataclass(frozen=True, slots=True)

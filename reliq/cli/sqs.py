@@ -18,8 +18,7 @@ from reliq.contract.values import port, seconds
 from reliq.errors import InvalidSetting
 from reliq.extras import missing_extra
 from reliq_sqs.access import SCOPES
-from reliq_sqs.names import ACCOUNT
-from reliq_sqs.settings import Settings
+from reliq_sqs.settings import ACCOUNT, Settings
 
 log = logging.getLogger("reliq.sqs")
 

@@ -26,7 +26,7 @@ def spans():
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     otel.instrument(provider)
     yield lambda *names: [span for span in exporter.get_finished_spans() if not names or span.name in names]
-    reliq.runtime.tracing.active = None
+    otel.uninstrument()
     provider.shutdown()
 
 

@@ -6,7 +6,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from reliq import otel
-from reliq.runtime import tracing
 from tests.support.workers import eventually
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -63,7 +62,7 @@ def test_the_run_of_a_message_of_a_job_has_the_driver_as_its_parent(spark, order
             assert span.parent.span_id == job.get_span_context().span_id
             assert [link.context.span_id for link in span.links] == [job.get_span_context().span_id]
     finally:
-        tracing.active = None
+        otel.uninstrument()
         provider.shutdown()
 
 
