@@ -159,7 +159,7 @@ class Moves:
             if received:
                 await self._move(task, source, received, made)
                 await self._note_progress(task, source)
-            elif not inherited or time.monotonic() - began > _VISIBILITY or not (await source.stats()).processing:
+            elif not inherited or time.monotonic() - began > _VISIBILITY or await _is_empty(source):
                 task.status = "COMPLETED"
             await self._save(task)
             if not task.active:
@@ -243,6 +243,12 @@ class Moves:
 
     async def _save(self, task: Task) -> None:
         await self._app.store.run(one(ops.put_sqs_move(task.id, msgspec.json.encode(task))))
+
+
+async def _is_empty(source: aio.Queue) -> bool:
+    """Whether nothing is left: what a killed endpoint held may have come back since the latest receive."""
+    stats = await source.stats()
+    return not (stats.processing or stats.ready)
 
 
 def _identity(message: Message, headers: Mapping[str, str]) -> str:

@@ -7,7 +7,13 @@ import time
 import pytest
 
 import reliq
-from reliq_sqs import queues
+from reliq import aio
+from reliq.ops import one
+from reliq.ops import sqs as ops_of_sqs
+from reliq_api.background import Background
+from reliq_sqs import moves, queues
+from reliq_sqs.names import Names
+from reliq_sqs.registry import Registry
 from tests.integration.sqs.serving import client as client_of
 from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.test_messages import code_of, received
@@ -397,7 +403,7 @@ def test_what_a_killed_endpoint_had_in_flight_is_moved_by_another_one(url, name,
 
         dead, target = created("dead"), created("target")
         created("source", RedrivePolicy=policy(arn_of(sqs, dead)))
-        for number in range(40):
+        for number in range(200):
             options = {"MessageGroupId": "g", "MessageDeduplicationId": str(number)} if fifo else {}
             sqs.send_message(QueueUrl=dead, MessageBody=str(number), **options)
         sqs.start_message_move_task(
@@ -418,4 +424,32 @@ def test_what_a_killed_endpoint_had_in_flight_is_moved_by_another_one(url, name,
                 moved.append(one["Body"])
                 other.delete_message(QueueUrl=target, ReceiptHandle=one["ReceiptHandle"])
         assert _ready(other, f"{name}-dead{suffix}") == 0
-        assert (moved if fifo else sorted(moved, key=int)) == [str(number) for number in range(40)]
+        assert (moved if fifo else sorted(moved, key=int)) == [str(number) for number in range(200)]
+
+
+def test_a_task_does_not_end_before_what_a_killed_endpoint_held_has_come_back(url, sqs, queue, monkeypatch):
+    dead, target = queue("-dead"), queue("-target")
+    source, destination = (address.rpartition("/")[2] for address in (dead, target))
+    receive, calls = aio.Queue.receive, []
+
+    async def receive_before_it_comes_back(self, **options):
+        calls.append(options)
+        if len(calls) > 1:
+            return await receive(self, **options)
+        await self.send("held")
+        return []
+
+    async def main() -> moves.Task:
+        async with aio.Reliq(url) as app, Background() as background:
+            runner = moves.Moves(
+                app, Registry(app, Names("000000000000", _EAST), strict=False, background=background), background
+            )
+            task = moves.Task(id="inherited", source=source, source_arn=arn_of(sqs, dead), destination=destination)
+            await app.store.run(one(ops_of_sqs.lead_sqs_move(task.id, runner._endpoint)))
+            await app.store.run(moves._add(task))
+            await runner._run(task)
+            return task
+
+    monkeypatch.setattr(aio.Queue, "receive", receive_before_it_comes_back)
+    task = asyncio.run(main())
+    assert (task.status, task.moved, _ready(sqs, dead), _ready(sqs, target)) == ("COMPLETED", 1, 0, 1)
