@@ -237,7 +237,7 @@ class Moves:
         )
 
     async def _note_progress(self, task: Task, source: aio.Queue) -> None:
-        """End a task with its last message, so that nobody sees a task that runs although all of it was moved."""
+        """End the task once its last message is moved, rather than after the next receive."""
         if task.moved >= task.to_move and not (await source.stats()).ready:
             task.status = "COMPLETED"
 

@@ -31,7 +31,7 @@ class Trust:
 
 
 def _ignore(_: object) -> None:
-    """Hear what nobody waits for."""
+    """Do nothing: whoever made the lease does not need to know."""
 
 
 class Lease:

@@ -142,7 +142,7 @@ class Graphs:
     def lost(self) -> Iterator[Message]:
         """Yield the members of flows whose record a restart has undone, and whose producer died before it saw that.
 
-        `docs/concepts/guarantees.md` says so: nobody knows whether these flows were open.
+        They wait until somebody cancels them (`docs/concepts/guarantees.md`).
         """
         for graph in self._graphs:
             died = not graph.sent and self._world.excused(graph.process)

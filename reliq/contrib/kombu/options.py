@@ -13,7 +13,7 @@ from reliq.protocol.application import url_from_environment
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _ORDERS = ("descending", "ascending")
-_OF_REDIS = ("priority_steps", "queue_order_strategy")  #: options of the Redis transport that mean something here too
+_STEPS, _ORDER = "priority_steps", "queue_order_strategy"  #: options of the Redis transport that count here too
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Options:
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Return the options of a kombu connection; raises InvalidSetting."""
         ours = {name: given[name] for name in cls.__slots__ if name in given}
-        if given.get(_OF_REDIS[0]) or given.get(_OF_REDIS[1]) == "priority":
+        if given.get(_STEPS) or given.get(_ORDER) == "priority":
             ours.setdefault("prioritised", True)
         if "lease" in ours:
             ours["lease"] = values.seconds(ours["lease"], "lease", values.MIN_LEASE_SECONDS, values.MAX_LEASE_SECONDS)
@@ -57,7 +57,7 @@ class Options:
     @classmethod
     def unknown(cls, given: Mapping[str, Any]) -> list[str]:
         """Return the names of options that reliq does not read."""
-        return sorted(given.keys() - {*cls.__slots__, *_OF_REDIS})
+        return sorted(given.keys() - {*cls.__slots__, _STEPS, _ORDER})
 
     @property
     def grace(self) -> values.Duration:

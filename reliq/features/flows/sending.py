@@ -154,7 +154,7 @@ class Sending:
             self._homes[number] = self._with_room(homes) if is_free(message, homes) else keys.queue
 
     def _with_room(self, homes: QueueHomes) -> str:
-        """Return a home that has not been full: the one whose turn is next."""
+        """Return the next home in turn, leaving out those that have been full."""
         some = homes.open_ones()
         return next((one for one in some if one not in self._full), some[0])
 

@@ -222,20 +222,27 @@ def test_a_delayed_message_is_taken_to_the_new_home_when_it_is_due(app, monitor)
     assert orders.find(sent).place == "ready"
 
 
-@pytest.mark.parametrize("size", [1, 50_000])
-def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeypatch, size):
+def brought_and_left(app: reliq.Reliq, monitor: Monitor, bodies: list[str]) -> tuple[str, str]:
+    """Let a monitor die between enqueuing messages in their new home and removing them; return both homes."""
     orders = app.queue("orders")
     orders.configure(partitions=2)
     monitor.tend_partitions()
     key, old, new = key_that_moves(2, 4)
-    for place in range(5):
-        orders.send(str(place) * size, key=key, delay=0.05)
+    for body in bodies:
+        orders.send(body, key=key, delay=0.05)
     orders.configure(partitions=4)
-    eventually(lambda: (monitor.promote(), ready(app, old) == 5)[1])
-    with monkeypatch.context() as patched:
-        patched.setattr(ops, "send_home", lambda keys, strays: ops.list_length(keys.dead))  # it dies before
+    eventually(lambda: (monitor.promote(), ready(app, old) == len(bodies))[1])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ops, "send_home", lambda keys, strays: ops.list_length(keys.dead))
         Tending(app.store).tend_partitions()
-    assert (ready(app, old), ready(app, new)) == (5, 5)
+    assert (ready(app, old), ready(app, new)) == (len(bodies), len(bodies))
+    return old, new
+
+
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, size):
+    orders = app.queue("orders")
+    old, new = brought_and_left(app, monitor, [str(place) * size for place in range(5)])
     eventually(lambda: monitor.tend_partitions() or ready(app, old) == 0)
     assert (ready(app, old), ready(app, new)) == (0, 5)
     bodies = set()
@@ -249,21 +256,12 @@ def test_a_message_that_a_monitor_brings_twice_enters_once(app, monitor, monkeyp
     assert [app.store.call(ops.hash_size(QueueKeys(name).bodies)) for name in (old, new)] == [0, 0]
 
 
-def test_a_message_that_was_brought_is_not_left_where_it_waited_when_that_is_its_home_again(app, monitor, monkeypatch):
+def test_a_message_that_was_brought_is_not_left_where_it_waited_when_that_is_its_home_again(app, monitor):
     orders = app.queue("orders")
-    orders.configure(partitions=2)
-    monitor.tend_partitions()
-    key, old, new = key_that_moves(2, 4)
-    orders.send("brought", key=key, delay=0.05)
-    orders.configure(partitions=4)
-    eventually(lambda: (monitor.promote(), ready(app, old) == 1)[1])
-    with monkeypatch.context() as patched:
-        patched.setattr(ops, "send_home", lambda keys, strays: ops.list_length(keys.dead))  # it dies before
-        Tending(app.store).tend_partitions()
-    assert (ready(app, old), ready(app, new)) == (1, 1)
+    _, new = brought_and_left(app, monitor, ["brought"])
     orders.configure(partitions=2)
     eventually(lambda: monitor.tend_partitions() or not layout_of(app).moving)
-    assert [ready(app, name) for name in NAMES] == [ready(app, name) * (name == new) for name in NAMES]
+    assert [ready(app, name) for name in NAMES] == [int(name == new) for name in NAMES]
     with orders.consumer() as consumer:
         (message,) = consumer.claim(wait=1)
         consumer.ack(message)
