@@ -186,7 +186,9 @@ class Observer(World):
             self.calls.note_window(message, story)
         for other in story.of_batch:
             place = self.where.get(other)
-            if place is not None and place.state != DEAD and not self.restarted:
+            if place is None or place.state == DEAD or self.restarted:
+                continue
+            if not self.records.of(other).revived_at:  # it was dead when the end was noted, and put back before the send
                 raise Violation(f"{identity} comes at the end of its batch, and {other[1]} is in {place.state}")
 
     def restarts(self, saved_at: float) -> None:
