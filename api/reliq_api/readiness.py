@@ -29,7 +29,7 @@ class Readiness:
         self._last: tuple[Found, float] | None = None
         self._looking: asyncio.Task[Found] | None = None
 
-    async def seen(self) -> Found:
+    async def look(self) -> Found:
         """Return what a look finds; if it takes too long, what the last one found, and that this one has not ended."""
         if self._looking is None:
             self._looking = self._background.fetch(self._look())
@@ -47,13 +47,13 @@ class Readiness:
 
     async def _look(self) -> Found:
         try:
-            found = await self._found()
+            found = await self._find_problems()
             self._last = found, time.monotonic()
             return found
         finally:
             self._looking = None
 
-    async def _found(self) -> Found:
+    async def _find_problems(self) -> Found:
         store = self._reliq.store
         try:
             with looking():
@@ -74,7 +74,7 @@ async def check_ready(request: Request) -> list[str]:
     """Return why a part of a cluster cannot hold queues; raise Problem if Redis cannot, or a task does not run."""
     check_tasks(request)
     readiness: Readiness = request.app.state.readiness
-    found, degraded = await readiness.seen()
+    found, degraded = await readiness.look()
     if found:
         raise Problem("not_ready", " ".join(found))
     return degraded

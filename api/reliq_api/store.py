@@ -19,7 +19,7 @@ class ServiceStore(AioStore):
         super().__init__(url, allow_eviction=allow_eviction, timeout=timeout, calls=connections)
         self._unforeseen = OutageLog(log, "an exception that no call to Redis should raise")
 
-    async def _told(
+    async def _error_for_steps(
         self, error: BaseException, request: Request | Together, connection: AioConnection | None
     ) -> BaseException:
         """Return the error for the steps. Any exception of a connection is a ReliqError, which they can handle."""

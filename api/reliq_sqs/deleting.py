@@ -20,7 +20,7 @@ async def delete_message(call: Call) -> Result:
     expired = invalid_value(call.given["ReceiptHandle"], "ReceiptHandle", f"{_EXPIRED}.")
     if _is_blank(call.given):
         raise missing("MessageHandle")  # as AWS calls it here, and only here
-    _raise_first(await _deleted(call, queue, [call.given], expired))
+    _raise_first(await _delete(call, queue, [call.given], expired))
     return {}
 
 
@@ -28,13 +28,13 @@ async def delete_message_batch(call: Call) -> Result:
     """Delete up to ten messages."""
     queue = await call.queue()
     entries = batches.checked(call.action, call.given["Entries"])
-    return _outcome(entries, await _deleted(call, queue, entries, SqsError("ReceiptHandleIsInvalid", _EXPIRED)))
+    return _outcome(entries, await _delete(call, queue, entries, SqsError("ReceiptHandleIsInvalid", _EXPIRED)))
 
 
 async def change_message_visibility(call: Call) -> Result:
     """Let a message be invisible for so many seconds from now on; 0 makes it visible."""
     queue = await call.queue()
-    _raise_first(await _changed(call, queue, [call.given], ""))
+    _raise_first(await _change(call, queue, [call.given], ""))
     return {}
 
 
@@ -42,7 +42,7 @@ async def change_message_visibility_batch(call: Call) -> Result:
     """Change the visibility of up to ten messages."""
     queue = await call.queue()
     entries = batches.checked(call.action, call.given["Entries"])
-    return _outcome(entries, await _changed(call, queue, entries, "ChangeMessageVisibilityBatchRequestEntry.{}."))
+    return _outcome(entries, await _change(call, queue, entries, "ChangeMessageVisibilityBatchRequestEntry.{}."))
 
 
 def _raise_first(errors: list[SqsError | None]) -> None:
@@ -82,7 +82,7 @@ def _handles(queue: Known, entries: list[Parameters], path: str | None = None) -
     return found
 
 
-async def _deleted(call: Call, queue: Known, entries: list[Parameters], expired: SqsError) -> list[SqsError | None]:
+async def _delete(call: Call, queue: Known, entries: list[Parameters], expired: SqsError) -> list[SqsError | None]:
     """Delete messages; return for each why it was not deleted. One that is gone already is no error.
 
     `expired`: what is said of a handle of a FIFO queue that expired, for which AWS has other words in a batch.
@@ -94,7 +94,7 @@ async def _deleted(call: Call, queue: Known, entries: list[Parameters], expired:
     return _errors(handles, [expired if code == "expired" and queue.fifo else None for code in codes])
 
 
-async def _changed(call: Call, queue: Known, entries: list[Parameters], path: str) -> list[SqsError | None]:
+async def _change(call: Call, queue: Known, entries: list[Parameters], path: str) -> list[SqsError | None]:
     """Change visibilities; return for each message why it was not changed. `path`: how an error names an entry.
 
     With a handle that expired nothing is changed, which is an error only on a FIFO queue.

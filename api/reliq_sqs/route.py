@@ -86,7 +86,7 @@ class SqsRoute:
         started, status = time.monotonic(), 500
         try:
             try:
-                answer = await self._carried_out(request, asked, request_id)
+                answer = await self._carry_out(request, asked, request_id)
             except Exception as error:  # noqa: BLE001  the client gets an answer, whatever it is
                 answer = refused(_told(error), asked, request_id)
             status = answer.status
@@ -101,13 +101,13 @@ class SqsRoute:
             await send({**whole, "type": "http.response.start"})
             await send({**whole, "type": "http.response.body"})
 
-    async def _carried_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
+    async def _carry_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
         parts, scope = self._parts, request.scope
         check_headers(scope)
         if scope["method"] not in ("GET", "POST"):
             raise SqsError("UnsupportedOperation", "Requests of SQS are GET or POST.")
         headers = fields(scope)
-        body = await request.taken()
+        body = await request.take()
         sender, region = await parts.guard.admit(scope, headers, body)
         given, valid = _understood(scope, asked, headers, body)
         action = asked.action

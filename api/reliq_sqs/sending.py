@@ -41,7 +41,7 @@ class Checked:
 async def send_message(call: Call) -> Result:
     """Send one message."""
     queue = await call.queue()
-    (result,) = await _sent(call, queue, [_checked(call, queue, call.given)])
+    (result,) = await _send(call, queue, [_checked(call, queue, call.given)])
     return result
 
 
@@ -66,7 +66,7 @@ async def send_message_batch(call: Call) -> Result:
                 raise _of_all(error) from None
             outcome.fail(entry["Id"], error)
     if accepted:
-        results = await _sent(call, queue, [one for _, one in accepted])
+        results = await _send(call, queue, [one for _, one in accepted])
         for (identity, _), result in zip(accepted, results, strict=True):
             outcome.succeed(identity, result)
     return outcome.result()
@@ -144,7 +144,7 @@ def _check_fifo(queue: Known, given: Parameters) -> None:
         )
 
 
-async def _sent(call: Call, queue: Known, accepted: list[Checked]) -> list[Result]:
+async def _send(call: Call, queue: Known, accepted: list[Checked]) -> list[Result]:
     """Send messages in one call; return what their senders are told."""
     await call.endpoint.pressure.check()
     messages = [one.message for one in accepted]

@@ -12,7 +12,7 @@ from reliq.aio.connections import Connections
 from reliq.aio.heartbeat import Heartbeat
 from reliq.aio.holding import Holding
 from reliq.aio.news import HomeNews
-from reliq.aio.unbroken import finished
+from reliq.aio.unbroken import finish
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
@@ -92,7 +92,7 @@ class Consumer(AsyncBlock):
             return
         self._entered, self._closed = False, True
         leaving = [holding for holding in self._holdings.values() if holding.steps.alive]
-        failed = await finished(self._leave())
+        failed = await finish(self._leave())
         if failed and len(failed) == len(leaving):
             raise next(iter(failed.values()))
         for name, failure in failed.items():

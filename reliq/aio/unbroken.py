@@ -19,7 +19,7 @@ def interrupts(lock: asyncio.Lock) -> bool:
     return False
 
 
-async def acquired(lock: Lock, seconds: float) -> bool:
+async def acquire(lock: Lock, seconds: float) -> bool:
     """Acquire the lock unless that takes longer."""
     try:
         return await asyncio.wait_for(lock.acquire(), seconds)
@@ -27,7 +27,7 @@ async def acquired(lock: Lock, seconds: float) -> bool:
         return False
 
 
-async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
+async def finish(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
     """Wait for the end of this work; a cancellation ends the waiting, and not the work."""
     task = asyncio.ensure_future(work)
     try:
@@ -38,7 +38,7 @@ async def finished(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
             task.add_done_callback(_tasks.discard)
 
 
-async def brought(
+async def bring(
     claim: Coroutine[Any, Any, T],
     give_back: Callable[[T], Awaitable[None]],
     give_up: Callable[[], None] = lambda: None,
@@ -49,10 +49,10 @@ async def brought(
     """
     task = asyncio.ensure_future(claim)
     try:
-        return await finished(task)
+        return await finish(task)
     except asyncio.CancelledError:
         give_up()
-        await finished(_late(task, give_back))
+        await finish(_late(task, give_back))
         raise
 
 

@@ -13,7 +13,7 @@ from reliq.client.connections import Connections
 from reliq.client.heartbeat import Heartbeat
 from reliq.client.holding import Holding
 from reliq.client.news import HomeNews
-from reliq.client.unbroken import finished
+from reliq.client.unbroken import finish
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
@@ -90,7 +90,7 @@ class Consumer:
             return
         self._entered, self._closed = False, True
         leaving = [holding for holding in self._holdings.values() if holding.steps.alive]
-        failed = finished(self._leave())
+        failed = finish(self._leave())
         if failed and len(failed) == len(leaving):
             raise next(iter(failed.values()))
         for name, failure in failed.items():

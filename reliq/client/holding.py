@@ -6,13 +6,13 @@ from typing import Any
 
 from reliq import ops
 from reliq.client.connections import Connections
-from reliq.client.unbroken import brought, finished
+from reliq.client.unbroken import bring, finish
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
 from reliq.protocol.claimant import settlements
-from reliq.protocol.claiming import taken
+from reliq.protocol.claiming import claim_within
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import released
@@ -68,14 +68,14 @@ class Holding:
 
         `patience`: seconds for which a failed call is repeated; None: as long as any call of the application.
         """
-        return brought(self._claim(limit, timeout, patience), self.give_back)
+        return bring(self._claim(limit, timeout, patience), self.give_back)
 
     def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
         with self._connections.lock:
             self._connections.claiming = True
             self.steps.arrivals.accepted()
             try:
-                messages = self._store.run(taken(self.steps, limit, timeout), self._connections.main, patience)
+                messages = self._store.run(claim_within(self.steps, limit, timeout), self._connections.main, patience)
                 return self._begun(messages) if messages else messages
             except BaseException:  # what was claimed must not be forgotten: it comes with the next claim
                 self.steps.arrivals.not_received()
@@ -95,7 +95,7 @@ class Holding:
 
     def give_back(self, messages: Sequence[Message]) -> None:
         """Give back messages whose claim was broken off; those that cannot be given back come with the next claim."""
-        finished(self._given_back(messages))
+        finish(self._given_back(messages))
 
     def _given_back(self, messages: Sequence[Message]) -> bool:
         try:

@@ -13,14 +13,14 @@ def interrupts(lock: "threading.RLock") -> bool:
     return lock._is_owned()  # type: ignore[attr-defined, no-any-return]  # noqa: SLF001
 
 
-def acquired(lock: "threading.RLock", seconds: float) -> bool:
+def acquire(lock: "threading.RLock", seconds: float) -> bool:
     """Acquire the lock unless that takes longer."""
     return lock.acquire(timeout=seconds)
 
 
-def finished(result: T) -> T:
+def finish(result: T) -> T:
     return result
 
 
-def brought(messages: T, give_back: object, give_up: object = None) -> T:
+def bring(messages: T, give_back: object, give_up: object = None) -> T:
     return messages

@@ -116,7 +116,7 @@ class ReliqBroker(AsyncBroker):
         try:
             while True:
                 if tasks.one_runs_alone:
-                    await tasks.ended_one(_WAIT)
+                    await tasks.wait_for_one(_WAIT)
                 elif not tasks.claimed:
                     tasks.claimed.extend(await self._claim(tasks.consumer, outage))
                 while (message := tasks.next_to_start()) is not None:
@@ -124,7 +124,7 @@ class ReliqBroker(AsyncBroker):
                         yield tasks.delivery_of(message)
                     else:
                         await tasks.bury(message, error)
-                if tasks.claimed and not await tasks.ended_one(_PATIENCE):
+                if tasks.claimed and not await tasks.wait_for_one(_PATIENCE):
                     await tasks.give_way()
         finally:
             tasks.over = True
@@ -198,7 +198,7 @@ class _Tasks:
             return False
         return not (message.redelivered and any(one.redelivered for one in running))
 
-    async def ended_one(self, within: float) -> bool:
+    async def wait_for_one(self, within: float) -> bool:
         """Wait at most `within` seconds until a running task has ended; return whether one has."""
         self._ended.clear()
         with contextlib.suppress(TimeoutError):
@@ -237,11 +237,11 @@ class _Tasks:
             return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
-            settling = asyncio.create_task(self._failed(message, error))
+            settling = asyncio.create_task(self._settle_failed(message, error))
             self._settling.add(settling)
             settling.add_done_callback(self._settling.discard)
 
-    async def _failed(self, message: Message, error: BaseException) -> None:
+    async def _settle_failed(self, message: Message, error: BaseException) -> None:
         delay, text = _BACKOFF(message.failures + 1, error), f"{type(error).__name__}: {error}"
         if delay is None:
             then, settle = "is a dead letter", functools.partial(self.consumer.dead, message, text)
@@ -249,19 +249,19 @@ class _Tasks:
             then = f"is tried again in {delay:.1f} s"
             settle = functools.partial(self.consumer.retry, message, delay, text)
         log.error("not_acked id=%s: %s outside of its task, so it %s", message.id, text, then, exc_info=error)
-        await self._settled(message, settle)
+        await self._settle(message, settle)
 
     async def bury(self, message: Message, error: Exception) -> None:
         """Make a message that is no task a dead letter."""
         text = f"it cannot be read as a task: {type(error).__name__}: {error}"
         log.error("unreadable id=%s: %s; it is a dead letter now", message.id, text)
-        await self._settled(message, functools.partial(self.consumer.dead, message, text))
+        await self._settle(message, functools.partial(self.consumer.dead, message, text))
 
     async def ack(self, message: Message) -> None:
         """Ack the message of a task that has ended; tries again while Redis is away, unless the worker stops."""
-        await self._settled(message, functools.partial(self.consumer.ack, message))
+        await self._settle(message, functools.partial(self.consumer.ack, message))
 
-    async def _settled(self, message: Message, settle: Callable[[], Awaitable[None]]) -> None:
+    async def _settle(self, message: Message, settle: Callable[[], Awaitable[None]]) -> None:
         try:
             while True:
                 try:

@@ -49,17 +49,17 @@ def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Fa
     if away and len(away) == nodes:
         raise RedisUnavailable("; ".join(away.values()))
     info: dict[str, str] = {}
-    for section in (yield from _each_allowed(ops.server_info(*_SECTIONS))):
+    for section in (yield from _ask_each(ops.server_info(*_SECTIONS))):
         info |= section or {}
     settings: dict[str, str] = {}
-    for setting in (yield from _each_allowed([ops.server_setting(name) for name in _SETTINGS])):
+    for setting in (yield from _ask_each([ops.server_setting(name) for name in _SETTINGS])):
         settings |= setting or {}
-    took = yield from _measured(pings)
+    took = yield from _measure(pings)
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
-    jump = yield from or_unseen("the latest jump of the clock", _allowed(ops.clock_jump()), None)
-    scripts, named = yield from _each_allowed([ops.empty_script(), ops.few_clients()])
+    jump = yield from or_unseen("the latest jump of the clock", _ask(ops.clock_jump()), None)
+    scripts, named = yield from _ask_each([ops.empty_script(), ops.few_clients()])
     return Facts(
         info=info,
         settings=settings,
@@ -74,7 +74,7 @@ def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Fa
     )
 
 
-def _allowed(op: Op[Any]) -> Steps[Any]:
+def _ask(op: Op[Any]) -> Steps[Any]:
     """Return the op's answer, or None if the server or the user lacks the command."""
     try:
         return (yield op)
@@ -89,7 +89,7 @@ def _is_refusal(error: ReliqError) -> bool:
     return isinstance(error, (RedisUnsuitable, QueueFull)) or type(error) is ReliqError
 
 
-def _each_allowed(some: Sequence[Op[Any]]) -> Steps[list[Any]]:
+def _ask_each(some: Sequence[Op[Any]]) -> Steps[list[Any]]:
     """Return the answers, None for what the server or the user lacks: in one round trip where nothing is refused."""
     try:
         return list((yield list(some)))
@@ -98,11 +98,11 @@ def _each_allowed(some: Sequence[Op[Any]]) -> Steps[list[Any]]:
             raise
         answers: list[Any] = []
         for op in some:
-            answers += [(yield from _allowed(op))]
+            answers += [(yield from _ask(op))]
         return answers
 
 
-def _measured(count: int) -> Steps[list[float]]:
+def _measure(count: int) -> Steps[list[float]]:
     """Return the seconds that some round trips take."""
     took = []
     for _ in range(count):

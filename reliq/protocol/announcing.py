@@ -7,7 +7,7 @@ from reliq.ops import Steps
 _RETRIES = 3
 
 
-def announced(queue: str) -> Steps[None]:
+def announce_if_possible(queue: str) -> Steps[None]:
     """Announce a queue unless the node of the names is away: its own node is not, and a later call announces it."""
     try:
         yield ops.at_most(ops.announce(queue), _RETRIES)

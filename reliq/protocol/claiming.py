@@ -175,7 +175,7 @@ def _first_given(look: Round, claim: Callable[[QueueKeys], Steps[list[T]]]) -> S
     return []
 
 
-def taken(consumer: ConsumerSteps, limit: int, timeout: float = 0.0) -> Steps[list[Message]]:
+def claim_within(consumer: ConsumerSteps, limit: int, timeout: float = 0.0) -> Steps[list[Message]]:
     """Claim up to `limit` messages, and wait for them at most `timeout` seconds.
 
     After a lost answer once more: that reads back what the first call has moved.
@@ -221,9 +221,9 @@ def _counts(homes: list[QueueKeys], node_of: NodeOf | None) -> Steps[dict[str, i
         if error.node and not error.moving:
             found |= {name: error for name, node in nodes.items() if _address(node) == error.node}
     by_node = grouped((nodes[one.queue], one) for one in homes if one.queue not in found)
-    moving = yield from _asked_apart(by_node.values(), found)
+    moving = yield from _ask_apart(by_node.values(), found)
     if moving:
-        yield from _asked_apart([[one] for group in moving for one in group], found)
+        yield from _ask_apart([[one] for group in moving for one in group], found)
     return found
 
 
@@ -232,7 +232,7 @@ def _address(node: Any) -> str:
     return f"{node[0]}:{node[1]}" if isinstance(node, tuple) else ""
 
 
-def _asked_apart(groups: Iterable[list[QueueKeys]], found: dict[str, int | ReliqError]) -> Steps[list[list[QueueKeys]]]:
+def _ask_apart(groups: Iterable[list[QueueKeys]], found: dict[str, int | ReliqError]) -> Steps[list[list[QueueKeys]]]:
     """Count each group with a request of its own; return those in which a slot is moving."""
     groups, moving = [*groups], []
     for group, counts in zip(groups, (yield Together([_count(one, retries=1) for one in groups])), strict=True):

@@ -292,7 +292,7 @@ class ConsumerSteps(HeldSteps):
         self._state = State.ENDED
         self._paused = self._gone = False
 
-    def be_registered(self) -> Steps[None]:
+    def ensure_registered(self) -> Steps[None]:
         """Register the consumer unless it is registered: it becomes known to monitors and holds a lease."""
         if self.alive:
             return
@@ -320,10 +320,10 @@ class ConsumerSteps(HeldSteps):
 
     def _be_ready(self) -> Steps[None]:
         """Make sure that the consumer is registered and that `held` matches the processing list."""
-        yield from self.be_registered()
+        yield from self.ensure_registered()
         if self.to_be_verified and not self._under_way.calls:
             yield from self._verify()
-            yield from self.be_registered()
+            yield from self.ensure_registered()
         yield from self.arrivals.read(self.consumer)
         if self._paused:
             yield from self._give_back_arrived()

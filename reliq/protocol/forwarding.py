@@ -109,7 +109,7 @@ class Forwarding:
         at_once = len(left)
         while left := (yield from self._with_room(left)):
             some = left[:at_once]
-            sent, refusal = yield from self._sent(some)
+            sent, refusal = yield from self._send(some)
             if sent:
                 yield from self._delete([one.letter for one in sent])
             left = [one for one in left if one.letter.element not in self.gone]
@@ -134,7 +134,7 @@ class Forwarding:
                 found.append(one)
         return found
 
-    def _sent(self, some: Sequence["Passage"]) -> Steps[tuple[Sequence["Passage"], QueueFull | None]]:
+    def _send(self, some: Sequence["Passage"]) -> Steps[tuple[Sequence["Passage"], QueueFull | None]]:
         """Send letters; return those that were enqueued, and why others were not. Raises any other error."""
         try:
             yield from _send(self._keys, self._target, some)

@@ -79,7 +79,7 @@ def switch(homes: QueueHomes, what: str, *, paused: bool) -> Steps[None]:
     """
     every = [one.keys for one in (yield from homes.every(complete=True))]
     if len(every) == 1:
-        yield from _change_alone(every[0], _switched(every[0], paused))
+        yield from _change_alone(every[0], _switch_ops(every[0], paused))
         return
 
     def changed(before: _Policy) -> _Policy:
@@ -89,14 +89,14 @@ def switch(homes: QueueHomes, what: str, *, paused: bool) -> Steps[None]:
     try:
         sharing = yield from _share_out(homes.queue, changed, secrets.token_hex(8))
     except RedisUnavailable as error:
-        switched = {keys.queue: _switched(keys, paused) for keys in every[1:]}
-        done_everywhere(what, homes.queue, {homes.queue: error, **(yield from _made(switched))})
+        switched = {keys.queue: _switch_ops(keys, paused) for keys in every[1:]}
+        done_everywhere(what, homes.queue, {homes.queue: error, **(yield from _make(switched))})
     else:
         done_everywhere(what, homes.queue, sharing.answers, by_monitor=True)
         yield from _end(homes.queue, sharing)
 
 
-def _switched(keys: QueueKeys, paused: bool) -> list[ops.Op[Any]]:
+def _switch_ops(keys: QueueKeys, paused: bool) -> list[ops.Op[Any]]:
     return [ops.announce(keys.queue), ops.pause(keys)] if paused else [ops.resume(keys)]
 
 
@@ -193,17 +193,17 @@ def _end_change(queue: str, token: str, layout: Layout) -> Steps[None]:
 
 def _give(shares: Mapping[str, _Share]) -> Steps[dict[str, Any]]:
     """Give partitions their shares; return by partition True, or its error."""
-    return (yield from _made({name: [ops.announce(name), *_changes(name, of_it)] for name, of_it in shares.items()}))
+    return (yield from _make({name: [ops.announce(name), *_changes(name, of_it)] for name, of_it in shares.items()}))
 
 
-def _made(changes: Mapping[str, list[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
+def _make(changes: Mapping[str, list[ops.Op[Any]]]) -> Steps[dict[str, Any]]:
     """Make changes of partitions; return by partition True, or its error."""
 
-    def made(ops_of_it: list[ops.Op[Any]]) -> Steps[bool]:
+    def make(ops_of_it: list[ops.Op[Any]]) -> Steps[bool]:
         yield ops_of_it
         return True
 
-    answers = (yield Together([made(one) for one in changes.values()])) if changes else ()
+    answers = (yield Together([make(one) for one in changes.values()])) if changes else ()
     return dict(zip(changes, answers, strict=True))
 
 

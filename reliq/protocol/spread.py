@@ -102,16 +102,16 @@ class Spread:
         left: Sequence[int] = range(len(self._messages))
         while left:
             offers = yield from self._offers(left)
-            answers = yield Together([self._offered(one) for one in offers])
+            answers = yield Together([self._offer(one) for one in offers])
             for offer, answer in zip(offers, answers, strict=True):
                 self._note(offer, answer)
             self._raise()
             left = [place for place in range(len(self._messages)) if place not in self._ids]
         return [self._ids[place] for place in range(len(self._messages))]
 
-    def _offered(self, offer: Offer) -> Steps[list[str]]:
+    def _offer(self, offer: Offer) -> Steps[list[str]]:
         route = Route(self._partitions.layout.version, offer.free, self._waiting)
-        partition, messages = self._partitions.named(offer.name), self._taken(offer.places)
+        partition, messages = self._partitions.named(offer.name), self._messages_at(offer.places)
         if self._before is not None:
             yield from self._before(partition.keys, messages)
         return (yield from partition.send(messages, self._terms, route))
@@ -153,7 +153,7 @@ class Spread:
         elif isinstance(error, OutcomeUnknown) or self._error is None:
             self._error = error
 
-    def _taken(self, places: Sequence[int]) -> Sequence[NewMessage]:
+    def _messages_at(self, places: Sequence[int]) -> Sequence[NewMessage]:
         if isinstance(places, range):
             return self._messages[places.start : places.stop]
         return [self._messages[place] for place in places]

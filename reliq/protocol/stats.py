@@ -76,14 +76,16 @@ def _readings(names: Sequence[str], looks: int = _LOOKS) -> Steps[tuple[dict[str
         if name not in unreadable:
             there = [others[part] for part in every if part in others]
             readings[name] = whole([first, *there], len(every) - len(there))
-    moved = (yield from _changed({name: layouts[name] for name in readings if name in layouts})) if looks > 1 else []
+    moved = (
+        (yield from _find_changed({name: layouts[name] for name in readings if name in layouts})) if looks > 1 else []
+    )
     if moved:
         again, wrong = yield from _readings(moved, looks - 1)
         return {name: again.get(name, one) for name, one in readings.items() if name not in wrong}, unreadable | wrong
     return readings, unreadable
 
 
-def _changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
+def _find_changed(layouts: dict[str, Layout]) -> Steps[list[str]]:
     """Return the queues that do not have these homes any more."""
     try:
         now = (yield [ops.layout(QueueKeys(name)) for name in layouts]) if layouts else []
@@ -158,7 +160,7 @@ def _look(names: Sequence[str], layouts: dict[str, Layout] | None) -> Steps[list
             layouts |= {keys.queue: layout for keys, layout in found if layout.several}
         for keys, known, reading in zip(group, consumers, replies[len(reads) :], strict=False):
             if _is_large(*known):
-                held = reading.processing + (yield from _held(keys, *known))
+                held = reading.processing + (yield from _count_held(keys, *known))
                 readings.append(replace(reading, processing=held))
             else:
                 readings.append(reading)
@@ -175,7 +177,7 @@ def _is_large(cursor: int, some: Sequence[str]) -> bool:
     return cursor != 0 or len(some) > ops.MOST_CONSUMERS
 
 
-def _held(keys: QueueKeys, cursor: int, some: Sequence[str]) -> Steps[int]:
+def _count_held(keys: QueueKeys, cursor: int, some: Sequence[str]) -> Steps[int]:
     """Count the messages of very many consumers, from `some` and the place of the next ones on."""
     counts: dict[str, int] = {}
     while True:

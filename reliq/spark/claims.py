@@ -67,7 +67,7 @@ class Claims:
             wanted = min(MAX_BATCH, most - held)
             try:
                 answer = yield from claimant.claim(limits, wanted, _ROOM)
-                heads = yield from self._sorted(claimant, answer)
+                heads = yield from self._sort_out(claimant, answer)
                 held += len(heads)
                 for part in self._parts(claimant.id):
                     held += yield from part.take(heads, most - held, evenly=limits.apply)
@@ -78,7 +78,7 @@ class Claims:
                 break
         return held
 
-    def _sorted(self, claimant: Claimant, answer: ops.Claimed) -> Steps[Sequence[Message]]:
+    def _sort_out(self, claimant: Claimant, answer: ops.Claimed) -> Steps[Sequence[Message]]:
         """Bury undecodable and expired messages and remove cancelled ones, as any consumer; return the others."""
         arrivals = ConsumerSteps(self.keys, claimant.id, self.lease).arrivals
         arrivals.sort(answer.elements, answer.now)

@@ -60,7 +60,7 @@ class AioConnection:
     async def perform(self, request: Request) -> Any:
         """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
         if isinstance(request, Sleep):
-            return await paused(request)
+            return await pause(request)
         if self._raw is not None and self.ended:
             await self.close()  # noticed before a command is sent on a dead connection
         if type(request) is Op:  # nearly every call
@@ -142,13 +142,13 @@ class AioConnection:
     async def _load_first(self, request: Transaction) -> None:
         """Load the scripts of a transaction that this connection has not loaded."""
         with not_sent():
-            await self._connected()
+            await self._ensure_connected()
             commands = self._loaded.missing(request, self.connects)
             replies = await self._exchange(commands) if commands else []
         self._loaded.note(request, self.connects, replies)
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        raw = self._raw if self._usable else await self._connected()
+        raw = self._raw if self._usable else await self._ensure_connected()
         packed = pack(commands)
         try:
             if self._replies is None or not self._replies.write(packed):
@@ -184,7 +184,7 @@ class AioConnection:
         """Whether there is a connection, to the right server, of this process."""
         return self._raw is not None and self._epoch == self._endpoint.epoch and self._mark == forks.mark()
 
-    async def _connected(self) -> Any:
+    async def _ensure_connected(self) -> Any:
         """Connect anew where that is needed; raises ConnectionLost."""
         self._leave_to_parent()
         if self._epoch != self._endpoint.epoch:
@@ -267,7 +267,7 @@ class AioConnection:
                 await raw.disconnect(nowait=True)
 
 
-async def paused(request: Sleep) -> None:
+async def pause(request: Sleep) -> None:
     """Wait for so long."""
     if isinstance(request, Await):
         await asyncio.create_task(request.hook, context=request.context)

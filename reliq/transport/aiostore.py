@@ -11,7 +11,7 @@ from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.ops import Op, Request, Sleep, Steps, Together, one
 from reliq.ops.mention import Mention, Mentions
 from reliq.transport.aio_cluster import AioClusterConnection
-from reliq.transport.aio_connection import AioConnection, paused
+from reliq.transport.aio_connection import AioConnection, pause
 from reliq.transport.calls import lasts
 from reliq.transport.errors import ConnectionLost, TryAgain
 from reliq.transport.places import Places
@@ -80,14 +80,14 @@ class AioStore(Server):
 
     async def _apart(self, request: Request | Together, _: None, timeout: float | None) -> Any:
         if isinstance(request, Mention):
-            return await self._shared(request)
+            return await self._read_shared(request)
         if isinstance(request, Sleep):
-            return await paused(request)
+            return await pause(request)
         if isinstance(request, Op) and request.blocks:
-            return await self._blocked(request, timeout)
+            return await self._block(request, timeout)
         return await self.run(_alone(request), timeout=timeout)
 
-    async def _blocked(self, request: Op[Any], timeout: float | None) -> Any:
+    async def _block(self, request: Op[Any], timeout: float | None) -> Any:
         """Wait on the server, which takes a connection; where too many do so, wait here, as if nothing came."""
         if self._blocked_runs == self._calls:
             await asyncio.sleep(request.blocks)
@@ -98,7 +98,7 @@ class AioStore(Server):
         finally:
             self._blocked_runs -= 1
 
-    async def _shared(self, wanted: Mention) -> Mentions | None:
+    async def _read_shared(self, wanted: Mention) -> Mentions | None:
         """Wait for the read of this stream that all its waiting tasks share; the first of them starts it."""
         stream = wanted.stream
         if stream not in self._shared_reads:
@@ -190,7 +190,7 @@ class AioStore(Server):
                 try:
                     answer = await ask(request, connection, timeout)
                 except BaseException as error:  # noqa: BLE001  a cancellation too: the steps must know that there is no answer
-                    request = steps.throw(await self._told(error, request, connection))
+                    request = steps.throw(await self._error_for_steps(error, request, connection))
                 else:
                     request = steps.send(answer)
         except StopIteration as stop:
@@ -199,7 +199,7 @@ class AioStore(Server):
         finally:
             steps.close()
 
-    async def _told(
+    async def _error_for_steps(
         self, error: BaseException, request: Request | Together, connection: AioConnection | None
     ) -> BaseException:
         """Return the error that the steps get for one of a request."""

@@ -45,7 +45,7 @@ def answers_to(parts: Sequence[Part], server: Server, connected: Container[Node]
     for part in parts:
         try:
             if len(parts) > 1 and only_announces(part.request):
-                answers.append((yield from _announced(part, server)))
+                answers.append((yield from _announce(part, server)))
             elif part.node is ANY:
                 answers.append((yield from _any_node(part.request, server, connected)))
             else:
@@ -61,7 +61,7 @@ def answers_to(parts: Sequence[Part], server: Server, connected: Container[Node]
     return answers
 
 
-def _announced(part: Part, server: Server) -> NodeSteps[list[Any]]:
+def _announce(part: Part, server: Server) -> NodeSteps[list[Any]]:
     """Announce queues, and answer None for each while the node of their names is away: the other parts are not."""
     if part.node is None or not server.is_away(part.node):
         try:

@@ -119,7 +119,7 @@ class Connection:
     def _load_first(self, request: Transaction) -> None:
         """Load the scripts of a transaction that this connection has not loaded."""
         with not_sent():
-            self._connected()
+            self._ensure_connected()
             commands = self._loaded.missing(request, self.connects)
             replies = self._exchange(commands) if commands else []
         self._loaded.note(request, self.connects, replies)
@@ -199,7 +199,7 @@ class Connection:
         return self._receive(self._send(commands))
 
     def _send(self, commands: list[Command]) -> PendingReply:
-        raw = self._connected()
+        raw = self._ensure_connected()
         packed = pack(commands)
         owed = PendingReply(len(commands))
         try:
@@ -240,7 +240,7 @@ class Connection:
             if self._epoch != self._endpoint.epoch:
                 raise ConnectionLost(sent=True, cause="the master is elsewhere")
 
-    def _connected(self) -> Any:
+    def _ensure_connected(self) -> Any:
         mark = forks.mark()
         if self._mark != mark:
             self._raw, self._mark = None, mark  # the socket belongs to the parent
@@ -307,7 +307,7 @@ class Connection:
         until = time.monotonic() + timeout
         try:
             while (left := until - time.monotonic()) > 0:
-                if self._connected().can_read(min(left, _LOOK_EVERY)) or self._epoch != self._endpoint.epoch:
+                if self._ensure_connected().can_read(min(left, _LOOK_EVERY)) or self._epoch != self._endpoint.epoch:
                     self.close()
                     return True
         except (ConnectionLost, TryAgain, ReliqError, redis_errors().RedisError, OSError):

@@ -92,10 +92,10 @@ class Exchange:
 
     # --- the loop's own thread ---
 
-    def be_registered(self) -> None:
+    def ensure_registered(self) -> None:
         """Register the consumer unless it is registered."""
         if not self.steps.alive:
-            self._store.run(self.steps.be_registered(), self._connection, timeout=0)
+            self._store.run(self.steps.ensure_registered(), self._connection, timeout=0)
 
     def settle_and_claim(self, limit: int, *, waits: bool = True) -> list[Message]:
         """Settle finished messages and claim up to `limit` new ones; `waits`: the caller waits if there are none."""

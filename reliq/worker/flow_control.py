@@ -57,7 +57,7 @@ class FlowReports:
         The move of a probe that has failed is replaced in `moves`: it goes back behind all others, uncharged.
         """
         holds: list[Hold] = drained(self._holds)
-        reports = [op for hold in holds for op in self._held(hold)]
+        reports = [op for hold in holds for op in self._hold_ops(hold)]
         probe = ""
         if self._rule is not None:
             known = self._steps.was_unanswered  # those may be counted
@@ -89,7 +89,7 @@ class FlowReports:
         if message.element == self._steps.limits.probe:
             self._steps.limits.probe, self._probe_ended = None, "passed"
 
-    def _held(self, hold: Hold) -> Iterator[ops.Op[Any]]:
+    def _hold_ops(self, hold: Hold) -> Iterator[ops.Op[Any]]:
         left, group = hold.until - time.monotonic(), hold.group
         if left <= 0:
             return

@@ -41,7 +41,7 @@ class InlineLoop:
         if self.runner.paused and not self.stopping:
             self._pause()
             return False
-        self._be_registered()  # before its turn: broadcasts must find their queue meanwhile
+        self._ensure_registered()  # before its turn: broadcasts must find their queue meanwhile
         with self._turn():
             self._take_next_batch()
             idle = not self.exchange.unstarted
@@ -60,7 +60,7 @@ class InlineLoop:
 
     def _pause(self) -> None:
         """Hand back what has not started, and settle what has ended."""
-        self._be_registered()
+        self._ensure_registered()
         self.exchange.complete_all()
         self.exchange.relieve()
         time.sleep(PAUSED_LOOK)
@@ -69,15 +69,15 @@ class InlineLoop:
         """A handler runs only in `step`."""
         return False
 
-    def _be_registered(self) -> None:
+    def _ensure_registered(self) -> None:
         if not self.stopping:
-            self.exchange.be_registered()
+            self.exchange.ensure_registered()
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Wait for the turn to run handlers; this consumer stays registered meanwhile."""
         while not self._shared.turn.acquire(timeout=_TURN_LOOK):
-            self._be_registered()
+            self._ensure_registered()
         try:
             yield
         finally:

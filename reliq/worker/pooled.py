@@ -48,7 +48,7 @@ class PooledLoop:
             raise RuntimeError("the outcome of a message could not be noted") from self._broken
         if self.stopping or self.runner.paused:
             if not self.stopping:
-                self.exchange.be_registered()
+                self.exchange.ensure_registered()
             self._wind_up(_STOP_LOOK if self.stopping else PAUSED_LOOK)
             return False
         self._measure()

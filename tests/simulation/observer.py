@@ -188,7 +188,7 @@ class Observer(World):
             place = self.where.get(other)
             if place is None or place.state == DEAD or self.restarted:
                 continue
-            if not self.records.of(other).revived_at:  # it was dead when the end was noted, and put back before the send
+            if not self.records.of(other).revived_at:  # it was dead when the end was noted, and put back since
                 raise Violation(f"{identity} comes at the end of its batch, and {other[1]} is in {place.state}")
 
     def restarts(self, saved_at: float) -> None:

@@ -167,7 +167,7 @@ class Loop:
                 if self.stopping:
                     yield from self._leave()
                     return
-                yield from self.consumer.be_registered()
+                yield from self.consumer.ensure_registered()
                 if not self._unstarted:
                     self._take((yield from self._settle(self._worker.limit)))
                 if not self._unstarted:

@@ -98,7 +98,7 @@ def test_without_a_heartbeat_each_call_renews_the_lease(store):
     """A lease over HTTP lasts for the time that its client is told."""
     prepare(store)
     consumer = ConsumerSteps(KEYS, "c1", 60.0)
-    store.run(consumer.be_registered())
+    store.run(consumer.ensure_registered())
     store.call(command("SET", KEYS.lease("c1"), 1))
     store.run(consumer.claim(1))
     assert store.call(ops.lease_end(KEYS, "c1")) > 1
@@ -118,7 +118,7 @@ def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
             store.run(one)
         return store.call(ops.lease_end(KEYS, "c1"))
 
-    registered = lease_after(consumer.be_registered())
+    registered = lease_after(consumer.ensure_registered())
     assert lease_after(consumer.claim(1), consumer.wait(1, 0.01), consumer.settle((), (), 1)) == registered
     later[0] = 4.1
     renewed = lease_after(consumer.claim(1))
@@ -289,7 +289,7 @@ def test_messages_that_are_done_out_of_order_leave_in_a_row(store):
 def test_a_queue_that_a_full_server_did_not_note_is_announced_again(announced, again):
     """Monitors find queues by that."""
     steps = ConsumerSteps(KEYS, new_owner(connected=False), 60)
-    registering: Any = steps.be_registered()
+    registering: Any = steps.ensure_registered()
     verifying: Any = steps._verify()
     assert ops.announce(KEYS.queue).command in [op.command for op in next(registering)]
     with contextlib.suppress(StopIteration):

@@ -165,7 +165,7 @@ def test_a_change_of_partitions_that_does_not_take_effect_is_waited_for_ten_seco
 
 
 def test_a_send_waits_as_long_for_it(clock, monkeypatch):
-    monkeypatch.setattr(spread.Spread, "_offered", refused)
+    monkeypatch.setattr(spread.Spread, "_offer", refused)
     cluster, began = Cluster(clock, FOUR, q=[]), clock.now
     with pytest.raises(RedisUnavailable, match="the change of their number does not take effect"):
         cluster._run(cluster.queues["q"].send_many([NewMessage("x", id="m", key="k")]))

@@ -55,7 +55,7 @@ class Cached(Generic[T]):
             if age < 2 * self._every:
                 self._begin()
                 return known[0]
-        await self._fetched(known)
+        await self._wait_for_fetch(known)
         if self._known is not None and (self._known is not known or self._may_keep(known)):
             return self._known[0]
         raise self._error
@@ -72,7 +72,7 @@ class Cached(Generic[T]):
     def _away(self) -> bool:
         return self._away_at > float("-inf")
 
-    async def _fetched(self, known: tuple[T, float] | None) -> None:
+    async def _wait_for_fetch(self, known: tuple[T, float] | None) -> None:
         """Wait for a fetch to end; only briefly if a kept value can be used, or an error names the node."""
         node_away = self._away and bool(self._error.node)
         brief = self._is_kept(known) or node_away

@@ -134,7 +134,7 @@ def _read_back(keys: QueueKeys, lease: str) -> Steps[Elements]:
     return Elements(((message.id, message.element) for message in messages), others=len(held) - len(messages))
 
 
-def _held(keys: QueueKeys, lease: str) -> Steps[list[Message]]:
+def _read_held(keys: QueueKeys, lease: str) -> Steps[list[Message]]:
     return _readable(keys, (yield ops.read_back(keys, lease)))
 
 
@@ -216,7 +216,7 @@ def extend(keys: QueueKeys, lease: str, seconds: float) -> Steps[list[str] | Non
         return None
     if not told:
         return []
-    return [message.id for message in cancelled_of((yield from _held(keys, lease)), told)]
+    return [message.id for message in cancelled_of((yield from _read_held(keys, lease)), told)]
 
 
 def report(keys: QueueKeys, lease: str, identity: str, report: Report) -> Steps[None]:

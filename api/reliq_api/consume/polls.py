@@ -16,7 +16,7 @@ from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
-from reliq.protocol.claiming import from_any, taken, to_look_at
+from reliq.protocol.claiming import claim_within, from_any, to_look_at
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.transport.aio_connection import AioConnection
@@ -63,7 +63,7 @@ class Poll:
         every = yield from self._homes.known()
         if len(every) == 1:
             yield from self._turn_to(every[0])
-            return (yield from taken(self.steps, self.limit))
+            return (yield from claim_within(self.steps, self.limit))
         failing, found = self._homes.failing, self._homes.found
         some = to_look_at(every, failing, lambda keys: known_empty(keys) and not self._owes(keys.queue))
         messages = yield from from_any(some, failing, found, self._claim_from, self._owes)
@@ -79,7 +79,7 @@ class Poll:
         """Claim from one of several homes."""
         try:
             yield from self._turn_to(keys)
-            return (yield from taken(self.steps, self.limit))
+            return (yield from claim_within(self.steps, self.limit))
         except ReliqError:
             self._begin_anew(keys)
             raise
@@ -95,7 +95,7 @@ class Poll:
         if len(every) > 1:
             return (yield from self.claim(known_empty))
         yield from self._turn_to(every[0])
-        messages = yield from taken(self.steps, self.limit, timeout)
+        messages = yield from claim_within(self.steps, self.limit, timeout)
         yield from self.steps.count_arrived()
         return messages
 
@@ -237,7 +237,7 @@ class Poller:
             "reliq-poll"
         )  # named, so that a lost connection is closed before the next one claims
         try:
-            await self._appeared()
+            await self._wait_for_queue()
             while self._waiting:
                 self._served = poll = self._waiting[0]
                 try:
@@ -252,7 +252,7 @@ class Poller:
             except Exception as error:  # noqa: BLE001  it was forgotten before it could fail to close
                 log.debug("the connection of a poll failed to close: %r", error)
 
-    async def _appeared(self) -> None:
+    async def _wait_for_queue(self) -> None:
         """Wait until the queue exists, no poll waits for it any more, or Redis cannot be asked."""
         try:
             while self._waiting and not await self._exists():  # noqa: ASYNC110

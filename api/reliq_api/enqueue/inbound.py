@@ -150,8 +150,8 @@ def largest_text(settings: Settings) -> int:
 async def read_body(request: BoundedRequest, head: Head) -> bytes:
     """Return the body of a request with one message; raises Problem, for a large one before it is read."""
     if head.form in (Form.ENTRY, Form.EVENT):
-        return await request.taken(max(largest_text(request.app.state.settings), REQUEST_LARGEST))
-    return await request.taken(head.max_body, body_too_large)
+        return await request.take(max(largest_text(request.app.state.settings), REQUEST_LARGEST))
+    return await request.take(head.max_body, body_too_large)
 
 
 def read_message(head: Head, text: bytes) -> NewMessage:

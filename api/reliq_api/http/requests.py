@@ -93,7 +93,7 @@ class BoundedBody:
         if self._largest <= self._buffered.most:  # else it is read in parts
             self._buffered.check(length)
 
-    async def taken(self, largest: int | None = None, too_large: TooLarge | None = None) -> bytes:
+    async def take(self, largest: int | None = None, too_large: TooLarge | None = None) -> bytes:
         """Return the body without keeping it: what is not needed any more takes no memory. `largest`: as `allow`."""
         if largest is not None:
             self.allow(largest, too_large)
@@ -111,7 +111,7 @@ class BoundedBody:
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
-            self._body = await self.taken()
+            self._body = await self.take()
         return self._body
 
     def release(self, size: int | None = None) -> None:
@@ -122,7 +122,7 @@ class BoundedBody:
 
     async def _next(self) -> tuple[bytes, bool]:
         """Return the next piece of a body that has not arrived as a whole, and whether more follows."""
-        message = await self._awaited()
+        message = await self._receive_in_time()
         broken: Problem | None = self.scope.get("reliq.broken")
         if broken is not None:
             raise broken
@@ -130,7 +130,7 @@ class BoundedBody:
             raise Problem("request_timeout", "the client disconnected before its body was complete")
         return message.get("body", b""), message.get("more_body", False)
 
-    async def _awaited(self) -> Message:
+    async def _receive_in_time(self) -> Message:
         """Return the next message of the client; raises Problem if it does not come in time."""
         patience = asyncio.get_running_loop().time() + self._patience
         try:

@@ -86,7 +86,7 @@ async def form(request: Request) -> list[tuple[str, str]]:
     bounded = BoundedRequest(request.scope, request.receive, state.buffered, state.settings.body_timeout)
     bounded.allow(_FORM_LARGEST)
     try:
-        fields = parse_qsl((await bounded.taken()).decode(), keep_blank_values=True, max_num_fields=2000)
+        fields = parse_qsl((await bounded.take()).decode(), keep_blank_values=True, max_num_fields=2000)
         request.state.form = fields
         return fields
     except ValueError:

@@ -15,7 +15,7 @@ from reliq.errors import QueueFull
 from reliq.features.topics import ops as topics
 from reliq.features.topics.steps import TopicSteps
 from reliq.model.keys import QueueKeys, instance_of
-from reliq.protocol.announcing import announced
+from reliq.protocol.announcing import announce_if_possible
 from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
@@ -68,7 +68,7 @@ class Broker:
             self._passing[queue] |= set()
             self.keep(queue, topics.await_consumer(QueueKeys(queue), arguments.awaited))
         else:
-            self.store.run(announced(queue))
+            self.store.run(announce_if_possible(queue))
             if arguments.max_length is not None:
                 self._limit(self._queue(queue), arguments.max_length)
 

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq import forks
-from reliq.aio.unbroken import brought, finished
+from reliq.aio.unbroken import bring, finish
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, MessageOptions
 from reliq.features.batches.model import BatchProgress, Target
@@ -64,7 +64,7 @@ class Batch(AsyncBlock):
         return await self._store.run(progress(self.id))
 
     async def __aenter__(self) -> Self:
-        await brought(self._store.run(self._steps.open()), self._give_up)
+        await bring(self._store.run(self._steps.open()), self._give_up)
         return self
 
     async def _give_up(self, _: None) -> None:
@@ -75,7 +75,7 @@ class Batch(AsyncBlock):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         if self._mark == forks.mark():  # a forked child closes nothing by leaving the block
-            await finished(self._store.run(self._steps.close(abandon=error is not None)))
+            await finish(self._store.run(self._steps.close(abandon=error is not None)))
 
     def __repr__(self) -> str:
         return f"<aio.Batch {self.id}>"

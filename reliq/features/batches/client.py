@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from reliq import forks
-from reliq.client.unbroken import brought, finished
+from reliq.client.unbroken import bring, finish
 from reliq.contract import values
 from reliq.contract.keywords import BatchOptions, MessageOptions
 from reliq.features.batches.model import BatchProgress, Target
@@ -62,7 +62,7 @@ class Batch:
         return self._store.run(progress(self.id))
 
     def __enter__(self) -> Self:
-        brought(self._store.run(self._steps.open()), self._give_up)
+        bring(self._store.run(self._steps.open()), self._give_up)
         return self
 
     def _give_up(self, _: None) -> None:
@@ -71,7 +71,7 @@ class Batch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._mark == forks.mark():  # a forked child closes nothing by leaving the block
-            finished(self._store.run(self._steps.close(abandon=error is not None)))
+            finish(self._store.run(self._steps.close(abandon=error is not None)))
 
     def __repr__(self) -> str:
         return f"<Batch {self.id}>"

@@ -46,7 +46,7 @@ def _note(batch: str, queue: str) -> Steps[bool]:
             return True
 
 
-def _kept(keys: QueueKeys, noted: Mapping[str, bool]) -> Steps[Sequence[Op[Any]] | None]:
+def _keep_counts(keys: QueueKeys, noted: Mapping[str, bool]) -> Steps[Sequence[Op[Any]] | None]:
     counts = yield from _counts_in(keys)
     if not counts.keys() <= noted.keys():
         return None
@@ -54,4 +54,4 @@ def _kept(keys: QueueKeys, noted: Mapping[str, bool]) -> Steps[Sequence[Op[Any]]
 
 
 #: The counts of batches stay until these have ended.
-COUNTS = Counted(_note_place, _kept)
+COUNTS = Counted(_note_place, _keep_counts)

@@ -11,7 +11,7 @@ from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage, check_key
 from reliq.ops import Steps
-from reliq.protocol.announcing import announced
+from reliq.protocol.announcing import announce_if_possible
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.pieces import pieces
 
@@ -28,7 +28,7 @@ class CycleSteps:
         """Add members; return how many of them were new."""
         new = 0
         entrants = [self._entrant(member) for member in dict.fromkeys(_checked(members))]
-        yield from announced(self._keys.queue)
+        yield from announce_if_possible(self._keys.queue)
         for some in pieces(entrants, values.MAX_BATCH):
             answer = yield from self._add(some)
             if answer.status == "full":

@@ -153,7 +153,7 @@ def _results(message: Message, kind: Any) -> Steps[list[Any]]:
         ids = [node.id for node in nodes if node.queue == queue]
         for keys in (yield from homes_of(queue)):
             for part in pieces(ids, AT_ONCE):
-                yield from _stored(keys, queue, part, found)
+                yield from _read_results(keys, queue, part, found)
     stored = [found.get((node.queue, node.id)) for node in nodes]
     if kind is not None and None in stored:
         yield from _check_missing(flow, before, nodes, stored)
@@ -190,7 +190,7 @@ def _read_as(kind: Any, stored: bytes) -> Any:
         raise InvalidBody(f"a result of the messages before this one in the flow: {error}", error.path) from None
 
 
-def _stored(keys: QueueKeys, queue: str, ids: Sequence[str], found: dict[tuple[str, str], bytes]) -> Steps[None]:
+def _read_results(keys: QueueKeys, queue: str, ids: Sequence[str], found: dict[tuple[str, str], bytes]) -> Steps[None]:
     latest, earlier = yield own.stored_results(keys, ids)
     for identity, *both in zip(ids, latest, earlier, strict=True):
         result = next((one for one in both if one is not None), None)

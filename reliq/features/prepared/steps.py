@@ -63,7 +63,7 @@ class PreparedSteps:
                 raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
             if answer.status == "id_in_use":
                 raise _in_use(entry.id)
-            yield from self._confirmed(terms, known, session, "prepared")
+            yield from self._confirm(terms, known, session, "prepared")
 
     def commit(self, identity: str, terms: Terms = ANY) -> Steps[str]:
         """Commit a message; return its id or, for a duplicate, the id of the first message. Raises PreparedClosed."""
@@ -78,7 +78,7 @@ class PreparedSteps:
                     identity, "committed", terms, session.producer, session.sequence, answer.id, elsewhere
                 )
             _check(self._keys.logical, identity, "committed", answer.decision)
-            yield from self._confirmed(terms, known, session, "committed")
+            yield from self._confirm(terms, known, session, "committed")
             first: str = answer.id
             return first
 
@@ -100,7 +100,7 @@ class PreparedSteps:
         decide = own.decide(self._keys, identity, decision, REMEMBERED, producer, sequence, dedup, elsewhere)
         return at_most(decide, terms.retries)
 
-    def _confirmed(self, terms: Terms, known: ops.Introduction, session: ProducerSession, done: str) -> Steps[None]:
+    def _confirm(self, terms: Terms, known: ops.Introduction, session: ProducerSession, done: str) -> Steps[None]:
         sure = terms.wanted or durability(known.durability or MEMORY.name)
         if sure.waits:
             yield from confirm(self._keys, sure, session.producer, session.sequence, done)

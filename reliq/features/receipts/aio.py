@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from reliq.aio.news import HomeNews
-from reliq.aio.unbroken import Lock, acquired, brought
+from reliq.aio.unbroken import Lock, acquire, bring
 from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
@@ -51,7 +51,7 @@ class Receiver:
         self._waiters += 1
         try:
             while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
-                if await acquired(self._turn, left):
+                if await acquire(self._turn, left):
                     try:
                         received = await self._wait(wanted, until, patience)
                     finally:
@@ -63,7 +63,7 @@ class Receiver:
 
     async def _close(self) -> None:
         """Close the connection when no caller waits any more, and leave the watch."""
-        if not self._waiters and await acquired(self._turn, _ENOUGH):
+        if not self._waiters and await acquire(self._turn, _ENOUGH):
             try:
                 if not self._waiters:
                     self._news = None
@@ -139,7 +139,7 @@ class ReceiveCalls:
         waits = values.seconds(wait, "wait")
         patience = Patience()
         receiving = self._receiver.receive(check_wanted(wanted), waits, patience)
-        return await brought(receiving, self._receiver.give_back, patience.end)
+        return await bring(receiving, self._receiver.give_back, patience.end)
 
     async def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""

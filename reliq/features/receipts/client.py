@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from reliq.client.news import HomeNews
-from reliq.client.unbroken import Lock, acquired, brought
+from reliq.client.unbroken import Lock, acquire, bring
 from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
@@ -52,7 +52,7 @@ class Receiver:
         self._waiters += 1
         try:
             while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
-                if acquired(self._turn, left):
+                if acquire(self._turn, left):
                     try:
                         received = self._wait(wanted, until, patience)
                     finally:
@@ -64,7 +64,7 @@ class Receiver:
 
     def _close(self) -> None:
         """Close the connection when no caller waits any more, and leave the watch."""
-        if not self._waiters and acquired(self._turn, _ENOUGH):
+        if not self._waiters and acquire(self._turn, _ENOUGH):
             try:
                 if not self._waiters:
                     self._news = None
@@ -138,7 +138,7 @@ class ReceiveCalls:
         waits = values.seconds(wait, "wait")
         patience = Patience()
         receiving = self._receiver.receive(check_wanted(wanted), waits, patience)
-        return brought(receiving, self._receiver.give_back, patience.end)
+        return bring(receiving, self._receiver.give_back, patience.end)
 
     def change_visibility(self, changes: Sequence[tuple[str, Duration]], *, late: bool = False) -> list[str]:
         """Set how long messages stay in flight, from now on; return "changed", "expired" or "unknown" for each."""

@@ -24,7 +24,7 @@ from reliq.ops.browse import GROUP_AND_TURN
 from reliq.ops.partitions import HOMEWARD
 from reliq.ops.schema import Counter
 from reliq.protocol.bodies import read_bodies
-from reliq.protocol.claiming import taken
+from reliq.protocol.claiming import claim_within
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.forwarding import RECEIVED_ELSEWHERE, forward, number
 from reliq.protocol.outcomes import released
@@ -77,14 +77,14 @@ class HomeReceiver:
                 yield ops.Sleep(min(timeout, _UNKNOWN_LOOK))
                 return []
             heads = self._heads(wanted)
-            messages = yield from taken(consumer, heads, timeout)
+            messages = yield from claim_within(consumer, heads, timeout)
             missing = wanted.limit - len(messages)
             early: Sequence[bytes] = ()
             if len(messages) < heads and (not messages or self._in_flight != 0):
                 returned, due, early = yield own.return_due(self.keys, RETURNED_AT_ONCE)
                 self.next_due = float("inf") if due < 0 else time.monotonic() + due / 1000
                 if returned:
-                    messages += yield from taken(consumer, missing)
+                    messages += yield from claim_within(consumer, missing)
             early = early if self._takes_followers(consumer, wanted) else ()
             if not messages and not early:
                 if consumer.alive:
@@ -164,7 +164,7 @@ class HomeReceiver:
         if early or (wanted.limit > 1 and self._takes_followers(consumer, wanted)):
             chosen = yield from self._with_followers(messages, wanted, now, early)
             if len(chosen) < wanted.limit and len(messages) == self._heads(wanted) < wanted.limit:
-                others = yield from taken(consumer, wanted.limit - len(chosen))
+                others = yield from claim_within(consumer, wanted.limit - len(chosen))
                 messages = [*messages, *(yield from self._living(consumer, others, wanted))]
                 chosen = yield from self._with_followers(messages, wanted, now, early)
             claimed = sum(1 for line, _ in chosen if not line)

@@ -15,7 +15,7 @@ from reliq.features.receipts import ops as own
 from reliq.features.receipts.model import DONE
 from reliq.features.receipts.ops import Flight
 from reliq.features.receipts.receiving import next_in_line
-from reliq.features.receipts.steps import deleted
+from reliq.features.receipts.steps import delete_of_home
 from reliq.model.element import decode_envelope, encode_envelope, id_in_name
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -79,10 +79,10 @@ class Runs:
         return sum(code == DONE for flight, code in zip(flights, codes, strict=True) if flight.line)
 
     def keep(self) -> Steps[int]:
-        parts = yield from self._kept()
+        parts = yield from self._keep_all()
         return sum(map(len, parts))
 
-    def _kept(self) -> Steps[list[list[bytes]]]:
+    def _keep_all(self) -> Steps[list[list[bytes]]]:
         """Renew the lease; return the names of those that are still in flight, in parts."""
         found: list[list[bytes]] = []
         first, seen = 0, _KEPT
@@ -122,7 +122,7 @@ class Runs:
         ]
 
     def ack(self) -> Steps[int]:
-        return (yield from self._end(lambda some: deleted(self._keys, [(one, "") for one in some], late=False)))
+        return (yield from self._end(lambda some: delete_of_home(self._keys, [(one, "") for one in some], late=False)))
 
     def release(self) -> Steps[int]:
         def release(some: Sequence[bytes]) -> Steps[str]:
@@ -132,7 +132,7 @@ class Runs:
 
     def _end(self, end: Callable[[Sequence[bytes]], Steps[str]]) -> Steps[int]:
         ended = 0
-        for names in (yield from self._kept()):
+        for names in (yield from self._keep_all()):
             for some in pieces(names, _ENDS):
                 codes = yield from end(some)
                 ended += codes.count(DONE)

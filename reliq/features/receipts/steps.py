@@ -78,7 +78,7 @@ class ReceiptSteps:
         failing, found = self._homes.failing, self._homes.found
         received = yield from from_any(every, failing, found, lambda keys: self._receiver(keys).receive(wanted, 0.0))
         if not received:
-            early = [keys for _, keys in (yield from self._returned()) if keys]
+            early = [keys for _, keys in (yield from self._return_everywhere()) if keys]
             received = yield from self._first_early(early if wanted.runs else (), wanted)
         return received
 
@@ -107,9 +107,9 @@ class ReceiptSteps:
 
     def return_due(self) -> Steps[int]:
         """Make the messages visible again whose time is over; return how many."""
-        return sum(count for count, _ in (yield from self._returned()))
+        return sum(count for count, _ in (yield from self._return_everywhere()))
 
-    def _returned(self) -> Steps[list[tuple[int, QueueKeys | None]]]:
+    def _return_everywhere(self) -> Steps[list[tuple[int, QueueKeys | None]]]:
         return (yield from self._homes.act("the return", _return_due))
 
     def change_visibility(self, changes: Sequence[tuple[str, float]], *, late: bool = False) -> Steps[list[str]]:
@@ -170,10 +170,10 @@ def _change(times: Sequence[float], late: bool, keys: QueueKeys, some: Sequence[
 
 
 def _delete(late: bool, keys: QueueKeys, some: Sequence[tuple[int, Handle]]) -> Steps[str]:
-    return (yield from deleted(keys, [(one.name, one.group) for _, one in some], late))
+    return (yield from delete_of_home(keys, [(one.name, one.group) for _, one in some], late))
 
 
-def deleted(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Steps[str]:
+def delete_of_home(keys: QueueKeys, handles: Sequence[tuple[bytes, str]], late: bool) -> Steps[str]:
     """Delete messages of one home, by their names and the groups of their keys; return a letter for each."""
     if len(handles) <= _DELETED_AT_ONCE and (yield own.delete_flying(keys, [name for name, _ in handles], late)):
         return DONE * len(handles)

@@ -14,7 +14,7 @@ import msgspec
 
 from reliq.features.schedules import ops as own
 from reliq.features.schedules.locating import read_one
-from reliq.features.schedules.moving import MOVE_TAKES, settled
+from reliq.features.schedules.moving import MOVE_TAKES, read_settled
 from reliq.features.schedules.ops import Firing, Stored
 from reliq.features.schedules.upcoming import MOST, Prepared, ServerTime, Upcoming, prepared
 from reliq.model.keys import QueueKeys
@@ -148,7 +148,7 @@ class Schedules(Duty[int]):
         """End the move of a schedule whose mover has died; what the index does not know of does nothing."""
         now = int(self._clock.now())
         yield own.postpone(keys, name, now + MOVE_TAKES)  # until the next try
-        left = (yield from settled(keys, [name])).get(name)
+        left = (yield from read_settled(keys, [name])).get(name)
         if left is not None and left.state.source:
             yield own.postpone(keys, name, now + _DAY)
 

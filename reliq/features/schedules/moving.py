@@ -28,11 +28,11 @@ TRIES = 20  #: of a change, while other processes change the same schedule
 Change = Callable[[str, Stored | None, int], Written | None]
 
 
-def taken(definition: Definition, owner: str) -> Steps[bool]:
+def take_over(definition: Definition, owner: str) -> Steps[bool]:
     """Move a schedule from the queue that has it; False if another process has changed something meanwhile."""
     name, keys = definition.name, QueueKeys(definition.queue)
     there = (yield from read_stored(keys, [name])).get(name)  # first: what is done to the old one later shows here
-    old = (yield from settled(QueueKeys(owner), [name])).get(name)
+    old = (yield from read_settled(QueueKeys(owner), [name])).get(name)
     now = yield ops.server_time()
     state = _on_its_way(definition, old, now, owner)
     held = Stored(definition, state, encode(state))
@@ -46,7 +46,7 @@ def taken(definition: Definition, owner: str) -> Steps[bool]:
     return True
 
 
-def begun(of: Mapping[str, str], new: Container[str], written: Mapping[str, Written]) -> Steps[None]:
+def begin(of: Mapping[str, str], new: Container[str], written: Mapping[str, Written]) -> Steps[None]:
     """Let schedules tick that were added to their queues, `of`, as far as the index has them there.
 
     `new`: it had none of them.
@@ -64,7 +64,7 @@ def begun(of: Mapping[str, str], new: Container[str], written: Mapping[str, Writ
             yield own.schedule_remove(keys, name, expected=encode(coming[name]))
 
 
-def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
+def read_settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
     """Read schedules of a queue, having ended their moves to it.
 
     One that is on its way all the same is left of a move that the index has never learned of: it counts for nothing.
@@ -81,7 +81,7 @@ def settled(keys: QueueKeys, names: Sequence[str]) -> Steps[dict[str, Stored]]:
     raise OutcomeUnknown(f"schedule {coming[0].definition.name!r} is moved all the time; try again")
 
 
-def settled_all(keys: QueueKeys) -> Steps[None]:
+def end_moves(keys: QueueKeys) -> Steps[None]:
     """End the moves of the schedules of a queue that is deleted: to it, and from there to others.
 
     Else the queue from which one comes would have it still, and tick, though it is listed nowhere.
@@ -91,7 +91,7 @@ def settled_all(keys: QueueKeys) -> Steps[None]:
     for name, owner in zip(moving, owners, strict=True):
         if owner is not None:
             with suppress(InvalidSetting):  # what nobody can read does not tick
-                yield from settled(QueueKeys(owner), [name])
+                yield from read_settled(QueueKeys(owner), [name])
 
 
 def _end(keys: QueueKeys, one: Stored, later: Sequence[str] = ()) -> Steps[None]:

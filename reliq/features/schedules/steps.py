@@ -22,11 +22,11 @@ from reliq.features.schedules.model import Definition, Run, ScheduleOptions, Sta
 from reliq.features.schedules.moving import (
     TRIES,
     Change,
-    begun,
+    begin,
     defined,
-    settled,
-    settled_all,
-    taken,
+    end_moves,
+    read_settled,
+    take_over,
     unmet,
     without_overdue,
 )
@@ -98,7 +98,7 @@ class ScheduleSteps:
         yield [ops.announce(queue) for queue in sorted({one.queue for one in by_name.values()})]
         moved: list[str] = []
         for name, owner in owners.items():
-            if owner is not None and owner != by_name[name].queue and (yield from taken(by_name[name], owner)):
+            if owner is not None and owner != by_name[name].queue and (yield from take_over(by_name[name], owner)):
                 moved.append(name)
         here = [one for one in by_name.values() if one.name in moved or owners[one.name] in (None, one.queue)]
         of = {one.name: one.queue for one in here}
@@ -106,7 +106,7 @@ class ScheduleSteps:
         for keys, names in by_queue(of):
             some = yield from self._change(keys, names, lambda name, old, now: defined(by_name[name], old, now))
             written |= {one.name: one for one in some}
-        yield from begun(of, {name for name in of if owners[name] is None}, written)
+        yield from begin(of, {name for name in of if owners[name] is None}, written)
         return [*moved, *written]
 
     def pause(self, name: str) -> Steps[None]:
@@ -204,7 +204,7 @@ class ScheduleSteps:
         """Replace states that are still what was read; read the others again. Return those that were replaced."""
         written: list[Written] = []
         for _ in range(TRIES):
-            stored = yield from settled(keys, names)
+            stored = yield from read_settled(keys, names)
             now = yield ops.server_time()
             wanted = [one for name in names if (one := changed(name, stored.get(name), now)) is not None]
             if not wanted:
@@ -254,4 +254,4 @@ def _resumed(name: str, old: Stored | None, now: int) -> Written | None:
     return Written(name, old.raw_state, msgspec.structs.replace(state, paused=False))
 
 
-NOTES_OF_QUEUES = Notes("schedules", own.schedule_names, own.unindex_schedules, settled_all)
+NOTES_OF_QUEUES = Notes("schedules", own.schedule_names, own.unindex_schedules, end_moves)

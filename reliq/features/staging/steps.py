@@ -111,7 +111,7 @@ class PartWriter:
                 staged, bodies = [one for one in some if not one.has_bodies], [one for one in some if one.has_bodies]
             answer = yield from self._stage(staged, bodies)
             if answer != "ok":
-                raise (yield from _closed(self._job, answer))
+                raise (yield from _why_closed(self._job, answer))
             part, messages = self.part, sum(chunk.messages for chunk in staged)
             size = part.bytes + sum(chunk.size for chunk in some)
             self.part = Part(part.queue, part.name, part.chunks + len(staged), part.messages + messages, size)
@@ -169,7 +169,7 @@ def commit(
     told = encode(about) if about is not None else b""
     answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, *place, told, durability)
     if answer == "closed":
-        raise (yield from _closed(job, answer))
+        raise (yield from _why_closed(job, answer))
     if answer == "repeated":
         yield from abort(job)
         return "repeated"
@@ -187,7 +187,7 @@ def _check(job: Job, parts: Sequence[Part]) -> Steps[None]:
             *(own.staged_chunks(job.name, part.staged) for part in page),
         ]
         if lengths[len(apart) :] != [part.chunks for part in page]:
-            raise (yield from _closed(job, "torn"))
+            raise (yield from _why_closed(job, "torn"))
     if gone := (yield from given_up({part.queue for part in parts})):
         raise JobClosed(
             f"job {job.name}: {', '.join(gone)} is no partition of its queue any more; nothing becomes visible. The "
@@ -374,7 +374,7 @@ def due_jobs(home: JobKeys, now: int) -> ops.Op[list[bytes]]:
     return own.jobs_due(home, now, _JOBS_PER_TRIP)
 
 
-def _closed(job: Job, answer: str) -> Steps[JobClosed]:
+def _why_closed(job: Job, answer: str) -> Steps[JobClosed]:
     """Return why a run cannot go on, as the job's record tells it now."""
     record = yield ops.job_record(job.home, job.name)
     if record.committed and record.run == job.run:

@@ -85,7 +85,7 @@ async def wait(queue: QueueName, lease: Lease, wanted: schemas.WaitRequest, requ
 async def give(queue: QueueName, id: MessageId, wanted: schemas.SignalRequest, request: Request) -> schemas.Signalled:
     """One that comes early is kept, up to a day. The first one counts. 409: the message has ended, or waits no more."""
     steps = SignalSteps(request.app.state.homes(queue)).give(id, wanted.name, wanted.value)
-    return await _given(request, steps)
+    return await _give(request, steps)
 
 
 @router.post(
@@ -95,10 +95,10 @@ async def give_by_link(
     queue: QueueName, token: str, wanted: schemas.LinkRequest, request: Request
 ) -> schemas.Signalled:
     """Needs no key: who has the link may give this one signal, once. `message.link` makes it."""
-    return await _given(request, SignalSteps(request.app.state.homes(queue)).by_link(token, wanted.value))
+    return await _give(request, SignalSteps(request.app.state.homes(queue)).by_link(token, wanted.value))
 
 
-async def _given(request: Request, steps: Any) -> schemas.Signalled:
+async def _give(request: Request, steps: Any) -> schemas.Signalled:
     try:
         return schemas.Signalled(taken=await request.app.state.reliq.store.run(steps))
     except SignalRefused as error:

@@ -110,7 +110,7 @@ class Hand:
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
         check_said(
-            self.message, (yield self._stored(entry, lambda number: own.record(self.hold, number, entry.encoded())))
+            self.message, (yield self._store(entry, lambda number: own.record(self.hold, number, entry.encoded())))
         )
 
     def rest(self, entry: Entry, seconds: float, parting: Parting, counter: str) -> Doing[None]:
@@ -119,7 +119,7 @@ class Hand:
         def sleep(number: int) -> Op[str]:
             return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
 
-        self.leave((yield self._stored(entry, sleep)))
+        self.leave((yield self._store(entry, sleep)))
 
     def leave(self, said: str) -> NoReturn:
         """End the run of a message that rests from now on, or was cancelled meanwhile; raises as `check_said` else."""
@@ -130,7 +130,7 @@ class Hand:
         self.consumer.let_go(self.message)
         raise RunOver
 
-    def _stored(self, entry: Entry, op: Callable[[int], Op[str]]) -> Steps[str]:
+    def _store(self, entry: Entry, op: Callable[[int], Op[str]]) -> Steps[str]:
         """Run the op with the number of the entry; branches of a handler come here one after another.
 
         What a Redis that was restarted with an older state has lost of the record is stored again before.

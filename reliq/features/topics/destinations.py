@@ -29,7 +29,7 @@ class Destination:
         """Whether the message has no key, so that any home of several may take it."""
         return self._bucket is None and self.homes.layout.count > 1
 
-    def offered(self) -> Steps[Home]:
+    def choose_home(self) -> Steps[Home]:
         """Return the home that the message is offered to: the first of its homes that has not refused it.
 
         Where all have, the layout is read again; raises RedisUnavailable when that has not helped for long.

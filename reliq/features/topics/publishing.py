@@ -49,7 +49,7 @@ class Publication:
             while left:  # until the homes of the message's key take it, where these change
                 offers: list[Offer] = []
                 for one in left:
-                    offers += [Offer(one, (yield from one.offered()))]
+                    offers += [Offer(one, (yield from one.choose_home()))]
                 with self._pool.session([identity]) as session:
                     left = yield from self._offer(session, offers)
         except QueueFull as full:
@@ -132,7 +132,7 @@ class Publication:
         """
         answers: list[Any] = []
         for some in pieces([*zip(groups, publish, strict=True)], _AT_ONCE):
-            answers += yield from _outcomes([_published(group, one, bodies, session) for group, one in some])
+            answers += yield from _outcomes([_publish(group, one, bodies, session) for group, one in some])
             if any(isinstance(one, ReliqError) for one in answers):
                 break
         return answers + [None] * (len(groups) - len(answers))
@@ -171,7 +171,7 @@ class Publication:
             raise QueueFull(at_limit(*self._full[0]))
 
 
-def _published(
+def _publish(
     group: Group, publish: _Op, bodies: Sequence[ops.StoredBody], session: ProducerSession
 ) -> Steps[own.Published]:
     strangers = [one.home for one in group if one.home.unknown]

@@ -85,7 +85,7 @@ class TopicSteps:
         check_routing_key(routing_key)
         terms = Terms.of(sure, retries)
         yield from ready(self._pool, terms, [message])
-        queues = yield from self._reached(routing_key)
+        queues = yield from self._matching_queues(routing_key)
         if not mandatory:
             queues = or_alternate(queues, self._alternate)
         if queues and check is not None:
@@ -123,11 +123,11 @@ class TopicSteps:
         """Publish by the bindings that Redis has at this moment; without a matching one nothing happens."""
         check_routing_key(routing_key)
         self._looked_at = float("-inf")
-        if not (yield from self._reached(routing_key)):
+        if not (yield from self._matching_queues(routing_key)):
             return {}
         return (yield from self.publish(routing_key, message))
 
-    def _reached(self, routing_key: str) -> Steps[tuple[str, ...]]:
+    def _matching_queues(self, routing_key: str) -> Steps[tuple[str, ...]]:
         """Return the matching queues; the bindings may be half a second old."""
         now = time.monotonic()
         if now - self._looked_at > _FRESH:

@@ -30,12 +30,12 @@ async def topics(request: Request, who: Viewer, key: str = "") -> Response:
         alternate=stats.alternate if stats.alternate and who.may_see(stats.alternate) else None,
         unroutable=stats.unroutable,
         key=key,
-        reached=await _reached(request, who, key) if key else None,
+        reached=await _matching_queues(request, who, key) if key else None,
         may_bind=who.key is None or who.key.allows("topics"),
     )
 
 
-async def _reached(request: Request, who: Access, key: str) -> list[str]:
+async def _matching_queues(request: Request, who: Access, key: str) -> list[str]:
     """Return the queues that would get the message, as far as the viewer may see them."""
     check_routing_key(key)
     routes, alternate = await reliq_of(request).store.run(read_routes())

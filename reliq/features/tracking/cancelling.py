@@ -7,7 +7,7 @@ from reliq import ops
 from reliq.contract.values import check_id
 from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.features.tracking import ops as own
-from reliq.features.tracking.locating import Locator, held, ready_places, start_of
+from reliq.features.tracking.locating import Locator, find_held, ready_places, start_of
 from reliq.features.tracking.model import Cancellation
 from reliq.features.tracking.ops import Swept, Wanted
 from reliq.model.found import CancelledMany
@@ -77,7 +77,7 @@ class Canceller:
             cancelled += yield from self._sweep(
                 (self.keys.delayed, *ready_places(self.keys)), wanted, 0, progress=progress
             )
-            return CancelledMany(cancelled, len((yield from held(self.keys, wanted))))
+            return CancelledMany(cancelled, len((yield from find_held(self.keys, wanted))))
         cancelled = yield from self._withdraw_many(wanted)
         # Delayed ones twice: a retry may have gone there meanwhile; and a handler may have begun to wait.
         places = (self.keys.delayed, *ready_places(self.keys), self.keys.delayed)
@@ -172,7 +172,7 @@ class Canceller:
     def _tell(self, wanted: Wanted) -> Steps[int]:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""
         told = 0
-        for consumer, match in (yield from held(self.keys, wanted)):
+        for consumer, match in (yield from find_held(self.keys, wanted)):
             sent = ListedMessage.read(self.keys.logical, match.glimpse).enqueued_at
             told += yield own.tell(self.keys, consumer, match.id, sent)
         return told

@@ -84,7 +84,7 @@ class Locator:
             length, tail = yield [ops.list_length(place), ops.from_tail(place, 0, 1)]
             if not tail:
                 continue
-            first = yield from self._entered(tail[0])
+            first = yield from self._entry_number(tail[0])
             behind = min(max(0, entered - first), max(0, length - 1))
             guess = behind if guess is None else guess
             swept = yield from self._around(place, length, behind, wanted)
@@ -106,13 +106,13 @@ class Locator:
         while high - low > own.SWEEP // 4:
             middle = (low + high) // 2
             some = yield ops.from_tail(place, middle, middle + 1)
-            if some and (yield from self._entered(some[0])) < entered:
+            if some and (yield from self._entry_number(some[0])) < entered:
                 low = middle
             else:
                 high = middle
         return low
 
-    def _entered(self, element: bytes) -> Steps[int]:
+    def _entry_number(self, element: bytes) -> Steps[int]:
         """Return the number under which a ready message has entered the queue; 0 if it is not known."""
         try:
             identity = Message.decode(self.keys.logical, element).id
@@ -163,7 +163,7 @@ class Locator:
         return self._found(message, Place.READY, position=match.behind, limited_by=limited_by)
 
     def _find_held(self, wanted: Wanted) -> Steps[Found | None]:
-        for consumer, match in (yield from held(self.keys, wanted)):
+        for consumer, match in (yield from find_held(self.keys, wanted)):
             message = ListedMessage.read(self.keys.logical, match.glimpse)
             return self._found(message, Place.PROCESSING, consumer=consumer)
         return None
@@ -182,7 +182,7 @@ def start_of(keys: QueueKeys, place: str) -> bytes | int:
     return b"" if place == keys.waiting else 0
 
 
-def held(keys: QueueKeys, wanted: Wanted) -> Steps[list[tuple[str, Match]]]:
+def find_held(keys: QueueKeys, wanted: Wanted) -> Steps[list[tuple[str, Match]]]:
     """Return the matching messages in processing, each with its consumer."""
     consumers = yield ops.members(keys.consumers)
     matches: list[tuple[str, Match]] = []

@@ -59,7 +59,7 @@ async def search(request: Request, queue: Operated, text: str = "", place: str =
     )  # fmt: skip
 
 
-async def _found(request: Request, queue: str, identity: str) -> Found:
+async def _find(request: Request, queue: str, identity: str) -> Found:
     try:
         found = await reliq_of(request).queue(queue, of_broadcast=True).find(identity)
     except InvalidName:
@@ -71,7 +71,7 @@ async def _found(request: Request, queue: str, identity: str) -> Found:
 
 @router.get("/queues/{name}/message")
 async def message(request: Request, queue: Operated, id: str) -> Response:
-    found = await _found(request, queue.name, id)
+    found = await _find(request, queue.name, id)
     return page(
         request,
         "message.html",
@@ -91,7 +91,7 @@ def _period(found: Found) -> int:
 
 @router.get("/queues/{name}/message/cancel")
 async def ask_cancel(request: Request, queue: Operated, id: str) -> Response:
-    return page(request, "cancel.html", queue=queue.name, found=await _found(request, queue.name, id))
+    return page(request, "cancel.html", queue=queue.name, found=await _find(request, queue.name, id))
 
 
 @router.post("/queues/{name}/message/cancel")

@@ -65,7 +65,7 @@ def test_a_service_that_stops_while_it_looks_at_redis_leaves_no_connection():
             service = create_app(Settings(url=server.url, no_auth=True))
             async with service.router.lifespan_context(service):
                 os.kill(server.pid, signal.SIGSTOP)
-                assert (await service.state.readiness.seen())[0] == ["Redis did not answer within 0.8 s"]
+                assert (await service.state.readiness.look())[0] == ["Redis did not answer within 0.8 s"]
             os.kill(server.pid, signal.SIGCONT)
             await asyncio.to_thread(eventually, alone)
 

@@ -3,7 +3,7 @@
 from reliq import ops
 from reliq.model.keys import QueueKeys, instance_queue, new_owner
 from reliq.observability.histograms import Measurements
-from reliq.protocol.claiming import taken
+from reliq.protocol.claiming import claim_within
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.deletion import delete
 from reliq.transport.store import Store
@@ -15,7 +15,7 @@ def vanish(store, *homes):
     """Claim the messages of these homes, and be gone: the lease is over."""
     for name in homes:
         steps = ConsumerSteps(QueueKeys(name), new_owner(connected=False), 30)
-        store.run(taken(steps, 10))
+        store.run(claim_within(steps, 10))
         store.call(ops.command("SET", steps.keys.lease(steps.consumer), 1))
 
 

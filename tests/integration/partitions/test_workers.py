@@ -119,7 +119,7 @@ def test_a_partition_that_another_worker_serves_from_now_on_is_not_reported_as_a
     bind(app, "inline", lambda message: None)
     worker = Worker(app.store, app.handlers, Options(), new_owner())
     (loop,) = worker._loops
-    loop.exchange.be_registered()
+    loop.exchange.ensure_registered()
     leases = worker._leases()  # read by a heartbeat, which is sent after the consumer has unregistered
     assert loop.exchange.leave(lambda: False)
     Heartbeat(app.store, new_owner(), 15.0, lambda: leases, worker._lost).beat()

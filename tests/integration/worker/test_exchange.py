@@ -76,7 +76,7 @@ def test_what_could_not_be_settled_is_settled_later(exchange, store, queue, url)
 
 
 def test_a_loop_rests_when_it_holds_nothing_and_no_message_has_come_for_a_while(exchange, queue):
-    exchange.be_registered()
+    exchange.ensure_registered()
     assert not exchange.quiet_for(60)
     assert exchange.quiet_for(0)
     queue.send("a")
@@ -100,8 +100,8 @@ def assert_busy(exchange):
 def test_a_connection_that_another_loop_has_used_claims_at_once(exchange, store, queue):
     other = Exchange(store, "q", new_owner(), 15.0, on_dead=lambda move: pytest.fail(f"{move.id} died"))
     assert other.give_connection() is None  # it has none yet
-    exchange.be_registered()
-    other.be_registered()
+    exchange.ensure_registered()
+    other.ensure_registered()
     connection = exchange.give_connection()
     other.take_connection(connection)
     queue.send("a")

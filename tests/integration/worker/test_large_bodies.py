@@ -102,7 +102,7 @@ def test_a_lost_connection_loses_none_of_what_was_claimed_and_requested_ahead(ap
 
 def test_a_message_whose_bodies_cannot_be_read_now_starts_later(app, url, store, loop):
     app.queue("q").send_many([body(number, 300 * KIB) for number in range(8)])
-    loop.exchange.be_registered()
+    loop.exchange.ensure_registered()
     loop._take_next_batch()
     loop.exchange._connection.close()
     store.redirect("redis://127.0.0.1:1/0")
@@ -121,7 +121,7 @@ def test_a_message_whose_bodies_cannot_be_read_now_starts_later(app, url, store,
 def test_a_message_that_was_handed_back_and_is_claimed_again_is_settled(app, loop):
     """Its body was read for its former push, which has another element."""
     app.queue("q").send_many([body(0), body(1)])
-    loop.exchange.be_registered()
+    loop.exchange.ensure_registered()
     loop._take_next_batch()
     loop.meanwhile = loop.exchange.relieve  # the watchdog, while the handler of the first one runs
     loop._run_batch()
@@ -138,7 +138,7 @@ def test_a_message_whose_lease_was_lost_before_its_body_was_read_is_not_started(
     """This worker does not know, and others have acked all; it had requested only the body of the first message."""
     queue = app.queue("q")
     queue.send_many([body(number, 700 * KIB) for number in range(3)])
-    loop.exchange.be_registered()
+    loop.exchange.ensure_registered()
     loop._take_next_batch()
     store.call(command("SET", KEYS.lease(loop.exchange.steps.consumer), 1))
     Monitor(store).scan()
@@ -184,7 +184,7 @@ def test_redelivered_messages_with_large_bodies_run_one_by_one(app, store):
 
 def test_a_message_whose_body_arrives_after_a_stop_is_handed_back(app, loop):
     app.queue("q").send(body(0))
-    loop.exchange.be_registered()
+    loop.exchange.ensure_registered()
     loop._take_next_batch()
     receive = loop._bodies._receive
 

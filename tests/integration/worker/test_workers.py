@@ -208,7 +208,7 @@ def test_an_instruction_waits_in_each_partition_that_the_worker_may_serve_by_the
     homes = [QueueKeys(name) for name in app.store.call(ops.layout(QueueKeys("orders"))).every("orders")]
     steps = ConsumerSteps(homes[0], new_owner(), 15.0)
     steps.doing = Doing()
-    app.store.run(steps.be_registered())
+    app.store.run(steps.ensure_registered())
     (one,) = app.store.run(every_worker())
     assert app.store.run(instruct(one, Instruction.PAUSE))
     told = [app.store.call(ops.command("HKEYS", keys.told)) for keys in homes]
