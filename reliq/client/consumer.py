@@ -19,9 +19,9 @@ from reliq.contract.values import Duration, seconds, whole
 from reliq.errors import InvalidSetting, OutcomeUnknown, RedisUnavailable, RedisUnsuitable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner, next_life
 from reliq.model.message import Message
-from reliq.ops import Move
+from reliq.ops import Move, Sleep, one
 from reliq.ops.topology import Node
-from reliq.protocol.claiming import PATIENCE, Round, pause, to_look_at
+from reliq.protocol.claiming import PATIENCE, Round, to_look_at
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.lease import Lease
@@ -138,7 +138,7 @@ class Consumer:
             except (RedisUnavailable, OutcomeUnknown) as error:  # of all homes
                 if len(self._holdings) == 1 or isinstance(error, RedisUnsuitable) or time.monotonic() > patient_until:
                     raise
-                self._store.run(pause(_WAIT))
+                self._store.run(one(Sleep(_WAIT)))
                 continue
             left = until - time.monotonic()
             if messages or left <= _ENOUGH:
@@ -219,7 +219,7 @@ class Consumer:
         homes = [holding for name, holding in self._holdings.items() if name not in self._homes.failing]
         keys = [holding.steps.awaited for holding in homes if holding.steps.awaits]
         if self._news is None or not keys:
-            self._store.run(pause(min(left, _WAIT)))
+            self._store.run(one(Sleep(min(left, _WAIT))))
             return False
         most = values.BLOCK if len(keys) == len(self._holdings) else _WAIT
         return self._news.wait(keys, min(left, most), _WAIT, in_vain)

@@ -1,10 +1,10 @@
 """Plain commands, and reads used in many places."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, overload
 
 from reliq.model.keys import DELETED, QUEUES, QueueKeys, is_name
-from reliq.ops.request import Argument, Op, Steps, T, milliseconds
+from reliq.ops.request import Argument, Op, Request, Steps, T, Together, milliseconds
 
 _SCAN_STEP = 1000  #: keys of the server that one call looks at
 
@@ -161,10 +161,13 @@ def command(*parts: Argument, repeatable: bool = True) -> Op[Any]:
     return Op(parts, repeatable=repeatable)
 
 
-def one(op: Op[T]) -> Steps[T]:
-    """Run a single op as steps."""
-    answer: T = yield op
-    return answer
+@overload
+def one(request: Op[T]) -> Steps[T]: ...
+@overload
+def one(request: Request | Together) -> Steps[Any]: ...
+def one(request: Request | Together) -> Steps[Any]:
+    """Return the steps that make one request; they return its answer."""
+    return (yield request)
 
 
 def together(*groups: Sequence[Op[Any]]) -> Steps[list[list[Any]]]:

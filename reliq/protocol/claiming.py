@@ -250,10 +250,6 @@ def _count(homes: Sequence[QueueKeys], retries: int = 0) -> Steps[dict[str, int]
     return dict(zip([one.queue for one in homes], counts, strict=True))
 
 
-def pause(seconds: float) -> Steps[None]:
-    yield ops.Sleep(seconds)
-
-
 def rotated(items: Sequence[T], turn: int) -> list[T]:
     """Return the items in their order, beginning with another one each turn."""
     first = turn % max(1, len(items))

@@ -25,10 +25,6 @@ T = TypeVar("T")
 AioCall = Callable[[Any, Any, float | None], Awaitable[Any]]
 
 
-def _alone(request: Request | Together) -> Steps[Any]:
-    return (yield request)
-
-
 class AioStore(Server):
     """A Redis server, for the tasks of one event loop; the contract of Store.
 
@@ -85,7 +81,7 @@ class AioStore(Server):
             return await pause(request)
         if isinstance(request, Op) and request.blocks:
             return await self._block(request, timeout)
-        return await self.run(_alone(request), timeout=timeout)
+        return await self.run(one(request), timeout=timeout)
 
     async def _block(self, request: Op[Any], timeout: float | None) -> Any:
         """Wait on the server, which takes a connection; where too many do so, wait here, as if nothing came."""

@@ -105,7 +105,7 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     moves = [_move(Message.decode(keys.queue, element), lease, outcome, lives) for _, outcome, element in moved]
     places = [place for place, *_ in (*acked, *moved)]  # in the order of the codes
     if not places:
-        return ["already" if (yield _known(keys, lease)) else "lost"] * len(outcomes)
+        return ["already" if (yield ops.lease_known(keys, lease)) else "lost"] * len(outcomes)
     ids = [outcomes[place].id for place in places]
     beside: list[ops.Op[Any]] = [ops.count_notes(keys, ids)]
     if elements.empty:
@@ -118,14 +118,9 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     instead = [False] * len(acks) + [move.counter == Counter.CANCELLED for move in moves]
     for place, code, is_cancelled in zip(places, answer.codes, instead, strict=True):
         codes[place] = (Settled.CANCELLED if is_cancelled and code == Settled.DONE else Settled(code)).code
-    if "lost" in codes and (yield _known(keys, lease)):  # another request has just settled the last message
+    if "lost" in codes and (yield ops.lease_known(keys, lease)):  # another request has just settled the last message
         return ["already" if code == "lost" else code for code in codes]
     return codes
-
-
-def _known(keys: QueueKeys, lease: str) -> ops.Op[bool]:
-    """Return the op that reads whether the lease is valid, or ended because everything was settled."""
-    return ops.lease_known(keys, lease)
 
 
 def _read_back(keys: QueueKeys, lease: str) -> Steps[Elements]:

@@ -117,11 +117,6 @@ class Poll:
         self.steps.title = title
 
 
-def _answers(request: list[ops.Op[Any]]) -> ops.Steps[list[Any]]:
-    answers: list[Any] = yield request
-    return answers
-
-
 class Polls:
     """All polls of this process."""
 
@@ -158,7 +153,7 @@ class Polls:
         if queue in self._known:
             return True
         ask = [ops.is_queue(queue), ops.has_messages(QueueKeys(queue))]
-        there = any(await self._store.run(_answers(ask)))
+        there = any(await self._store.run(ops.one(ask)))
         if there:
             if len(self._known) >= _KNOWN_MOST:
                 self._known.clear()  # most of them may be gone

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 
+from reliq import ops
 from reliq.aio.news import HomeNews
 from reliq.aio.unbroken import Lock, acquire, bring
 from reliq.contract import values
@@ -12,7 +13,6 @@ from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.features.receipts.checks import check_wanted, checked_changes, checked_receipts, checked_visibility
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
-from reliq.protocol.claiming import pause
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.aio_connection import AioConnection
 from reliq.transport.aiostore import AioStore
@@ -94,7 +94,7 @@ class Receiver:
                 is_over = time.monotonic() > patient_until
                 if is_over or not self._steps.has_several_homes or isinstance(error, RedisUnsuitable):
                     raise
-                await self._store.run(pause(_UNWATCHED))
+                await self._store.run(ops.one(ops.Sleep(_UNWATCHED)))
 
     async def give_back(self, received: Sequence[Received]) -> None:
         """Make messages visible again whose receiver is gone."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from functools import cached_property
 
+from reliq import ops
 from reliq.client.news import HomeNews
 from reliq.client.unbroken import Lock, acquire, bring
 from reliq.contract import values
@@ -13,7 +14,6 @@ from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.features.receipts.checks import check_wanted, checked_changes, checked_receipts, checked_visibility
 from reliq.features.receipts.model import Received, Wanted
 from reliq.features.receipts.steps import ReceiptSteps
-from reliq.protocol.claiming import pause
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.connection import Connection
 from reliq.transport.store import Store
@@ -93,7 +93,7 @@ class Receiver:
                 is_over = time.monotonic() > patient_until
                 if is_over or not self._steps.has_several_homes or isinstance(error, RedisUnsuitable):
                     raise
-                self._store.run(pause(_UNWATCHED))
+                self._store.run(ops.one(ops.Sleep(_UNWATCHED)))
 
     def give_back(self, received: Sequence[Received]) -> None:
         """Make messages visible again whose receiver is gone."""
