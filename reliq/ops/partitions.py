@@ -146,10 +146,15 @@ class Stray:
     def group(self) -> str:
         return self.member[:16].decode()
 
+    @property
+    def behind_line(self) -> bytes:
+        """Where to go on behind the line of its key."""
+        return self.member[:16] + b"\xff"
 
-def strays(keys: QueueKeys, after: bytes, most: int) -> Op[tuple[bytes, list[Stray]]]:
-    """Read such messages of lines after this group, and the group after which to go on: empty at the end."""
-    call = signatures.strays(keys, group=after, most=most)
+
+def strays(keys: QueueKeys, start: bytes, most: int) -> Op[tuple[bytes, list[Stray]]]:
+    """Read such messages from this place in the order of lines on, and where to go on: empty at the end."""
+    call = signatures.strays(keys, start=start, most=most)
     return scripted(call, lambda reply: (reply[0], [Stray(one) for one in reply[1:]]))
 
 

@@ -327,8 +327,8 @@ def stay(keys: NamedKeys, *, version: float, members: Iterable[Argument]) -> Cal
     return "stay", (*keys.places,), (version, *members)
 
 
-def strays(keys: NamedKeys, *, group: Argument, most: float) -> Call:
-    return "strays", (keys.waiting, keys.active), (group, most)
+def strays(keys: NamedKeys, *, start: Argument, most: float) -> Call:
+    return "strays", (keys.waiting, keys.active), (start, most)
 
 
 def switch_breaker(keys: NamedKeys, *, open_for: float, call: str | None = None) -> Call:

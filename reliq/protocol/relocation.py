@@ -6,6 +6,8 @@ home remembers what has entered. Who removes such a message for another reason, 
 first: so either it is removed, or it has come home.
 """
 
+import math
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,35 +26,60 @@ from reliq.runtime.pieces import grouped
 _STRAYS = 100  #: messages that a monitor takes home in one call
 
 
-def send_strays(queue: str, layout: Layout, keys: QueueKeys, pool: ProducerPool) -> Steps[int]:
-    """Bring on messages that wait in a home for no other message of it; return how many there were.
+class Sent(NamedTuple):
+    moved: int
+    start: bytes  #: where to go on; empty: all were looked at
+
+
+def send_strays(
+    layout: Layout, keys: QueueKeys, pool: ProducerPool, start: bytes = b"", until: float = math.inf
+) -> Steps[Sent]:
+    """Bring on messages that wait in a home for no other message of it.
 
     Those with their home elsewhere are taken there. Those that wait until the former home of their key has no message
-    of it become ready.
+    of it become ready. `start`: where the call before has stopped, which it does after `until`, by time.monotonic().
     """
-    after, done = b"", 0
+    total = 0
     while True:
-        after, found = yield ops.strays(keys, after, _STRAYS)
-        for home, some in _by_home(queue, layout, found).items():
-            away = [one for one in some if one.goes_home]
-            if away and home == keys.queue:
-                done += yield from _keep(layout, keys, away)
-            elif away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
-                done += yield ops.send_home(keys, brought)
-            done += yield from _release(queue, layout, keys, [one.group for one in some if not one.goes_home])
-        if not after:
-            return done
+        start, found = yield ops.strays(keys, start, _STRAYS)
+        moved = yield from _send(layout, keys, pool, found)
+        total += moved
+        if start and found and not moved:  # their homes are full, for example
+            start = found[-1].behind_line
+        if not start or time.monotonic() >= until:
+            return Sent(total, start)
+
+
+def _send(layout: Layout, keys: QueueKeys, pool: ProducerPool, strays: Sequence[Stray]) -> Steps[int]:
+    """Bring these on; return how many do not wait here any more."""
+    moved = 0
+    for home, some in _by_home(keys.logical, layout, strays).items():
+        away = [one for one in some if one.goes_home]
+        if away and home == keys.queue:
+            moved += yield from _keep(layout, keys, away)
+        elif away and (brought := (yield from _bring(keys, QueueKeys(home), away, pool, layout))):
+            moved += yield ops.send_home(keys, brought)
+        moved += yield from _release(keys.logical, layout, keys, [one.group for one in some if not one.goes_home])
+    return moved
 
 
 def _keep(layout: Layout, keys: QueueKeys, strays: Sequence[Stray]) -> Steps[int]:
-    """Let messages stay whose home is here again; those that a monitor has brought to an earlier home are removed."""
+    """Let messages stay whose home is here again; those that have come to an earlier one, or are refused, leave."""
     others = [QueueKeys(name) for name in layout.every(keys.logical) if name != keys.queue]
-    come, staying = list[Stray](), list[Stray]()
+    come, staying, refused, moved = list[Stray](), list[Stray](), list[tuple[str, Stray]](), 0
     for one in strays:
-        found = (yield [ops.come_under(_mark(home, one)) for home in others]) if others else ()
-        (come if any(found) else staying).append(one)
-    gone = (yield ops.send_home(keys, come)) if come else 0
-    return gone + ((yield ops.stay(keys, staying, layout.version)) if staying else 0)
+        marks = (yield [ops.come_under(_mark(home, one)) for home in others]) if others else ()
+        first = next(filter(None, marks), None)
+        if first is None:
+            staying.append(one)
+        elif counter := ops.refused_for(first):
+            refused.append((counter, one))
+        else:
+            come.append(one)
+    for counter, some in grouped(refused).items():
+        moved += yield ops.withdraw(keys, some, counter)
+    moved += (yield ops.send_home(keys, come)) if come else 0
+    return moved + ((yield ops.stay(keys, staying, layout.version)) if staying else 0)
 
 
 class Withdrawn(NamedTuple):
@@ -64,7 +91,7 @@ def withdraw(keys: QueueKeys, strays: Sequence[Stray], counter: str) -> Steps[Wi
     """Remove messages that wait to be taken home, unless they have come there; `counter` counts what is removed."""
     layout = yield ops.layout(QueueKeys(keys.logical))
     removed, come = 0, list[str]()
-    for home, some in _by_home(keys.logical, layout, list(strays)).items():
+    for home, some in _by_home(keys.logical, layout, strays).items():
         answers = yield [op for one in some for op in ops.refuse(_mark(QueueKeys(home), one), counter)]
         refused = grouped(zip(answers[1::2], some, strict=True))  # by the counter of who was first
         if there := refused.pop("", []):
@@ -96,7 +123,7 @@ def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> 
     return (yield ops.release_lines(keys, free, layout.version)) if free else 0
 
 
-def _by_home(queue: str, layout: Layout, strays: list[Stray]) -> dict[str, list[Stray]]:
+def _by_home(queue: str, layout: Layout, strays: Sequence[Stray]) -> dict[str, list[Stray]]:
     names, homes = layout.names(queue), homes_of(layout.count)
     return grouped((names[homes[bucket_of_digest(one.group)]], one) for one in strays)
 

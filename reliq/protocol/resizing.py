@@ -164,7 +164,9 @@ def _is_settled(keys: QueueKeys) -> Steps[bool]:
     """Return whether no message is in a former home of its key, and none waits for that."""
     if (yield from _held_elsewhere(keys)):
         return False
-    _, waiting = yield ops.strays(keys, b"", 1)
+    start, waiting = yield ops.strays(keys, b"", 1)
+    while start and not waiting:
+        start, waiting = yield ops.strays(keys, start, 1)
     return not waiting
 
 

@@ -1,5 +1,7 @@
 """Messages that a monitor takes to another partition: what belongs to them comes along, whatever happens meanwhile."""
 
+import itertools
+import string
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +25,7 @@ from reliq.ops.held import Hold
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
-from reliq.protocol.relocation import send_strays, withdraw
+from reliq.protocol.relocation import Sent, send_strays, withdraw
 from reliq.protocol.shares import share_again
 from tests.support.state import HOUR, KEYS, World, element, keyed
 
@@ -63,8 +65,8 @@ def layout() -> Layout:
     return Layout(("1",), before=1, moving=True, version=1)
 
 
-def move() -> Steps[int]:
-    return send_strays("q", layout(), KEYS, ProducerPool())
+def move() -> Steps[Sent]:
+    return send_strays(layout(), KEYS, ProducerPool())
 
 
 def run(world: World, steps: Steps[Any], before: int = -1, act: Callable[[], object] = lambda: None) -> int:
@@ -266,6 +268,63 @@ def test_a_monitor_ends_the_removal_of_a_message_that_its_home_refuses(growing: 
     while getattr(getattr(request, "script", None), "name", None) != "withdraw":
         request = withdrawing.send(growing.store.call(request))
     assert run(growing, move())
+    assert removed_once(growing)
+
+
+def names(count: int) -> list[str]:
+    return [
+        "".join(letters) for letters in itertools.islice(itertools.product(string.ascii_lowercase, repeat=2), count)
+    ]
+
+
+def test_messages_whose_home_is_full_hold_nothing_up(world: World):
+    """More of one key than a monitor takes at once, and those of other keys before and behind them."""
+    three = Layout(("1", "2"), before=1, moving=True, version=1)
+    keys = sorted(map(str, range(30)), key=group_of)
+    full, free = ([key for key in keys if homes_of(3)[bucket_of_key(key)] == home] for home in (1, 2))
+    sent = [keyed(name, full[1]) for name in names(144)]
+    others = [keyed(f"x-{name}", key) for name, key in zip(names(30), [full[0], full[-1], *free], strict=False)]
+    world.redis.zadd(KEYS.delayed, {one: place for place, one in enumerate([*sent, *others], 1)})
+    world.run(ops.set_policy(KEYS, ["partitions", layout_text(three)]))
+    world.store.run(share_again("q", three))
+    world.run(ops.promote(KEYS, 1000))
+    world.redis.hset(NEW.config, "max_length", 1)
+    world.redis.lpush(NEW.messages, element("x"))
+
+    def bring() -> Sent:
+        return world.store.run(send_strays(three, KEYS, ProducerPool()))
+
+    assert bring() == Sent(len(free), b"")
+    assert world.redis.zcard(KEYS.waiting) == len(sent) + 2
+    world.redis.hdel(NEW.config, "max_length")
+    assert bring() == Sent(len(sent) + 2, b"")
+    assert [
+        one[32:] for one in world.redis.zrange(NEW.waiting, 0, -1) if one.startswith(group_of(full[1]).encode())
+    ] == sent
+
+
+def test_a_call_that_may_not_go_on_says_where_it_has_stopped(world: World):
+    keys = [key for key in map(str, range(400)) if homes_of(2)[bucket_of_key(key)] == 1]
+    world.redis.zadd(KEYS.delayed, {keyed(name, key): 1 for name, key in zip(names(len(keys)), keys, strict=True)})
+    grow(world)
+    world.run(ops.promote(KEYS, 1000))
+    start, counts = b"", list[int]()
+    while start or not counts:
+        count, start = world.store.run(send_strays(layout(), KEYS, ProducerPool(), start, until=0.0))
+        counts.append(count)
+    assert (sum(counts), max(counts)) == (len(keys), 100)
+
+
+def test_a_message_refused_elsewhere_does_not_stay_when_its_home_is_here_again(growing: World):
+    """A purge has died in between, and the number of partitions is as before."""
+    withdrawing = withdraw(KEYS, growing.run(ops.strays(KEYS, b"", 10))[1], Counter.PURGED)
+    request: Any = next(withdrawing)
+    while getattr(getattr(request, "script", None), "name", None) != "withdraw":
+        request = withdrawing.send(growing.store.call(request))
+    back = Layout((), before=2, moving=True, version=2, retired=("1",))
+    growing.run(ops.set_policy(KEYS, ["partitions", layout_text(back)]))
+    growing.store.run(share_again("q", back))
+    assert growing.store.run(send_strays(back, KEYS, ProducerPool())) == Sent(1, b"")
     assert removed_once(growing)
 
 

@@ -1,11 +1,14 @@
 """Records of messages, sleeps, parked messages and signals, by whole states."""
 
+import itertools
+
 import pytest
 
 from reliq import ops
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import Entry, Kind
 from reliq.features.steps.ops import Parting
+from reliq.features.steps.parked import WAITING
 from reliq.model.message import Message
 from reliq.ops import Destination, Move
 from reliq.ops.held import Hold
@@ -264,3 +267,11 @@ def test_a_record_of_another_message_with_the_same_id_is_left_alone(held: World)
     held.redis.lpush(KEYS.processing("w"), other.element)
     assert held.run(own.record(Hold(KEYS, "w", other), 1, ENTRY)) == "other"
     assert held.run(own.park(Hold(KEYS, "w", other), "go", None, Parting(element("a2")))) == ("other", None)
+
+
+def test_a_purge_of_very_many_parked_messages_removes_all_of_them(world: World):
+    """Redis answers an empty page before the end where the part of the hash that it looks at is empty by then."""
+    ids = ["".join(letters) for letters in itertools.islice(itertools.product("abcdefgh", repeat=5), 9500)]
+    world.redis.hset(KEYS.parked, mapping={one: b"1 1 approval\n" + element(one) for one in ids})
+    assert world.store.run(WAITING.purge(KEYS)) == 9500
+    assert world.redis.exists(KEYS.parked) == 0

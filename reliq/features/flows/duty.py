@@ -11,14 +11,17 @@ from reliq.features.flows.steps import AT_ONCE
 from reliq.features.flows.telling import mend, mend_after, tell, tend
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq.protocol.in_parts import InParts
 from reliq.runtime.pieces import pieces
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Survey
 from reliq_monitor.rotation import A_TURN
 
 _CALLS = 50  #: of one queue in one turn
+_REQUESTS = 20  #: about the members of one flow in one turn
 _MOST = 1000  #: flows that one turn looks at
-_SOON = 0.25  #: seconds until the next part of a cancellation
+_SOON = 0.25  #: seconds until the next part of what was begun
+_STALE = 30.0  #: seconds without a turn after which another monitor may have led
 
 
 class Telling(Duty[int]):
@@ -64,21 +67,25 @@ class OpenFlows(Duty[int]):
         self._first = 0  #: so many of the oldest ones were looked at since the beginning was
         self._cancellations = Cancellations()
         self._looked: dict[str, float] = {}  #: by flow: when its members were looked at
+        self._turned_at = 0.0
+        self._mending: dict[str, InParts[int]] = {}  #: by flow whose members are being looked at
         self._seen: set[str] = set()  #: the flows of this round over all flows
 
     @property
     def pause(self) -> float:
-        """Seconds until the next turn: few while flows are being cancelled."""
-        return _SOON if self._cancellations else self.interval
+        """Seconds until the next turn: few while something was begun."""
+        return _SOON if self._cancellations or self._mending else self.interval
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Give up, cancel or forget the flows that need it, and mend the others; return how many members were lost."""
-        name, attempts, lost = self.name, survey.attempts, 0
+        name, attempts = self.name, survey.attempts
         flows = yield from attempts.of_all(name, ops.one(own.flow_ids(_MOST, self._first)), [])
         now = yield from attempts.of_all(name, ops.one(ops.server_time()), 0)
         self._seen.update(flows)
         heads, moment = (yield from _heads(flows)), time.monotonic()
-        looked_at = 0
+        if moment > self._turned_at + _STALE:
+            self._mending.clear()  # what they have seen may be long ago
+        self._turned_at, looked_at = moment, 0
         for flow in flows:
             if looked_at and time.monotonic() > moment + A_TURN:
                 break
@@ -88,12 +95,26 @@ class OpenFlows(Duty[int]):
                 continue
             if flow in heads and moment - self._looked.setdefault(flow, moment) > mend_after(heads[flow], now):
                 self._looked[flow] = moment
-                lost += yield from attempts.of_all(name, mend(flow), 0, item=flow, other_server=True)
+                self._mending.setdefault(flow, InParts(mend(flow)))
         self._first = self._first + looked_at if looked_at == _MOST or looked_at < len(flows) else 0
         if not self._first:
             self._cancellations.end_round()
             self._looked = {one: at for one, at in self._looked.items() if one in self._seen}
             self._seen = set()
+        return (yield from self._mend(survey, moment + A_TURN))
+
+    def _mend(self, survey: Survey, until: float) -> Steps[int]:
+        """Look at a part of the members of each flow that is being mended; return how many were lost."""
+        lost = 0
+        for flow, mending in [*self._mending.items()]:
+            del self._mending[flow]  # after an error it begins anew with a later look
+            part = mending.go_on(_REQUESTS)
+            if (yield from survey.attempts.of_all(self.name, part, otherwise=True, item=flow, other_server=True)):
+                lost += mending.result or 0
+            else:
+                self._mending[flow] = mending
+            if time.monotonic() > until:
+                break
         return lost
 
 

@@ -1,11 +1,10 @@
 """Cancel the flows whose canceller may have died: a monitor does it, a part of it in each turn."""
 
-from typing import Any
-
 from reliq.features.flows.model import FLOW
 from reliq.features.flows.steps import give_up, homes_of, note_cancelled
 from reliq.ops import Steps
 from reliq.protocol.features import CANCELS
+from reliq.protocol.in_parts import InParts
 
 _CALLS = 200  #: of one flow in one turn: a sweep looks at 250 messages in each
 
@@ -14,7 +13,7 @@ class Cancellations:
     """The flows that are being cancelled. All of it may be repeated, and done by several at the same time."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, _Part] = {}
+        self._begun: dict[str, InParts[None]] = {}
         self._tended: set[str] = set()  #: the flows that this round over all flows has gone on with
 
     def __bool__(self) -> bool:
@@ -28,27 +27,9 @@ class Cancellations:
     def go_on(self, flow: str) -> Steps[None]:
         """Do a part of the work for a flow. After an error it begins anew."""
         self._tended.add(flow)
-        part = self._begun.pop(flow, None) or _Part(_cancel(flow))
+        part = self._begun.pop(flow, None) or InParts(_cancel(flow))
         if not (yield from part.go_on(_CALLS)):
             self._begun[flow] = part
-
-
-class _Part:
-    """Steps that are run in parts."""
-
-    def __init__(self, steps: Steps[None]) -> None:
-        self._steps = steps
-        self._answer: Any = None
-
-    def go_on(self, calls: int) -> Steps[bool]:
-        """Run the steps on, for up to so many calls; return whether they have ended."""
-        for _ in range(calls):
-            try:
-                request = self._steps.send(self._answer)
-            except StopIteration:
-                return True
-            self._answer = yield request
-        return False
 
 
 def _cancel(flow: str) -> Steps[None]:

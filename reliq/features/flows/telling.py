@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from reliq.features.flows import ops as own
 from reliq.features.flows.finishing import Cancellations
@@ -18,6 +17,7 @@ from reliq.ops.schema import Counter
 from reliq.runtime.pieces import grouped, pieces
 
 _TEXTS = 100  #: that one call reads
+_PER_TRIP = 10  #: calls about AT_ONCE members each
 _REASON = "predecessor"
 LOST = "lost"
 _STAY = (None, DEAD, REVIVED)  #: what has happened to members that are in their queues
@@ -128,13 +128,7 @@ def tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Can
     return True
 
 
-@dataclass(slots=True)
-class _Flow:
-    """The members of a flow, and what their queues know of them."""
-
-    nodes: Sequence[Node]
-    noted: dict[tuple[str, str], Noted] = field(default_factory=dict)
-    quiet: bool = True  #: whether all that happened is told
+_Notes = dict[tuple[str, str], Noted]  #: by queue and id: what is known of a member
 
 
 def mend(flow: str) -> Steps[int]:
@@ -142,37 +136,37 @@ def mend(flow: str) -> Steps[int]:
 
     Of a flow that was given up, give up what its producer has sent since.
     """
-    found = _Flow((yield from nodes_of(flow)))
-    homes = {}
-    for queue in dict.fromkeys(node.queue for node in found.nodes):
-        homes[queue] = yield from homes_of(queue)
-        for keys in homes[queue]:
-            yield from _look(found, queue, keys)
-    yield from _remind(found)
+    members = yield from nodes_of(flow)
+    homes, noted = yield from _look(members)
+    news = yield [own.flow_news(keys, 1) for some in homes.values() for keys in some]
+    yield from _remind(noted)
     fields = yield own.flow_fields(flow)  # behind the looks: what they do not find was noted before
     if fields.get("state") in (b"cancelled", b"abandoned"):
-        yield from drop(flow, found.nodes)
-    if not found.quiet or fields.get("state") != b"open":
+        yield from drop(flow, members)
+    if any(one.happened for one in news) or fields.get("state") != b"open":
         return 0
     nodes, outcomes = nodes_in(fields)
-    lost = {
+    missing = {
         number
         for number, node in enumerate(nodes)
-        if outcomes.get(number) in _STAY and (node.queue, node.id) not in found.noted
+        if outcomes.get(number) in _STAY and (node.queue, node.id) not in noted
     }
+    # Again: one that was on its way home may have come where the first look had been before.
+    _, noted = yield from _look([nodes[number] for number in missing])
+    lost = {number for number in missing if (nodes[number].queue, nodes[number].id) not in noted}
     if not lost:
         return 0
     yield own.flow_ended(flow, [(number, LOST) for number in sorted(lost)])
-    for node in found.nodes:
+    for node in members:
         told = [(node.id, place, LOST) for place, before in enumerate(node.after) if before in lost]
         for keys in homes[node.queue] if told else ():
             yield from _tell(keys, told)
     return len(lost)
 
 
-def _remind(found: _Flow) -> Steps[None]:
+def _remind(noted: _Notes) -> Steps[None]:
     """Tell members of flows that their handlers have opened and that have ended, or are forgotten."""
-    for (queue, identity), one in found.noted.items():
+    for (queue, identity), one in noted.items():
         for opened in one.opened:
             ended = yield own.flow_ended(opened, ())
             if not ended.state:
@@ -181,10 +175,15 @@ def _remind(found: _Flow) -> Steps[None]:
                 yield from join(opened, ended)
 
 
-def _look(found: _Flow, queue: str, keys: QueueKeys) -> Steps[None]:
-    """Note what a home of a queue knows of the members there."""
-    ids = [node.id for node in found.nodes if node.queue == queue]
-    for some in pieces(ids, AT_ONCE):
-        found.noted |= {(queue, one.id): one for one in (yield own.flow_noted(keys, some))}
-    news = yield own.flow_news(keys, 1)
-    found.quiet = found.quiet and not news.happened
+def _look(members: Iterable[Node]) -> Steps[tuple[dict[str, Sequence[QueueKeys]], _Notes]]:
+    """Return the homes of the queues, and what they know of these members; one that is in no home is left out."""
+    homes: dict[str, Sequence[QueueKeys]] = {}
+    noted: _Notes = {}
+    for queue, ids in grouped((node.queue, node.id) for node in members).items():
+        homes[queue] = yield from homes_of(queue)
+        for keys in homes[queue]:
+            left = [one for one in ids if (queue, one) not in noted]
+            for some in pieces([*pieces(left, AT_ONCE)], _PER_TRIP):
+                for found in (yield [own.flow_noted(keys, part) for part in some]):
+                    noted |= {(queue, one.id): one for one in found}
+    return homes, noted

@@ -14,9 +14,10 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.coming import Coming
 from reliq.protocol.features import Along
+from reliq.runtime.pieces import pieces
 
 _FIELDS = 1000  #: of a record, and their values, that one call stores
-_PAGE = 500  #: records with early signals that one call finds
+_PAGE = 100  #: records with early signals that one call finds, and signals that one stores
 
 
 def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
@@ -60,9 +61,11 @@ def copy_early(first: QueueKeys, new: QueueKeys) -> Steps[None]:
     cursor, more = 0, True
     while more:
         cursor, early = yield own.early_records(first, cursor, _PAGE)
-        for identity, until in early:
-            names = yield own.signals_of(first, identity)
-            left = max(1.0, (until - now) / 1000)
-            if names:
-                yield [own.signal(new, identity, name, stored, left) for name, stored in names.items()]
+        signals = (yield [own.signals_of(first, identity) for identity, _ in early]) if early else ()
+        copies = [
+            own.signal(new, identity, name, stored, max(1.0, (until - now) / 1000))
+            for (identity, until), names in zip(early, signals, strict=True)
+            for name, stored in names.items()
+        ]
+        yield from pieces(copies, _PAGE)
         more = cursor > 0

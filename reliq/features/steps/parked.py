@@ -31,13 +31,13 @@ def _withdraw(keys: QueueKeys, identity: str, call: str) -> Steps[bool]:
 
 
 def _purge(keys: QueueKeys) -> Steps[int]:
-    removed = 0
-    while True:
-        _, some = yield own.scan_parked(keys, 0, _PAGE)
-        if not some:
-            return removed
+    removed, cursor, more = 0, 0, True
+    while more:  # a page may be empty before the end: Redis looks at a bounded number of buckets
+        cursor, some = yield own.scan_parked(keys, cursor, _PAGE)
         for few in pieces([one.id for one in some], _REMOVED):
             removed += yield own.remove_parked(keys, Counter.PURGED, few)
+        more = cursor > 0
+    return removed
 
 
 WAITING = Hidden(

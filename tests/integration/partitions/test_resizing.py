@@ -9,13 +9,15 @@ import pytest
 import reliq
 from reliq import ops
 from reliq.errors import ChangeUnderWay
+from reliq.features.steps import ops as own
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of, layout_text
+from reliq.model.partitions import Layout, bucket_of_key, homes_of, layout_text
 from reliq.ops.schema import Config
 from reliq.protocol import resizing, resting
 from reliq.protocol import shares as policy_shares
 from reliq.protocol import stats as snapshot
 from reliq.protocol.stats import stats_of
+from reliq_monitor import partitions
 from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
@@ -51,6 +53,25 @@ def key_that_moves(before: int, after: int) -> tuple[str, str, str]:
 
 def ready(app: reliq.Reliq, name: str) -> int:
     return app.store.run(stats_of(QueueKeys(name))).ready
+
+
+def test_a_change_with_much_to_copy_is_told_in_several_turns(app, monitor, monkeypatch):
+    """Other duties have their turns in between."""
+    orders = app.queue("orders")
+    orders.send("x")
+    for number in range(300):
+        orders.signal(f"early-{number}", "go", number)
+    changed = Layout(("1", "2"), moving=True, version=1)
+    change = ops.set_policy(QueueKeys("orders"), ["partitions", layout_text(changed)])
+    app.store.call([*map(ops.announce, NAMES[1:3]), change])
+    monkeypatch.setattr(partitions, "_A_TURN", 0.0)
+    turns = 0
+    while layout_of(app).moving:
+        monitor.tend_partitions()
+        turns += 1
+    assert turns > 6, "a turn makes one request"
+    homes = [QueueKeys(name) for name in NAMES[1:3]]
+    assert [len(app.store.run(ops.one(own.early_records(home, 0, 10_000)))[1]) for home in homes] == [300, 300]
 
 
 def test_a_producer_that_does_not_know_the_queue_yet_asks_the_former_home_first(app, url, monitor):

@@ -613,6 +613,22 @@ def test_members_of_a_deleted_queue_are_lost_and_judged(app, client):
     assert app.queue("q").stats().ready == 1
 
 
+def test_the_members_of_a_large_flow_are_looked_at_in_several_turns(app, client, monkeypatch):
+    app.queue("q").configure(partitions=3)
+    with app.flow() as flow:
+        first = [flow.send("other", "gone"), *(flow.send("q", str(number)) for number in range(200))]
+        flow.send("q", "end", after=first, on_failure="run")
+    app.store.run(delete("other", force=True))
+    monkeypatch.setattr(duty, "_REQUESTS", 1)
+    monkeypatch.setattr(duty, "mend_after", lambda head, now: 0.0)
+    monitor, turns = Monitor(app.store), 0
+    while (lost := monitor.perform(duty.OpenFlows)) == 0:
+        turns += 1
+        monitor.look()
+    assert (lost, turns > 3) == (1, True)
+    assert states(app, flow)[0] == "lost"
+
+
 def test_a_dead_member_that_is_put_back_is_open_again(app):
     with app.flow() as flow:
         flow.send("q", "end", after=flow.send("other", "dead"))
