@@ -14,12 +14,12 @@ from reliq.cli.options import (
     counted,
     error_line,
     header,
-    ids_or_all,
     missing,
     pair,
     queue_of,
     say,
     say_none,
+    some_or_all,
     utc,
 )
 from reliq.cli.progress import Progress
@@ -127,7 +127,7 @@ def _details(letter: DeadLetter) -> dict[str, Any]:
 
 
 def dead_redrive(options: argparse.Namespace) -> int:
-    ids_or_all(options)
+    some_or_all(options, _filters(options))
     how: Any = {name: getattr(options, name) for name in ("rate", "limit", "dry_run", "keep_failures", "stop_above")}
     which: Any = {"ids": options.id or None, **_filters(options)}
     RedriveOptions(**how), Filter.of(which)  # what is wrong is said before the question
@@ -177,7 +177,7 @@ def _say_interrupted(options: argparse.Namespace, redriven: int) -> None:
 
 
 def dead_purge(options: argparse.Namespace) -> int:
-    ids_or_all(options)
+    some_or_all(options, _filters(options))
     if not (options.id or options.all or _filtered(options)):
         raise InvalidSetting("purging dead letters needs ids, a filter, or --all")
     wanted: Any = {"ids": options.id or None, **_filters(options)}

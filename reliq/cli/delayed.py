@@ -4,7 +4,19 @@ import argparse
 import json
 from typing import Any
 
-from reliq.cli.options import command, counted, error_line, header, missing, pair, queue_of, say, say_none, utc
+from reliq.cli.options import (
+    command,
+    counted,
+    error_line,
+    header,
+    missing,
+    pair,
+    queue_of,
+    say,
+    say_none,
+    some_or_all,
+    utc,
+)
 from reliq.cli.progress import Progress
 from reliq.errors import InvalidSetting
 
@@ -55,6 +67,7 @@ def delayed_list(options: argparse.Namespace) -> int:
 
 def delayed_run(options: argparse.Namespace) -> int:
     """Make delayed messages due now."""
+    some_or_all(options, _filters(options))
     if not (options.id or options.all or any(_filters(options).values())):
         raise InvalidSetting("running delayed messages needs ids, a filter, or --all")
     bar = Progress("running", visible=False if options.json else None)

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -189,10 +189,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def ids_or_all(options: argparse.Namespace) -> None:
-    """Refuse ids beside --all: a reader cannot tell which of them decides."""
-    if options.id and options.all:
+def some_or_all(options: argparse.Namespace, filters: Mapping[str, Any]) -> None:
+    """Refuse ids or filters beside --all: a reader cannot tell which of them decides."""
+    if not options.all:
+        return
+    if options.id:
         raise InvalidSetting(f"the id {options.id[0]!r} and --all are given: give ids, or --all")
+    for name in (name for name, value in filters.items() if value):
+        flag = "header" if name == "headers" else name.replace("_", "-")
+        raise InvalidSetting(f"--{flag} and --all are given: give filters, or --all")
 
 
 def missing(options: argparse.Namespace, found: int, noun: str, *, filtered: bool = False) -> int:

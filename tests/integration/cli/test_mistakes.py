@@ -250,12 +250,25 @@ def test_one_message_that_was_removed_is_counted_in_the_singular(app, capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["dead", "redrive", "q", "a", "--all"], ["dead", "purge", "q", "a", "--all", "--yes"]]
+    "arguments",
+    [
+        ["dead", "redrive", "q", "a", "--all"],
+        ["dead", "purge", "q", "a", "--all", "--yes"],
+        ["delayed", "run", "q", "a", "--all"],
+    ],
 )
 def test_ids_beside_all_are_refused(app, capsys, arguments):
     app.queue("q").configure(max_length=10)
     assert main.main([*arguments, "--url", app.url]) == 2
     assert capsys.readouterr().err == "reliq: the id 'a' and --all are given: give ids, or --all\n"
+
+
+@pytest.mark.parametrize("words", [["dead", "redrive", "q"], ["dead", "purge", "q", "--yes"], ["delayed", "run", "q"]])
+@pytest.mark.parametrize("which", [["--error-class", "ValueError"], ["--header", "a=b"]])
+def test_filters_beside_all_are_refused(app, capsys, words, which):
+    app.queue("q").configure(max_length=10)
+    assert main.main([*words, *which, "--all", "--url", app.url]) == 2
+    assert capsys.readouterr().err == f"reliq: {which[0]} and --all are given: give filters, or --all\n"
 
 
 def test_a_letter_that_a_filter_leaves_out_is_not_said_to_be_missing(app, capsys):
