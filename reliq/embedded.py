@@ -227,4 +227,4 @@ def free_port() -> int:
 
 def data_folder() -> Path:
     """Return the data folder of `reliq dev`: RELIQ_DATA, else .data/redis below the current folder."""
-    return Path(os.environ.get("RELIQ_DATA", ".data")) / "redis"
+    return Path(os.environ.get("RELIQ_DATA") or ".data") / "redis"

@@ -46,11 +46,7 @@ class Vault:
     """Encrypts and decrypts secrets. The id of a key is part of it: a secret cannot be moved to another id."""
 
     def __init__(self, text: str) -> None:
-        if len(text) < _SHORTEST:
-            raise InvalidSetting(
-                f"what encrypts the secrets has {len(text)} characters: use {_SHORTEST} or more, for instance of "
-                "`openssl rand -base64 32`"
-            )
+        _check_length(text, "what encrypts the secrets")
         self._cipher = AESGCM(hashlib.sha256(b"reliq sqs " + text.encode()).digest())
 
     def seal(self, identity: str, secret: str) -> str:
@@ -69,11 +65,21 @@ class Vault:
 def vault_text(file: str | None) -> str | None:
     """Return what encrypts the secrets: that of a file, else of RELIQ_SQS_KEY. Raises InvalidSetting."""
     if file is None:
-        return os.environ.get(VARIABLE) or None
+        text = os.environ.get(VARIABLE)
+        return _check_length(text, VARIABLE) if text else None
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        text = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"--key-file {file!r} cannot be read: {error}") from None
+    return _check_length(text, f"the text of --key-file {file!r}")
+
+
+def _check_length(text: str, what: str) -> str:
+    if len(text) < _SHORTEST:
+        raise InvalidSetting(
+            f"{what} has {len(text)} characters: use {_SHORTEST} or more, for instance of `openssl rand -base64 32`"
+        )
+    return text
 
 
 def create(

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import sys
 import threading
@@ -19,7 +18,7 @@ from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, Reli
 from reliq.model.element import Failure
 from reliq.model.error_text import gist
 from reliq.ops import server_time
-from reliq.protocol.application import body_limit, eviction_allowed, url_from_environment
+from reliq.protocol.application import body_limit, eviction_allowed, reconnect_grace, url_from_environment
 from reliq.runtime import startup
 from reliq.transport.store import Store
 
@@ -119,11 +118,14 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
 def grace_option(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--reconnect-grace",
-        default=os.environ.get("RELIQ_RECONNECT_GRACE") or values.RECONNECT_GRACE,
         metavar="TIME",
         help="how long a worker may be disconnected before the monitor returns its messages (default 5s, or "
         "RELIQ_RECONNECT_GRACE)",
     )
+
+
+def reconnect_grace_of(options: argparse.Namespace) -> float:
+    return reconnect_grace(options.reconnect_grace, "--reconnect-grace")
 
 
 def max_body(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from reliq.cli.options import command, grace_option, logging_options, metrics_options, stop_event, store_of
+from reliq.cli.options import (
+    command,
+    grace_option,
+    logging_options,
+    metrics_options,
+    reconnect_grace_of,
+    stop_event,
+    store_of,
+)
 from reliq.contract import values
 from reliq.observability.histograms import Measurements
 
@@ -66,9 +74,10 @@ def monitor(options: argparse.Namespace) -> int:
 
     values.port(options.metrics_port or 0, "metrics-port")
     interval = values.seconds(options.interval, "interval", shortest=0.01, longest=60)
+    grace = reconnect_grace_of(options)
     stopping = stop_event()
     store, measurements = store_of(options, waits=True), Measurements()
-    running = Monitor(store, interval, measurements, options.reconnect_grace)
+    running = Monitor(store, interval, measurements, grace)
     if options.metrics_port is not None:
         make = exporter_class()
         from reliq.observability.partition_metrics import PartitionCollector

@@ -64,7 +64,7 @@ def _aws_options(one: argparse.ArgumentParser, prefix: str = "") -> None:
 
 def _settings(options: argparse.Namespace, **more: Any) -> Settings:
     """Return the settings that the options say; raises InvalidSetting."""
-    from reliq_sqs.keys import VARIABLE, Vault, vault_text
+    from reliq_sqs.keys import VARIABLE, vault_text
 
     if ACCOUNT.fullmatch(options.account_id) is None:
         raise InvalidSetting(f"--account-id is {options.account_id!r}: 12 digits")
@@ -80,8 +80,6 @@ def _settings(options: argparse.Namespace, **more: Any) -> Settings:
             f"signatures need access keys, whose secrets are encrypted with the text of --key-file or {VARIABLE}: set "
             "one, and create a key with `reliq sqs key create`; or use --no-auth for development"
         )
-    if secret is not None:
-        Vault(secret)
     return replace(
         Settings(), url=options.url, host=options.host, account=options.account_id, region=options.region,
         endpoint_url=endpoint, secret=secret, no_auth=options.no_auth, strict_timing=options.strict_timing,

@@ -12,7 +12,15 @@ from typing import Any
 
 from reliq.cli.child_settings import ChildSettings
 from reliq.cli.loading import load
-from reliq.cli.options import BAD_USAGE, command, expect_no_refusal, grace_option, logging_options, metrics_options
+from reliq.cli.options import (
+    BAD_USAGE,
+    command,
+    expect_no_refusal,
+    grace_option,
+    logging_options,
+    metrics_options,
+    reconnect_grace_of,
+)
 from reliq.cli.queue_names import left_out
 from reliq.cli.streams import print_whole_lines
 from reliq.client.app import Reliq
@@ -74,6 +82,7 @@ def worker(options: argparse.Namespace) -> int:
     child = ChildSettings.take()
     values.whole(options.processes, "processes", 1, 1000)
     values.port(options.metrics_port or 0, "metrics-port")
+    grace = reconnect_grace_of(options)
     url = url_from_environment(options.url)
     read_url(url)  # a wrong one is refused here: the application would show a traceback
     if options.url is not None:
@@ -100,7 +109,7 @@ def worker(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as beside:
         monitor = None
         if options.monitor:
-            monitor = beside.enter_context(_monitor(store, metering.own, options.reconnect_grace))
+            monitor = beside.enter_context(_monitor(store, metering.own, grace))
         beside.enter_context(metering)
         if options.metrics_port is not None:
             metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor.state)
@@ -180,7 +189,7 @@ def _stop_with_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=wait, name="reliq-parent", daemon=True).start()
 
 
-def _monitor(store: Store, measurements: Measurements, reconnect_grace: values.Duration) -> Any:
+def _monitor(store: Store, measurements: Measurements, reconnect_grace: float) -> Any:
     from reliq_monitor import MonitorThread
 
     return MonitorThread(store, measurements=measurements, reconnect_grace=reconnect_grace)

@@ -54,6 +54,19 @@ def body_limit(given: Size | None, what: str = "max_body", environment: Mapping[
     return size(given, what, 1, MAX_BODY_BYTES)
 
 
+def reconnect_grace(
+    given: Duration | None, what: str = "reconnect_grace", environment: Mapping[str, str] = os.environ
+) -> float:
+    """Return the seconds without a connection after which a worker counts as dead; raises InvalidSetting.
+
+    They are `given`, else RELIQ_RECONNECT_GRACE, else 5.
+    """
+    if given is None:
+        given = environment.get("RELIQ_RECONNECT_GRACE") or values.RECONNECT_GRACE
+        what = "RELIQ_RECONNECT_GRACE"
+    return values.seconds(given, what)
+
+
 def eviction_allowed(allow: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
     return flag("RELIQ_ALLOW_EVICTION", environment) if allow is None else allow
 

@@ -30,7 +30,7 @@ OF_THE_PARENT = {
     "reload": False,
     "metrics_port": None,
     "metrics_host": "127.0.0.1",
-    "reconnect_grace": 5.0,
+    "reconnect_grace": None,
 }
 
 

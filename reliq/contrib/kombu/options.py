@@ -1,6 +1,5 @@
 """Where the broker is, and the transport options."""
 
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from urllib.parse import quote
 
 from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.protocol.application import url_from_environment
+from reliq.protocol.application import reconnect_grace, url_from_environment
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _ORDERS = ("descending", "ascending")
@@ -60,11 +59,9 @@ class Options:
         return sorted(given.keys() - {*cls.__slots__, _STEPS, _ORDER})
 
     @property
-    def grace(self) -> values.Duration:
-        """The reconnect grace of the monitor."""
-        if self.reconnect_grace is not None:
-            return self.reconnect_grace
-        return os.environ.get("RELIQ_RECONNECT_GRACE") or values.RECONNECT_GRACE
+    def grace(self) -> float:
+        """The reconnect grace of the monitor, in seconds; raises InvalidSetting."""
+        return reconnect_grace(self.reconnect_grace)
 
 
 def broker_url(client: Any) -> str:

@@ -295,6 +295,14 @@ def test_what_is_not_there_is_named(url, capsys, arguments, says):
     assert says in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [["worker", "at_once"], ["monitor"]])
+def test_a_wrong_reconnect_grace_names_its_variable_before_anything_starts(monkeypatch, capsys, command):
+    monkeypatch.setenv("RELIQ_RECONNECT_GRACE", "abc")
+    assert main.main([*command, "--url", "redis://127.0.0.1:1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("reliq: RELIQ_RECONNECT_GRACE is 'abc': write seconds")
+
+
 def test_an_alternate_queue_and_none_are_refused(url, capsys):
     assert main.main(["topic", "alternate", "q", "--off", "--url", url]) == 2
     assert "the queue 'q' and --off are given: give one of them" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def test_keys_are_created_listed_and_revoked(url):
     [
         (["--no-auth", "--host", "0.0.0.0"], {}, "--no-auth serves this machine only"),
         ([], {}, "RELIQ_SQS_KEY"),
-        ([], {"RELIQ_SQS_KEY": "short"}, "use 16 or more"),
+        ([], {"RELIQ_SQS_KEY": "short"}, "RELIQ_SQS_KEY has 5 characters: use 16 or more"),
         (["--key-file", "/nothing"], {}, "cannot be read"),
         (["--no-auth", "--account-id", "1"], {}, "12 digits"),
         (["--no-auth", "--endpoint-url", "x"], {}, "such as https://sqs.example.com"),
