@@ -7,6 +7,7 @@ from reliq.client.app import Reliq
 from reliq.client.queue import Queue
 from reliq.contract.nearest import nearest
 from reliq.errors import InvalidSetting, ReliqError
+from reliq.model.keys import check_grammar
 from reliq.protocol.partial_reads import QUEUES
 from reliq.runtime.looking import missing_now
 
@@ -32,10 +33,10 @@ def unknown(name: str, known: Iterable[str]) -> str:
 
 
 def known_names(names: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return the names that are known; say on standard error which are not."""
+    """Return the names that are known; say on standard error which are not. Raises InvalidName for no valid name."""
     asked = list(dict.fromkeys(names))
     for name in asked:
-        if is_unknown(name, known):
+        if is_unknown(check_grammar(name), known):
             print(f"reliq: {unknown(name, known)}", file=sys.stderr)
     return [name for name in asked if not is_unknown(name, known)]
 
@@ -56,7 +57,12 @@ def left_out(handled: Iterable[str], only: str | None, without: str | None) -> s
         for name in names(text or ""):
             if name not in every:
                 raise InvalidSetting(f"{option}: no handler of {name!r}, only of {', '.join(sorted(every))}")
-    out = (every - set(names(only)) if only else set()) | set(names(without or ""))
+    out = (every - set(names(only)) if only is not None else set()) | set(names(without or ""))
     if out == every:
-        raise InvalidSetting(f"--queues {only or '(all)'} --except {without or '(none)'} leaves no queue to work on")
+        given = f"--queues {_given(only, '(all)')} --except {_given(without, '(none)')}"
+        raise InvalidSetting(f"{given} leaves no queue to work on")
     return out
+
+
+def _given(text: str | None, default: str) -> str:
+    return default if text is None else repr(text)

@@ -94,7 +94,7 @@ def worker(options: argparse.Namespace) -> int:
     app = load(options.app)
     if app is None:
         return BAD_USAGE
-    if options.queues or options.without:
+    if options.queues is not None or options.without:
         app.handlers.leave_out(left_out([one.queue for one in app.handlers], options.queues, options.without))
     name_process(f"reliq worker {options.app}")
     startup.note_only()

@@ -106,9 +106,9 @@ def claims(options: argparse.Namespace) -> int:
     store = Store(url_from_environment(options.url), allow_eviction=eviction_allowed(None))
     try:
         queues = store.run(every_queue())
-        if options.queue and check_name(options.queue) not in queues:
+        if options.queue is not None and check_name(options.queue) not in queues:
             raise ReliqError(f"there is no queue {options.queue!r}")
-        held = store.run(read_held([options.queue] if options.queue else queues))
+        held = store.run(read_held(queues if options.queue is None else [options.queue]))
         if options.release is None:
             return _show(options, held)
         messages = store.run(release(held, options.release, options.force))

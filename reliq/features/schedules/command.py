@@ -63,7 +63,7 @@ def show_all(options: argparse.Namespace) -> int:
     app = app_of(options)
     schedules = app.schedules
     found = schedules.list(options.queue)
-    if options.queue and not found:
+    if options.queue is not None and not found:
         known_queue(app, options.queue)
     for why in schedules.unreadable().values():
         print(f"reliq: {why}", file=sys.stderr)

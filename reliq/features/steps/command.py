@@ -6,7 +6,7 @@ from typing import Any
 
 from reliq.cli.options import command, queue_of, say, say_each, utc
 from reliq.cli.progress import since
-from reliq.errors import InvalidMessage, SignalRefused
+from reliq.errors import SignalRefused
 from reliq.features.steps.model import json_or_text
 from reliq.features.steps.ops import Parked
 from reliq.runtime.logging import printable
@@ -40,7 +40,7 @@ def signal(options: argparse.Namespace) -> int:
     value = None if options.value is None else json_or_text(options.value)
     try:
         taken = queue_of(options).signal(options.id, options.name, value)
-    except (SignalRefused, InvalidMessage) as error:
+    except SignalRefused as error:
         print(f"reliq: {error}", file=sys.stderr)
         return 1
     text = (

@@ -83,9 +83,8 @@ def bind(options: argparse.Namespace) -> int:
 def unbind(options: argparse.Namespace) -> int:
     """End a binding; exit 1 when there was none."""
     ended = app_of(options).unsubscribe(options.queue, *options.pattern)
-    say(
-        options, "unbound" if ended else f"{options.queue} was not bound to {', '.join(options.pattern)}", changed=ended
-    )
+    patterns = ", ".join(one or "''" for one in options.pattern)
+    say(options, "unbound" if ended else f"{options.queue} was not bound to {patterns}", changed=ended)
     return 0 if ended else 1
 
 
@@ -99,9 +98,9 @@ def test(options: argparse.Namespace) -> int:
 def alternate(options: argparse.Namespace) -> int:
     """Show the alternate queue, or set it if a queue or --off is given."""
     topics = app_of(options).topics
-    if options.queue and options.off:
+    if options.queue is not None and options.off:
         raise InvalidSetting(f"the queue {options.queue!r} and --off are given: give one of them")
-    if options.queue or options.off:
+    if options.queue is not None or options.off:
         topics.set_alternate(None if options.off else options.queue)
     queue = topics.stats().alternate
     text = f"messages that match no binding go to {queue}" if queue else "there is no alternate queue"

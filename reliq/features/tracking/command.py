@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
 def find(options: argparse.Namespace) -> int:
     """Print where a message is; exit 1 if it is nowhere."""
     app = app_of(options)
-    found = known_queue(app, options.queue).find(options.id) if options.queue else app.find(options.id)
+    found = app.find(options.id) if options.queue is None else known_queue(app, options.queue).find(options.id)
     if options.json:
         print(json.dumps(found and found.summary()))
     elif found is None:

@@ -218,7 +218,8 @@ def test_a_terminal_without_a_character_gets_its_escape(app):
     [
         (["--queues", "order"], "--queues: no handler of 'order', only of mails, orders"),
         (["--except", "mail"], "--except: no handler of 'mail', only of mails, orders"),
-        (["--except", "mails,orders"], "leaves no queue to work on"),
+        (["--except", "mails,orders"], "--queues (all) --except 'mails,orders' leaves no queue to work on"),
+        (["--queues", ""], "--queues '' --except (none) leaves no queue to work on"),
         (["--queues", "mails", "--except", "mails"], "leaves no queue to work on"),
     ],
 )
@@ -287,6 +288,7 @@ def test_places_to_search_are_named_as_they_are_typed(url, capsys):
     ("arguments", "says"),
     [
         (["topic", "unbind", "q", "a.*", "b"], "q was not bound to a.*, b"),
+        (["topic", "unbind", "q", ""], "q was not bound to ''"),
         (["schedule", "remove", "nightly"], "there was no schedule 'nightly'"),
     ],
 )
@@ -301,6 +303,26 @@ def test_a_wrong_reconnect_grace_names_its_variable_before_anything_starts(monke
     assert main.main([*command, "--url", "redis://127.0.0.1:1"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("reliq: RELIQ_RECONNECT_GRACE is 'abc': write seconds")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["message", "signal", "q", "x", ""], "the name of a signal is ''"),
+        (["message", "find", "x", "--queue", ""], "queue name ''"),
+        (["queue", "stats", "q", ""], "queue name ''"),
+        (["queue", "audit", ""], "queue name ''"),
+        (["schedule", "list", ""], "queue name ''"),
+        (["topic", "alternate", ""], "queue name ''"),
+        (["spark", "claims", "--queue", ""], "queue name ''"),
+    ],
+)
+def test_an_empty_name_is_a_wrong_argument(app, capsys, arguments, says):
+    app.queue("q").send("x")
+    assert main.main([*arguments, "--url", app.url]) == 2
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert printed.out == ""
 
 
 def test_an_alternate_queue_and_none_are_refused(url, capsys):
