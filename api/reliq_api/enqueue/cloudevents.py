@@ -14,6 +14,7 @@ from msgspec import Raw
 from reliq_api.enqueue.entries import Described, decode_base64, json_value
 from reliq_api.http.faults import must_be
 from reliq_api.http.problems import Problem
+from reliq_api.schemas.base import as_whole
 
 EVENT = "application/cloudevents+json"
 EVENTS = "application/cloudevents-batch+json"
@@ -30,7 +31,7 @@ SCHEMA = {
 _PREFIX = "ce-"
 _REQUIRED = ("ce-specversion", "ce-id", "ce-source", "ce-type")
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
-_ANY = (str | int | bool, "a text, a whole number, or true or false")  #: what an attribute may be
+_ANY = (str | int | float | bool, "a text, a whole number, or true or false")  #: what an attribute may be
 _decode_event = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -81,7 +82,9 @@ def _attribute(attribute: str, value: Raw) -> tuple[str, str]:
     if _ATTRIBUTE.fullmatch(attribute) is None:
         raise Problem("invalid_message", "the name of an event's attribute has other characters than a-z and 0-9")
     name = _PREFIX + attribute
-    decoded = _typed(attribute, value, *((str, "a text") if name in _REQUIRED else _ANY))
+    decoded = as_whole(_typed(attribute, value, *((str, "a text") if name in _REQUIRED else _ANY)))
+    if isinstance(decoded, float):
+        raise Problem("invalid_message", must_be(attribute, decoded, _ANY[1]))
     if isinstance(decoded, bool):
         return name, "true" if decoded else "false"
     return name, str(decoded)

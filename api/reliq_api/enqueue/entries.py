@@ -13,7 +13,7 @@ from reliq.contract.nearest import nearest
 from reliq.contract.options import OPTIONS, SEND, Option, given, options_of
 from reliq.errors import InvalidMessage
 from reliq.model.dead_letter import DEAD_FROM
-from reliq_api.http.faults import DURATION, no_option
+from reliq_api.http.faults import DURATION, must_be, no_option
 from reliq_api.http.problems import Problem
 
 Duration = int | float | str | None
@@ -25,7 +25,7 @@ def _member(option: Option) -> tuple[str, Any, Any]:
         case kinds.Duration():
             return option.name, Duration, None
         case kinds.Whole():
-            return option.name, int | None, None
+            return option.name, int | float | None, None
         case kinds.Flag():
             return option.name, bool, False
         case kinds.Headers():
@@ -51,7 +51,7 @@ def _must(kind: kinds.Kind) -> str:
         case kinds.Duration():
             return DURATION
         case kinds.Whole():
-            return "a whole number, without a point"
+            return "a whole number"
         case kinds.Flag():
             return "true or false"
         case kinds.Headers():
@@ -62,6 +62,7 @@ def _must(kind: kinds.Kind) -> str:
             return "a text"
 
 
+_WHOLE = frozenset(one.name for one in OPTIONS if isinstance(one.kind, kinds.Whole))
 MUST = {one.name: _must(one.kind) for one in OPTIONS}  #: what options must be, for errors
 
 _decode_entry = msgspec.json.Decoder(Entry).decode
@@ -81,6 +82,7 @@ def read_entry(text: bytes) -> Described:
         raise
     body = _body(entry)
     options = given(msgspec.structs.asdict(entry), SEND)
+    options |= {name: _whole(name, options[name]) for name in _WHOLE & options.keys()}
     if kind := lost_kind(bytes(memoryview(entry.body)[:1]), body):
         options["headers"] = {"content-type": kind, **(entry.headers or {})}
     return body, options
@@ -152,6 +154,13 @@ def _number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def _whole(name: str, value: float) -> int:
+    """Return the whole number that a member is, also if it is written as 5.0; raises Problem for any other number."""
+    if isinstance(value, float) and not value.is_integer():
+        raise Problem("invalid_message", must_be(name, value, MUST[name]))
+    return int(value)
 
 
 def _body(entry: Any) -> bytes:

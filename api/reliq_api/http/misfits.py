@@ -14,7 +14,13 @@ _FOUND = re.compile(
 )
 _PART = re.compile(r"[^.\[\]]+")
 _INSIDE = "[...]"  #: of an object with any names, which msgspec does not tell
-_OF_TYPE = {"str": "a text", "int": "a whole number", "object": "an object", "array": "an array"}
+_OF_TYPE = {
+    "str": "a text",
+    "int": "a whole number",
+    "int | float": "a whole number",
+    "object": "an object",
+    "array": "an array",
+}
 
 
 def misfit(error: msgspec.ValidationError, text: bytes, what: str, must: Mapping[str, str]) -> str:

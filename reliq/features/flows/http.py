@@ -31,7 +31,7 @@ from reliq_api.http.requests import BoundedRequest, fields
 from reliq_api.http.route import RawCall, call_router, needs
 from reliq_api.http.strict_json import read_json
 from reliq_api.routes.queues import of_all_queues
-from reliq_api.schemas.base import ListQuery
+from reliq_api.schemas.base import ListQuery, as_whole
 
 LARGEST = 8 * 1024 * 1024  #: bytes of a flow
 _SMALL = 64 * 1024  #: bytes of a flow for which a thread costs more than it spares
@@ -57,7 +57,7 @@ class Member(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
     queue: str
     message: Raw
-    after: list[Annotated[int, Meta(ge=0)]] = []
+    after: list[Annotated[int, Meta(ge=0)] | float] = []
     on_failure: OnFailure = "fail"
 
 
@@ -113,9 +113,10 @@ async def send_flow(request: BoundedRequest) -> Response:
     sent: list[FlowMessage] = []
     async with flow:
         for place, one in enumerate(members):
-            if any(before >= place for before in one.after):
-                raise Problem("invalid_request", f"message {place} of the flow is after {one.after}: name earlier ones")
-            after = [sent[before] for before in one.after]
+            places = list(map(as_whole, one.after))
+            if any(isinstance(before, float) or not 0 <= before < place for before in places):
+                raise Problem("invalid_request", f"message {place} of the flow is after {places}: name earlier ones")
+            after = [sent[before] for before in places]
             if place % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)  # other requests
             with _named(place):

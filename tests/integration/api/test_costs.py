@@ -39,3 +39,13 @@ def test_a_header_gives_the_cost_as_a_text(service, orders):
         (message,) = consumer.claim()
         assert message.cost == 30
         consumer.ack(message)
+
+
+def test_a_whole_number_may_have_a_point(service, post, orders):
+    assert post("messages", {"body": "x", "cost": 30.0}).status_code == 201
+    batch = service.post(f"/v1/queues/{orders.name}/messages/batch", json=[{"body": "y", "cost": 3e1}])
+    assert batch.json()["enqueued"] == 1
+    answer = post("leases", {"limit": 10.0}).json()
+    assert [message["cost"] for message in answer["messages"]] == [30, 30]
+    charge = {"id": answer["messages"][0]["id"], "actual": 50.0}
+    assert post(f"leases/{answer['lease']}/charge", charge).status_code == 200

@@ -245,6 +245,16 @@ def test_both_modes_of_a_cloudevent_give_the_same_message(service, orders):
     assert one.headers["ce-tenant"] == "ä"
 
 
+def test_numbers_and_flags_of_an_event_are_texts_of_the_message(service, orders):
+    service.post(
+        f"/v1/queues/{orders.name}/messages",
+        content=json.dumps({**EVENT, "line": 7, "page": 7.0, "late": True}),
+        headers={"content-type": "application/cloudevents+json"},
+    )
+    (message,) = claimed(orders)
+    assert [message.headers[f"ce-{name}"] for name in ("line", "page", "late")] == ["7", "7", "true"]
+
+
 def test_the_same_event_is_enqueued_once(service, orders):
     headers = {f"ce-{name}": value for name, value in EVENT.items()}
     answers = [service.post(f"/v1/queues/{orders.name}/messages", content=b"x", headers=headers) for _ in range(2)]

@@ -23,7 +23,7 @@ def chain(queue: str) -> dict[str, Any]:
         "messages": [
             {"queue": queue, "message": {"body": {"part": 1}, "key": "k"}},
             {"queue": queue, "message": {"body": "two"}},
-            {"queue": "other", "message": {"body": "end"}, "after": [0, 1], "on_failure": "run"},
+            {"queue": "other", "message": {"body": "end"}, "after": [0, 1.0], "on_failure": "run"},
         ]
     }
 

@@ -108,8 +108,9 @@ def test_what_is_wrong_is_said_in_the_words_of_the_library(service, method, path
         ({"delay": True}, f"delay is true: it must be {A_DURATION}"),
         ({"ttl": {}}, f"ttl must be {A_DURATION}"),
         ({"priority": 3}, "priority is 3: it must be one of high, normal, low"),
-        ({"cost": 1.5}, "cost is 1.5: it must be a whole number, without a point"),
+        ({"cost": 1.5}, "cost is 1.5: it must be a whole number"),
         ({"replace": None}, "replace is null: it must be true or false"),
+        ({"cost": True}, "cost is true: it must be a whole number"),
         ({"headers": {"a": 1}}, "headers must be an object of texts"),
         ({"headers": "x"}, "headers is 'x': it must be an object of texts"),
         ({"key": 5}, "key is 5: it must be a text"),
@@ -170,6 +171,10 @@ def test_a_value_of_a_wrong_type_is_said_of_events(service, members, says):
         (
             {"messages": [{"queue": "orders", "message": {}, "after": ["a"]}]},
             "messages.0.after.0 is 'a': it must be a whole number",
+        ),
+        (
+            {"messages": [{"queue": "orders", "message": {"body": 1}, "after": [0.5]}]},
+            "message 0 of the flow is after [0.5]: name earlier ones",
         ),
         (
             {"messages": [{"queue": "orders", "message": {}, "on_failure": "x"}]},
