@@ -46,8 +46,9 @@ class TrackingCalls:
 
         `cancelled` (the only true answer): it was ready, delayed, prepared or waiting, and is removed. `told`: its
         consumer is told with its next heartbeat; an async handler is cancelled, others see `message.cancelled`.
-        `done`: a dead letter. `unknown`: any other id. Raises InvalidName, and OutcomeUnknown if a reply was lost and
-        this call may have removed the message.
+        `done`: a dead letter. `unknown`: any other id. Of several messages with this id it cancels one, or one of each
+        partition. Raises InvalidName, and OutcomeUnknown if a reply was lost and this call may have removed the
+        message.
         """
         return await self._store.run(self._tracking.cancel(id))
 

@@ -152,6 +152,13 @@ def test_one_message_is_found_and_cancelled_wherever_it_is(orders, dead):
     assert orders.cancel("unknown") == "unknown"
 
 
+def test_of_messages_with_one_id_one_of_each_partition_is_cancelled(app, orders):
+    for _ in range(8):
+        orders.send("body", id="same")  # in turn, to one partition after the other
+    assert [orders.cancel("same") for _ in range(3)] == ["cancelled", "cancelled", "unknown"]
+    assert ready_by_partition(app) == dict.fromkeys(NAMES, 0)
+
+
 def test_the_lowest_rate_holds_for_all_partitions(app, client):
     """A share of it has digits after many zeros."""
     small = app.queue("orders")
