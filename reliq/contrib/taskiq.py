@@ -6,7 +6,9 @@ seconds, and one that kills its worker again and again ends in the dead letters.
 
 import asyncio
 import contextlib
+import copy
 import functools
+import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -37,12 +39,28 @@ _PUT_BACK_FOR = 0.25  #: seconds for which it is then left to other workers
 _BACKOFF = exponential()  #: of tasks around which something raised, or that a worker does not know
 
 
+def _number(text: str) -> float | str:
+    """Return the number that a label is, or its text, for reliq to read or to refuse with its name."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+_NOT_GIVEN = (None, "", "None")  #: a label of a task; taskiq makes a text of each value
+#: How the options of a send are read from the labels of a task.
+_READ: dict[str, Callable[[str], Any]] = {
+    "key": str, "limit_key": str, "priority": str, "delay": _number, "ttl": _number, "cost": _number,
+}  # fmt: skip
+
+
 class ReliqBroker(AsyncBroker):
     """A broker whose tasks are messages of one queue.
 
     `url`: Redis, as for reliq.Reliq; default RELIQ_URL. `queue`: its name. `lease`: how long a hung worker keeps its
     tasks. `prefetch`: messages that a worker claims at once. `monitor`: whether a worker runs a monitor in a thread.
-    A label `delay` (seconds) of a task delays it, `ttl` (seconds) limits how long it may wait, `priority` is high,
+    A label `delay` (seconds, or "1h") of a task delays it, `ttl` limits how long it may wait, `priority` is high,
     normal or low, tasks with the same `key` run one at a time and in order, `limit_key` and `cost` count for the limits
     of the queue. No label deduplicates: the retries of taskiq are sends with the labels of the task.
     """
@@ -97,15 +115,12 @@ class ReliqBroker(AsyncBroker):
         task = super().find_task(task_name)
         if task is None and self.is_worker_process:
             raise LookupError(f"this worker has no task {task_name!r}: is its module imported?")
-        return task
+        return _ending(task) if task is not None and self.is_worker_process else task
 
     async def kick(self, message: BrokerMessage) -> None:
         """Send a task; raises reliq's errors."""
-        labels = message.labels
-        options: dict[str, Any] = {name: labels[name] for name in ("key", "limit_key", "priority") if labels.get(name)}
-        options |= {name: float(labels[name]) for name in ("delay", "ttl") if labels.get(name)}
-        if (cost := labels.get("cost")) is not None:
-            options["cost"] = int(cost)
+        labels = {name: str(value) for name, value in message.labels.items()}
+        options = {name: _READ[name](labels[name]) for name in _READ if labels.get(name) not in _NOT_GIVEN}
         headers = {"task": message.task_name, "task_id": message.task_id}
         await self.queue.send(message.message, headers=headers, **options)
 
@@ -147,6 +162,23 @@ class ReliqBroker(AsyncBroker):
             return []
         outage.over()
         return messages
+
+
+def _ending(task: AsyncTaskiqDecoratedTask[Any, Any]) -> AsyncTaskiqDecoratedTask[Any, Any]:
+    """Return a task for a worker: before Python 3.12, a `def` that raises StopIteration in a thread never ends."""
+    if inspect.iscoroutinefunction(task.original_func):  # there Python itself makes a RuntimeError of it
+        return task
+    ending = copy.copy(task)
+    run = functools.partial(_ended, task.original_func)  # a process pool can pickle it
+    ending.original_func = functools.update_wrapper(run, task.original_func)
+    return ending
+
+
+def _ended(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        raise RuntimeError("task raised StopIteration") from error
 
 
 class _Delivery(AckableMessage):

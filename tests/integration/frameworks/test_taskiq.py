@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from taskiq import InMemoryBroker, SmartRetryMiddleware, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
+from taskiq.exceptions import SendTaskError
 from taskiq.receiver import Receiver
 
 import reliq
@@ -156,6 +158,64 @@ def test_labels_count_for_the_limits_of_the_queue(app: reliq.Reliq, url: str) ->
     with app.queue("taskiq").consumer() as consumer:
         eventually(lambda: app.queue("taskiq").stats().ready == 4)
         assert [consumer.claim() != [] for _ in range(3)] == [True, True, False]
+
+
+def test_labels_may_be_of_other_types_than_texts(app: reliq.Reliq, url: str) -> None:
+    """Taskiq makes texts of them, but for those that a middleware sets."""
+
+    class Labelling(TaskiqMiddleware):
+        def pre_send(self, message: TaskiqMessage) -> TaskiqMessage:
+            message.labels["key"] = 7
+            return message
+
+    async def story() -> None:
+        broker = made(url)
+
+        @broker.task
+        async def nothing() -> None: ...
+
+        await broker.startup()
+        none = dict.fromkeys(("key", "limit_key", "priority", "delay", "ttl", "cost"))
+        await nothing.kicker().with_labels(**none).kiq()  # type: ignore[arg-type]
+        await nothing.kicker().with_labels(delay="1h", cost=2.0, limit_key=5, other=["a"]).kiq()  # type: ignore[arg-type]
+        broker.add_middlewares(Labelling())
+        await nothing.kiq()
+        with pytest.raises(SendTaskError) as refused:
+            await nothing.kicker().with_labels(delay="soon").kiq()
+        assert "delay is 'soon': write seconds" in str(refused.value.__cause__)
+        await broker.shutdown()
+
+    asyncio.run(story())
+    (delayed,) = app.queue("taskiq").delayed.list()
+    assert (delayed.limit_key, delayed.cost) == ("5", 2)
+    with app.queue("taskiq").consumer() as consumer:
+        assert [one.key for one in consumer.claim(10)] == ["", "7"]
+
+
+def exhausted(_: int) -> None:
+    """Raise StopIteration."""
+    next(iter(()))
+
+
+def test_a_task_that_raises_stop_iteration_has_failed(app: reliq.Reliq, url: str) -> None:
+    """Before Python 3.12, the future that taskiq waits for never ends."""
+
+    async def story() -> None:
+        broker = made(url)
+        stop = broker.task(exhausted)
+
+        async with receiving(broker):
+            task = await stop.kiq(3)
+            result = await task.wait_result(timeout=20)
+            assert repr(result.error) == "RuntimeError('task raised StopIteration')"
+            await until(lambda: app.queue("taskiq").stats().counters.get("acked") == 1)
+            found = broker.find_task(stop.task_name)
+            assert found is not None
+            function = pickle.loads(pickle.dumps(found.original_func))  # as a process pool does
+            with pytest.raises(RuntimeError, match="task raised StopIteration"):
+                function(3)
+
+    asyncio.run(story())
 
 
 def test_a_redis_that_refuses_claims_is_asked_again_and_logged_once(
