@@ -6,6 +6,7 @@ from reliq.model.keys import SQS_DELETED, SQS_KEYS, SQS_MOVES, SQS_MOVING, Queue
 from reliq.ops.commands import read_hash
 from reliq.ops.request import Op, milliseconds, optional_text
 
+_REDRIVE = "attribute RedrivePolicy"  #: a field of what the endpoint knows of a queue
 LEAD = 10.0  #: seconds for which a silent endpoint keeps a move task
 
 
@@ -22,6 +23,11 @@ def change_sqs_record(keys: QueueKeys, to_set: Mapping[str, str], to_remove: Seq
     if to_remove:
         ops.append(Op(("HDEL", keys.sqs, *to_remove)))
     return ops
+
+
+def has_redrive_policy(queue: str) -> Op[bool]:
+    """Whether the setting `dead_to` of the queue comes from a policy that the endpoint was given."""
+    return Op(("HEXISTS", QueueKeys(queue).sqs, _REDRIVE), bool)
 
 
 def note_sqs_deletion(queue: str, seconds: float) -> Op[bytes]:

@@ -14,6 +14,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.ops import Steps
 from reliq.ops.coming import Coming
 from reliq.ops.schema import Counter
+from reliq.ops.sqs import has_redrive_policy
 from reliq.protocol import spread
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded, last_seen
@@ -63,7 +64,10 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, round_: 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
     Letters for which the other queue has no room stay, and so do those that cannot be sent. A thousand letters are
     looked at, from where the turn before has ended (`round_`). Raises QueueFull if there is no room for any.
+    Letters of a queue of SQS stay while its dead letter queue is deleted: a send would make that anew.
     """
+    if (yield has_redrive_policy(keys.logical)) and not (yield ops.is_queue(to)):
+        return 0
     round_ = round_ or Round()
     forwarding = Forwarding(keys, to, pool, at_most, round_)
     now = yield ops.server_time()

@@ -17,6 +17,7 @@ from reliq_sqs.registry import Registry
 from tests.integration.sqs.serving import client as client_of
 from tests.integration.sqs.serving import own_process
 from tests.integration.sqs.test_messages import code_of, received
+from tests.support.turns import Monitor
 from tests.support.workers import eventually
 
 _EAST = "us-east-1"
@@ -81,6 +82,25 @@ def test_a_deleted_dead_letter_queue_does_not_come_back_by_a_receive(sqs, pair):
     sqs.create_queue(QueueName=again)
     assert received(sqs, source) == []
     assert [one["Body"] for one in received(sqs, dead, WaitTimeSeconds=5)] == ["m"]
+
+
+def test_a_deleted_dead_letter_queue_does_not_come_back_by_a_worker(sqs, pair, app, name):
+    dead, source = pair()
+    sqs.send_message(QueueUrl=source, MessageBody="m")
+    sqs.delete_queue(QueueUrl=dead)
+    queue = app.queue(f"{name}-source")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim(wait=5)
+        consumer.dead(message, "broken")
+    monitor = Monitor(app.store)
+    assert monitor.forward() == 0
+    assert f"{name}-dead" not in app.queues()
+    assert queue.stats().dead == 1
+
+    sqs.create_queue(QueueName=f"{name}-dead")
+    monitor.forward()  # or that of the endpoint
+    assert [one["Body"] for one in received(sqs, dead, WaitTimeSeconds=5)] == ["m"]
+    eventually(lambda: queue.stats().dead == 0)
 
 
 def test_the_sources_of_a_dead_letter_queue_are_listed(sqs, pair):
