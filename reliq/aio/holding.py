@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
 from reliq.protocol.claimant import settlements
-from reliq.protocol.claiming import claim_within
+from reliq.protocol.claiming import PATIENCE, claim_within
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import released
@@ -35,6 +35,7 @@ class Holding:
         self.keys = keys
         self.steps.run_report = self._report
         self._connections = connections
+        self._waiting = False  #: a claim waits for messages
         connections.use(self.steps)
 
     @property
@@ -67,11 +68,23 @@ class Holding:
 
         `patience`: seconds for which a failed call is repeated; None: as long as any call of the application.
         """
-        return await bring(self._claim(limit, timeout, patience), self.give_back)
+        return await bring(self._claim(limit, timeout, patience), self.give_back, self._waits_alone, self._recall)
+
+    def _waits_alone(self) -> bool:
+        """Whether a claim waits that can be broken off: not in a queue with limits, where it may wait for others."""
+        return self._waiting and not self.steps.limits.apply
+
+    async def _recall(self) -> list[Message]:
+        """Return what a claim that was broken off has taken: Redis may have given it a message just then.
+
+        While Redis is away, that comes with the next claim.
+        """
+        async with self._connections.lock:
+            return await self._store.run(self.steps.recall(), self._connections.main, PATIENCE)
 
     async def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
         async with self._connections.lock:
-            self._connections.claiming = True
+            self._connections.claiming, self._waiting = True, timeout > 0
             self.steps.arrivals.accepted()
             try:
                 messages = await self._store.run(
@@ -82,7 +95,7 @@ class Holding:
                 self.steps.arrivals.not_received()
                 raise
             finally:
-                self._connections.claiming = False
+                self._connections.claiming = self._waiting = False
 
     async def _begun(self, messages: list[Message]) -> list[Message]:
         """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""

@@ -41,21 +41,32 @@ async def finish(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
 async def bring(
     claim: Coroutine[Any, Any, T],
     give_back: Callable[[T], Awaitable[None]],
-    give_up: Callable[[], None] = lambda: None,
+    give_up: Callable[[], object] = lambda: None,
+    broken_off: Callable[[], Awaitable[T]] | None = None,
 ) -> T:
     """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead.
 
-    `give_up` tells the claim so.
+    `give_up` tells the claim so; where it answers True, the claim is broken off, and `broken_off` returns what that has
+    brought.
     """
     task = asyncio.ensure_future(claim)
     try:
         return await finish(task)
     except asyncio.CancelledError:
-        give_up()
-        await finish(_late(task, give_back))
+        if give_up() is True:
+            task.cancel()
+        await finish(_late(task, give_back, broken_off))
         raise
 
 
-async def _late(claim: "asyncio.Future[T]", give_back: Callable[[T], Awaitable[None]]) -> None:
+async def _late(
+    claim: "asyncio.Future[T]",
+    give_back: Callable[[T], Awaitable[None]],
+    broken_off: Callable[[], Awaitable[T]] | None,
+) -> None:
+    await asyncio.wait([claim])
     with suppress(ReliqError):
-        await give_back(await claim)
+        if claim.cancelled() and broken_off is not None:
+            await give_back(await broken_off())
+        else:
+            await give_back(await claim)

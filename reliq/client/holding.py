@@ -12,7 +12,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
 from reliq.protocol.claimant import settlements
-from reliq.protocol.claiming import claim_within
+from reliq.protocol.claiming import PATIENCE, claim_within
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.protocol.outcomes import released
@@ -36,6 +36,7 @@ class Holding:
         self.keys = keys
         self.steps.run_report = self._report
         self._connections = connections
+        self._waiting = False  #: a claim waits for messages
         connections.use(self.steps)
 
     @property
@@ -68,11 +69,23 @@ class Holding:
 
         `patience`: seconds for which a failed call is repeated; None: as long as any call of the application.
         """
-        return bring(self._claim(limit, timeout, patience), self.give_back)
+        return bring(self._claim(limit, timeout, patience), self.give_back, self._waits_alone, self._recall)
+
+    def _waits_alone(self) -> bool:
+        """Whether a claim waits that can be broken off: not in a queue with limits, where it may wait for others."""
+        return self._waiting and not self.steps.limits.apply
+
+    def _recall(self) -> list[Message]:
+        """Return what a claim that was broken off has taken: Redis may have given it a message just then.
+
+        While Redis is away, that comes with the next claim.
+        """
+        with self._connections.lock:
+            return self._store.run(self.steps.recall(), self._connections.main, PATIENCE)
 
     def _claim(self, limit: int, timeout: float, patience: float | None) -> list[Message]:
         with self._connections.lock:
-            self._connections.claiming = True
+            self._connections.claiming, self._waiting = True, timeout > 0
             self.steps.arrivals.accepted()
             try:
                 messages = self._store.run(claim_within(self.steps, limit, timeout), self._connections.main, patience)
@@ -81,7 +94,7 @@ class Holding:
                 self.steps.arrivals.not_received()
                 raise
             finally:
-                self._connections.claiming = False
+                self._connections.claiming = self._waiting = False
 
     def _begun(self, messages: list[Message]) -> list[Message]:
         """Return those of the claimed messages that are still held, with what an earlier consumer has reported."""

@@ -250,6 +250,12 @@ class ConsumerSteps(HeldSteps):
             return (yield from self.claim(limit))
         return self.arrivals.hand_out()
 
+    def recall(self) -> Steps[list[Message]]:
+        """Return what calls without an answer have taken; claim no more."""
+        if self.alive:
+            yield from self._be_ready()
+        return self.arrivals.hand_out()
+
     def leave(self) -> Steps[None]:
         """Give back the held messages, without charging a delivery, and unregister the consumer.
 
@@ -262,8 +268,7 @@ class ConsumerSteps(HeldSteps):
             if self._state is State.UNCERTAIN:
                 yield from self._read_back()
             yield from self.arrivals.bury(self._settle_moves)
-            held = reversed(list(self.held.values()))
-            yield from self.settle((), [released(message, started=True) for message in held])
+            yield from self.settle((), [released(one, started=True) for one in reversed([*self.held.values()])])
             forgotten = yield self.claimant.forget()
             if not forgotten:
                 self._doubt()  # its list is not empty: a call with a lost reply has filled it

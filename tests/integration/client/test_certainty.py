@@ -198,6 +198,40 @@ def test_a_claim_that_is_cancelled_twice_gives_back_what_it_moved(url, redis_ser
         asyncio.run(scenario())
 
 
+def test_a_claim_that_is_cancelled_while_it_waits_ends_and_gives_back_what_it_moved(redis_server, store, monkeypatch):
+    gate, held = threading.Event(), list[bytes]()
+    monkeypatch.setattr("reliq.contract.values.BLOCK", 60.0)  # an answer, or silence, would end the wait
+
+    def hold_back_once(data):
+        if b"one of two" in data and not held:
+            held.append(data)
+            gate.wait(20)
+        return data
+
+    async def scenario():
+        app = aio.Reliq(proxy.url)
+        async with app.queue("q").consumer(lease=600) as consumer:
+            await consumer.claim()
+            claim = asyncio.create_task(consumer.claim(wait=60))
+            await asyncio.to_thread(eventually, lambda: b"blmove" in store.call(command("CLIENT", "LIST")))
+            for body in ("one of two", "two of two"):
+                store.call(command("LPUSH", KEYS.messages, NewMessage(body).element(1)))
+            await asyncio.to_thread(eventually, lambda: held)
+            claim.cancel()
+            with pytest.raises(asyncio.CancelledError):  # though the answer has not come
+                await asyncio.wait_for(claim, 10)
+            assert not gate.is_set()
+            assert store.call(command("LLEN", KEYS.processing(consumer.id))) == 0
+            assert [one.body for one in await consumer.claim(2)] == [b"one of two", b"two of two"]
+        await app.close()
+
+    with Proxy(redis_server.port, reply=hold_back_once) as proxy:
+        try:
+            asyncio.run(scenario())
+        finally:
+            gate.set()
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
