@@ -113,7 +113,7 @@ class Holding:
 
     async def _given_back(self, messages: Sequence[Message]) -> bool:
         try:
-            await self.settle(messages, released)
+            await self.settle(messages[::-1], released)  # each goes to the head
         except ReliqError:
             self.steps.arrivals.not_received(messages)
             return False

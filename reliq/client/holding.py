@@ -112,7 +112,7 @@ class Holding:
 
     def _given_back(self, messages: Sequence[Message]) -> bool:
         try:
-            self.settle(messages, released)
+            self.settle(messages[::-1], released)  # each goes to the head
         except ReliqError:
             self.steps.arrivals.not_received(messages)
             return False

@@ -203,7 +203,7 @@ def test_a_claim_that_is_cancelled_while_it_waits_ends_and_gives_back_what_it_mo
     monkeypatch.setattr("reliq.contract.values.BLOCK", 60.0)  # an answer, or silence, would end the wait
 
     def hold_back_once(data):
-        if b"one of two" in data and not held:
+        if b"one of three" in data and not held:
             held.append(data)
             gate.wait(20)
         return data
@@ -212,17 +212,22 @@ def test_a_claim_that_is_cancelled_while_it_waits_ends_and_gives_back_what_it_mo
         app = aio.Reliq(proxy.url)
         async with app.queue("q").consumer(lease=600) as consumer:
             await consumer.claim()
-            claim = asyncio.create_task(consumer.claim(wait=60))
+            claim = asyncio.create_task(consumer.claim(2, wait=60))
             await asyncio.to_thread(eventually, lambda: b"blmove" in store.call(command("CLIENT", "LIST")))
-            for body in ("one of two", "two of two"):
-                store.call(command("LPUSH", KEYS.messages, NewMessage(body).element(1)))
+            one, two, three = (NewMessage(f"{number} of three").element(1) for number in ("one", "two", "three"))
+            store.call(command("LPUSH", KEYS.messages, one, two))
             await asyncio.to_thread(eventually, lambda: held)
+            store.call(command("LPUSH", KEYS.messages, three))
             claim.cancel()
             with pytest.raises(asyncio.CancelledError):  # though the answer has not come
                 await asyncio.wait_for(claim, 10)
             assert not gate.is_set()
             assert store.call(command("LLEN", KEYS.processing(consumer.id))) == 0
-            assert [one.body for one in await consumer.claim(2)] == [b"one of two", b"two of two"]
+            assert [one.body for one in await consumer.claim(3)] == [
+                b"one of three",
+                b"two of three",
+                b"three of three",
+            ]
         await app.close()
 
     with Proxy(redis_server.port, reply=hold_back_once) as proxy:
