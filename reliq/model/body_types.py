@@ -16,7 +16,7 @@ from reliq.errors import InvalidBody
 
 Reader = Callable[[bytes], Any]
 
-_NO_JSON = (str, bytes, bytearray, memoryview)
+_BUFFERS = (bytearray, memoryview)
 _NOTHING = b"null"  #: how an empty body, such as that of a schedule, is read
 _EMPTY = "it is empty"
 _NO_TEXT = "a body of text or bytes is not JSON: take the reliq.Message and read message.body"
@@ -38,9 +38,9 @@ TypedBody = msgspec.Struct | DataclassObject | ModelObject
 
 
 def reader_of(annotation: Any) -> Reader:
-    """Return the function that reads a body of this type and raises InvalidBody; TypeError for an unsuitable type."""
-    if annotation in _NO_JSON:
-        raise TypeError(_NO_TEXT)
+    """Return the function that reads JSON as this type and raises InvalidBody; TypeError for an unsuitable type."""
+    if annotation in _BUFFERS:
+        raise TypeError(f"{annotation.__name__} is not JSON: take bytes")
     name = name_of(annotation)
     if _has_pydantic(annotation):
         return _pydantic_reader(annotation, name)
@@ -60,10 +60,12 @@ def reader_of(annotation: Any) -> Reader:
 
 
 def body_reader_of(annotation: Any) -> Reader:
-    """Return what reads a whole body of this type, as `reader_of`; TypeError also for another name of text or bytes.
+    """Return what reads a whole body of this type, as `reader_of`; TypeError also for text or bytes of any name.
 
     Where the type has no free text, a body may be a text itself, such as a member of an enum: `send` writes it so.
     """
+    if annotation in _BUFFERS:
+        raise TypeError(_NO_TEXT)
     read = reader_of(annotation)
     texts = [] if _has_pydantic(annotation) else list(_are_texts(annotation))
     if texts and all(texts):

@@ -10,7 +10,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType, Si
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from reliq.errors import InvalidHandler, InvalidName
-from reliq.model.body_types import Reader, body_reader_of
+from reliq.model.body_types import Reader, body_reader_of, reader_of
 from reliq.model.message import Message
 from reliq.model.policy import Again, Dead, Retry
 from reliq.model.result import Results
@@ -66,9 +66,10 @@ def typed_call(function: HandlerFunction, what: str, bare: Any = Message) -> Typ
     return TypedCall(_reader(shown, bodies[0], given[bodies[0]]), _caller(function, signature, list(given), bodies[0]))
 
 
-def _reader(shown: str, name: str, kind: Any) -> Reader:
+def _reader(shown: str, name: str, kind: Any, make: Callable[[Any], Reader] = body_reader_of) -> Reader:
+    """Return what reads a parameter of this name and type; raises InvalidHandler, which begins with `shown`."""
     try:
-        return body_reader_of(kind)
+        return make(kind)
     except Exception as error:  # noqa: BLE001  of msgspec or pydantic
         raise InvalidHandler(f"{shown}, and the type of {name} is unsuitable: {error}") from None
 
@@ -89,7 +90,7 @@ def _with_results(
         )
     (kind,) = get_args(given[results[0]]) or (Any,)
     if kind not in (Any, bytes):
-        _reader(shown, results[0], kind)
+        _reader(shown, results[0], kind, reader_of)
     read = _reader(shown, bodies[0], given[bodies[0]]) if bodies else None
     called = _by_names(function, signature)
 

@@ -2,6 +2,9 @@
 
 import threading
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, NewType
+from uuid import UUID
 
 import pytest
 
@@ -19,6 +22,13 @@ class Order:
 class Part:
     name: str
     grams: int
+
+
+class Size(StrEnum):
+    LARGE = "large"
+
+
+OrderId = NewType("OrderId", str)
 
 
 @pytest.fixture
@@ -80,6 +90,33 @@ def test_results_of_other_types(app, client, kind, found, annotation, part, expe
     send(app, part)
     run(app, kind, lambda: found)
     assert found == [(1, [expected], 0)]
+
+
+@pytest.mark.parametrize("kind", ["inline"], indirect=True)
+@pytest.mark.parametrize(
+    ("annotation", "returned", "expected"),
+    [
+        (str, "text", "text"),
+        (str | None, "text", "text"),
+        (str | None, None, None),
+        (OrderId, OrderId("number 7"), "number 7"),
+        (OrderId | None, "null", "null"),
+        (Size, Size.LARGE, Size.LARGE),
+        (Literal["a", "1"], "1", "1"),
+        (UUID, UUID(int=1), UUID(int=1)),
+    ],
+)
+def test_results_that_are_texts_are_read(app, client, kind, annotation: Any, returned: Any, expected: Any):
+    seen: list[Any] = []
+
+    @app.handler("parts", result="1h")
+    def part(message: reliq.Message):
+        return returned
+
+    bind(app, kind, seen, reliq.Results[annotation])
+    send(app, 1)
+    run(app, kind, lambda: seen)
+    assert seen == [(1, [expected], 0)]
 
 
 def test_the_result_of_a_failed_member_is_none(app, client, kind, found):
@@ -157,6 +194,8 @@ def test_whoever_sends_headers_of_a_flow_is_not_of_it(app, number):
 def test_what_cannot_be_a_result_is_refused_where_the_handler_is_bound(app):
     with pytest.raises(reliq.errors.InvalidHandler, match="the type of parts is unsuitable"):
         bind(app, "inline", [], reliq.Results[threading.Lock])
+    with pytest.raises(reliq.errors.InvalidHandler, match="the type of parts is unsuitable: bytearray"):
+        bind(app, "inline", [], reliq.Results[bytearray])
     with pytest.raises(reliq.errors.InvalidHandler, match=r"one body, one reliq\.Results"):
 
         @app.handler("q")
