@@ -6,7 +6,6 @@ which is imported only then.
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import is_dataclass
 from typing import Any, ClassVar, Protocol, get_args
 
@@ -76,12 +75,27 @@ def body_reader_of(annotation: Any) -> Reader:
     def read_text_too(body: bytes) -> Any:
         try:
             return read(body)
-        except InvalidBody:
-            with suppress(InvalidBody, UnicodeDecodeError):
+        except InvalidBody as of_json:
+            try:
                 return read(msgspec.json.encode(body.decode()))
-            raise
+            except UnicodeDecodeError:
+                raise of_json from None
+            except InvalidBody as of_text:
+                takes_text = not str(of_text).endswith("got `str`")
+                raise (of_text if takes_text and not _is_meant_as_json(body) else of_json) from None
 
     return read_text_too
+
+
+def _is_meant_as_json(body: bytes) -> bool:
+    """Whether a body is JSON, or empty, or begins as an object, array or text of JSON."""
+    if not body or body.lstrip().startswith((b"{", b"[", b'"')):
+        return True
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _are_texts(annotation: Any) -> Iterator[bool]:

@@ -177,8 +177,19 @@ def test_a_body_that_is_a_text_by_itself_is_read(app, kind, body, got):
 @pytest.mark.parametrize(
     ("kind", "body", "problem"),
     [
-        (Size, "small", "the body does not fit Size, at $: JSON is malformed"),
-        (Size, b"\xff", "the body does not fit Size, at $: "),
+        (Size, "huge", "the body does not fit Size, at $: Invalid enum value 'huge'"),
+        (Size, b'"huge"', "Invalid enum value 'huge'"),
+        (Size, b"7", "Expected `str`, got `int`"),
+        (Size, b"\xff", "the body does not fit Size, at $: JSON is malformed"),
+        (Size, b"", "it is empty"),
+        (Colour | int, "blue", "Invalid enum value 'blue'"),
+        (Literal["a", "1"], "b", "Invalid enum value 'b'"),
+        (UUID | None, "no id", "Invalid UUID"),
+        (datetime, "today", "Invalid RFC3339 encoded datetime"),
+        (int, "seven", "JSON is malformed"),
+        (Order, "seven", "JSON is malformed"),
+        (Order, '{"number": 7', "truncated"),
+        (Order | Size, '{"number": 7', "truncated"),
         (str | int, "a", "JSON is malformed"),
     ],
 )
