@@ -10,7 +10,6 @@
 """
 
 import functools
-import logging
 import time
 from typing import Any
 
@@ -26,12 +25,11 @@ from reliq import NewMessage, Reliq
 from reliq.contract.values import Size
 from reliq.contrib.django.compat import BaseTaskBackend, TaskResult, TaskResultStatus, task_enqueued
 from reliq.contrib.django.ends import bury
+from reliq.contrib.django.failures import log, log_failure
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.element import new_id
 from reliq.model.keys import check_name
 from reliq.protocol.application import url_from_environment
-
-_log = logging.getLogger("reliq.django")
 
 _OPTIONS = {"url", "retries", "on_commit", "outbox", "results", "result_ttl", "max_body"}
 
@@ -111,15 +109,23 @@ class ReliqBackend(BaseTaskBackend):
         return super().get_result(result_id) if self._results is None else self._results.load(result_id)
 
     def note(self, result: Any) -> None:
-        """Store the state of a task, if the options say where."""
-        if self._results is not None:
-            self._results.store(result)
+        """Store the state of a task, if the options say where; what the cache raises is logged."""
+        self._note(result)
+
+    def _note(self, result: Any, *, anew: bool = True) -> None:
+        """Do so; with `anew=False` only if no state is stored."""
+        if self._results is None:
+            return
+        try:
+            self._results.store(result, anew=anew)
+        except Exception as error:  # noqa: BLE001  a cache may raise anything
+            log_failure("result_not_stored", result.task.queue_name, result.id, error)
 
     def _look_for_death(self, result: Any) -> None:
         try:
             letter = self.app.queue(result.task.queue_name).dead.get(result.id)
         except ReliqError as error:
-            _log.warning("the state of task %s is what its worker has stored: %s", result.id, error)
+            log.warning("the state of task %s is what its worker has stored: %s", result.id, error)
             return
         if letter is not None:
             bury(result, letter)
@@ -131,8 +137,7 @@ class ReliqBackend(BaseTaskBackend):
         task_enqueued.send_robust(type(self), task_result=result)
 
     def _enqueued(self, result: Any) -> None:
-        if self._results is not None:
-            self._results.store(result, anew=False)  # a worker may have begun it already
+        self._note(result, anew=False)  # a worker may have begun it already
         task_enqueued.send_robust(type(self), task_result=result)
 
 

@@ -10,11 +10,10 @@ from reliq import Reliq, ops
 from reliq.contrib.django import ReliqBackend
 from reliq.contrib.django.compat import task_finished
 from reliq.contrib.django.ends import bury, result_of
+from reliq.contrib.django.failures import log
 from reliq.contrib.new_deaths import DeathReader
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.keys import QueueKeys
-
-log = logging.getLogger("reliq.django")
 
 
 class Deaths(DeathReader):

@@ -11,17 +11,22 @@ from reliq.model.dead_letter import DeadLetter
 
 
 def result_of(backend: Any, task: Any, message: Message) -> Any:
-    """Return the result of a message's task: with its earlier attempts, if results are stored."""
+    """Return the result of a message's task: with its earlier attempts, if results are stored. Raises as the cache."""
     try:
         return backend.noted(message.id)
     except (TaskResultDoesNotExist, NotImplementedError):
-        wanted = message.json()
-        return TaskResult(
-            task=task, id=message.id, status=TaskResultStatus.READY,
-            enqueued_at=_time(message.enqueued_at), started_at=None,
-            last_attempted_at=None, finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
-            backend=backend.alias, errors=[], worker_ids=["unknown"] * (message.failures + message.deliveries),
-        )  # fmt: skip
+        return new_result(backend, task, message)
+
+
+def new_result(backend: Any, task: Any, message: Message) -> Any:
+    """Return the result of a message's task as far as the message knows it: how many attempts there were."""
+    wanted = message.json()
+    return TaskResult(
+        task=task, id=message.id, status=TaskResultStatus.READY,
+        enqueued_at=_time(message.enqueued_at), started_at=None,
+        last_attempted_at=None, finished_at=None, args=wanted["args"], kwargs=wanted["kwargs"],
+        backend=backend.alias, errors=[], worker_ids=["unknown"] * (message.failures + message.deliveries),
+    )  # fmt: skip
 
 
 def bury(result: Any, letter: DeadLetter) -> None:

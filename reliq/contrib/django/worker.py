@@ -27,7 +27,8 @@ from reliq.contrib.django.compat import (
     task_started,
 )
 from reliq.contrib.django.deaths import Deaths
-from reliq.contrib.django.ends import result_of
+from reliq.contrib.django.ends import new_result, result_of
+from reliq.contrib.django.failures import log_failure
 
 
 def application() -> reliq.Reliq:
@@ -61,7 +62,10 @@ def _relay(database: str, app: reliq.Reliq) -> None:
 
 
 def run(backend: ReliqBackend, message: reliq.Message) -> None:
-    """Run the task of a message; what it raises makes the message fail. What a signal's receiver raises is logged."""
+    """Run the task of a message; what it raises makes the message fail.
+
+    What a signal's receiver raises is logged, and so is what the cache of results raises.
+    """
     task = import_string(name := message.json()["task"])
     if not isinstance(task, Task):
         raise reliq.Dead(f"{name} is not a task")
@@ -88,12 +92,22 @@ def run(backend: ReliqBackend, message: reliq.Message) -> None:
 
 def _begun(backend: ReliqBackend, task: Any, message: reliq.Message) -> Any:
     """Return the result of a task that is starting."""
-    result = result_of(backend, task, message)
+    result = _result(backend, task, message)
     now = timezone.now()
     change(result, status=TaskResultStatus.RUNNING, started_at=result.started_at or now, last_attempted_at=now)
     result.worker_ids.append(f"{socket.gethostname()}-{os.getpid()}")
     backend.note(result)
     return result
+
+
+def _result(backend: ReliqBackend, task: Any, message: reliq.Message) -> Any:
+    """Return the result of a message's task: without the errors of its earlier attempts if the cache is away."""
+    try:
+        return result_of(backend, task, message)
+    except Exception as error:  # noqa: BLE001  a cache may raise anything
+        made = new_result(backend, task, message)
+        log_failure("result_not_loaded", message.queue, message.id, error)
+        return made
 
 
 def _end(backend: ReliqBackend, result: Any, status: Any) -> None:

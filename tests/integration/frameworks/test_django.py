@@ -1,5 +1,6 @@
 """Django's tasks on reliq: sent when a transaction commits, run by `reliq worker`, dead letters after their retries."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -439,6 +440,85 @@ def test_what_a_receiver_raises_is_logged_and_makes_no_task_fail(
     if task_backends[task.backend].supports_get_result:
         result.refresh()
         assert (result.status, result.errors) == ("SUCCESSFUL", [])
+
+
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test counts for the limits of the log of another one."""
+    from reliq.contrib.django import failures
+    from reliq.runtime.failures import FailureLog
+
+    monkeypatch.setattr(failures, "_failures", FailureLog(log=failures.log))
+
+
+class FailingCache:
+    """The cache of results, which is away after so many calls."""
+
+    def __init__(self, cache: Any, calls: int) -> None:
+        self._cache = cache
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        self._calls -= 1
+        if self._calls < 0:
+            raise ConnectionError("the cache is away")
+        return getattr(self._cache, name)
+
+
+@pytest.mark.usefixtures("unlimited")
+@pytest.mark.parametrize(("amount", "status"), [(100, "SUCCESSFUL"), (-5, "FAILED")])
+@pytest.mark.parametrize(("calls", "stored"), [(0, None), (1, "READY"), (2, "READY"), (3, "RUNNING")])
+def test_a_task_runs_and_ends_as_it_does_while_the_cache_of_results_is_away(
+    app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    amount: int, status: str, calls: int, stored: str | None,
+) -> None:  # fmt: skip
+    from django.core.cache import caches
+
+    from reliq.contrib.django import results, worker
+    from reliq.contrib.django.compat import TaskResultDoesNotExist, task_backends, task_finished
+    from reliq.contrib.django.outbox import engine_of
+    from reliq.contrib.sql import relay_once
+
+    told: list[Any] = []
+
+    def note(task_result: Any, **_: Any) -> None:
+        told.append((task_result.status, task_result.attempts, task_result.args))
+
+    task_finished.connect(note)
+    expected = contextlib.nullcontext() if status == "SUCCESSFUL" else pytest.raises(ValueError, match="-5")
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "caches", {"default": FailingCache(caches["default"], calls)})
+        result = shop.charge.enqueue(1, amount)
+        relay_once(engine_of("default"), app)
+        with app.queue("payments").consumer() as consumer, expected:
+            worker.run(task_backends["outbox"], *consumer.claim())
+    task_finished.disconnect(note)
+    assert told == [(status, 1, [1, amount])]
+    assert [one.split()[0] for one in caplog.messages if "result" in one] == [
+        *["result_not_stored"] * (calls < 1),
+        *["result_not_loaded"] * (calls < 2),
+        *["result_not_stored"] * (min(2, 4 - calls)),
+    ]
+    assert f"queue=payments id={result.id}" in caplog.text
+    if stored is None:
+        with pytest.raises(TaskResultDoesNotExist):
+            result.refresh()
+    else:
+        result.refresh()
+        assert result.status == stored
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_a_task_is_sent_while_the_cache_of_results_is_away(
+    app: reliq.Reliq, shop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from reliq.contrib.django import ReliqBackend, results
+
+    monkeypatch.setattr(results, "caches", {"default": FailingCache(None, 0)})
+    backend = ReliqBackend("default", {"OPTIONS": {"results": "default"}})
+    result = backend.enqueue(shop.ship, (1,), {})
+    assert app.queue("default").find(result.id) is not None
+    assert f"result_not_stored queue=default id={result.id}" in caplog.text
 
 
 def test_the_backends_of_all_threads_and_requests_share_one_client(shop: Any) -> None:
