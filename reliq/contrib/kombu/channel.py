@@ -210,15 +210,7 @@ class Channel(virtual.Channel):
         self, queue: str, no_ack: bool, callback: Callable[[Any], Any], consumer_tag: str, **_: Any
     ) -> None:
         """Receive the messages of a queue by the connection's `drain_events` or event loop."""
-        name = self._broker.name_of(queue)
-        if (count := len(self._broker.homes(name))) > 1:
-            raise ChannelError(
-                f"PRECONDITION_FAILED - queue {queue!r} has {count} partitions, and kombu takes from one only: "
-                f"use a worker of reliq, or `reliq queue config {name} partitions=1`",
-                (60, 20),
-                "Basic.consume",
-                "406",
-            )
+        name = self._source(queue, (60, 20), "Basic.consume")
         taken = [one.place for one, _ in self._subscriptions.values() if one.queue == name]
         place = next(one for one in itertools.count() if one not in taken)
         exchange = self.connection.hold(name, self, place)
@@ -230,6 +222,19 @@ class Channel(virtual.Channel):
         self._tag_to_queue[consumer_tag] = queue
         self._subscriptions[consumer_tag] = subscription, reader
         reader.start()
+
+    def _source(self, queue: str, method: tuple[int, int], method_name: str) -> str:
+        """Return reliq's name of a queue to receive from; raises ChannelError for one with several partitions."""
+        name: str = self._broker.name_of(queue)
+        if (count := len(self._broker.homes(name))) > 1:
+            raise ChannelError(
+                f"PRECONDITION_FAILED - queue {queue!r} has {count} partitions, and kombu takes from one only: "
+                f"use a worker of reliq, or `reliq queue config {name} partitions=1`",
+                method,
+                method_name,
+                "406",
+            )
+        return name
 
     def _deliver(self, callback: Callable[[Any], Any], subscription: Subscription, message: Message) -> None:
         if message.lost:  # its lease is over, and another worker has it
@@ -264,8 +269,8 @@ class Channel(virtual.Channel):
             self._broker.forget(queue, subscription.queue)
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
-        """Return the next message, or None."""
-        exchange = self.connection.hold(self._broker.name_of(queue), self, None)
+        """Return the next message, or None; raises ChannelError for a queue with several partitions."""
+        exchange = self.connection.hold(self._source(queue, (60, 70), "Basic.get"), self, None)
         found = exchange.claim(1)
         if not found:
             return None

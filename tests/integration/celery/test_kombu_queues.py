@@ -261,6 +261,9 @@ def test_a_consumer_of_a_queue_with_partitions_is_refused_and_sends_go_on(
     assert app.queue("orders").stats().ready == 8
     with pytest.raises(ChannelError, match="'orders' has 4 partitions, and kombu takes from one only"):
         Received(connection, "orders").drain(1)
+    with pytest.raises(ChannelError, match="'orders' has 4 partitions, and kombu takes from one only"):
+        kombu.Queue("orders")(connection.default_channel).get()
+    assert app.queue("orders").stats().ready == 8
     kombu.Queue("orders")(connection.default_channel).delete()
     assert [one for one in app.store.call(ops.queue_names()) if "orders" in one] == []
 
