@@ -20,6 +20,7 @@ from reliq.protocol.application import body_limit, eviction_allowed
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.queue import QueueSteps
 from reliq.runtime.bounded import Bounded
+from reliq.runtime.url import read_url
 from reliq.transport.store import Store
 
 _MOST_BEHIND = 100_000  #: messages in a queue that goes with its consumer; it receives no further ones
@@ -42,7 +43,7 @@ class Broker:
         self._max_body = self._pool.max_body = body_limit(options.max_body)
         self._topics = TopicSteps(self._queue, self._pool, self._max_body)
         self._names: Bounded[tuple[str, float]] = Bounded()  #: kombu's name -> reliq's, and until when it is known
-        self.exchanges: Bounded[str] = Bounded()  #: those that this process has declared, each with its type
+        self.exchanges = _exchanges_at(url, options.global_keyprefix)
         self._passing: dict[str, set[str]] = defaultdict(set)  #: queue -> its bindings, of queues that go
         self._receivers: Counter[str] = Counter()  #: of passing queues, in this process
         self._prioritised: set[tuple[str, str]] = set()  #: exchanges, and queues of the exchange without a name
@@ -244,6 +245,7 @@ class Broker:
 
 
 _brokers: dict[tuple[str, Options], Broker] = {}
+_exchanges: dict[tuple[str, int, str], Bounded[str]] = {}  #: by server, database and key prefix
 _mark = forks.mark()
 _lock = threading.Lock()
 
@@ -256,3 +258,9 @@ def broker_of(url: str, options: Options) -> Broker:
             _brokers.clear()
             _mark = forks.mark()
         return _brokers.setdefault((url, options), Broker(url, options))
+
+
+def _exchanges_at(url: str, prefix: str) -> Bounded[str]:
+    """Return the types of the exchanges that this process has declared, also with other options, by their names."""
+    server = read_url(url)
+    return _exchanges.setdefault((server.tried, server.database, prefix), Bounded())

@@ -123,23 +123,31 @@ class Channel(virtual.Channel):
         self.state.binding_delete(queue, exchange, routing_key)
 
     def _pattern(self, exchange: str, key: str) -> str:
+        kind = self._type_of(exchange, (50, 20), "Queue.bind")
+        return str(self._broker.names.pattern(exchange, kind, key or ""))
+
+    def _type_of(self, exchange: str, method: tuple[int, int], method_name: str) -> str:
+        """Return the type of an exchange; raises ChannelError if no connection of this process has declared it."""
         kind = self._broker.exchanges.get(exchange) or _STANDARD.get(exchange)
         if kind is None:
             raise ChannelError(
                 f"NOT_FOUND - exchange {exchange!r} is unknown to this process, and with it its type: "
                 "declare it first, with no_declare=False",
-                (50, 20),
-                "Queue.bind",
+                method,
+                method_name,
                 "404",
             )
-        return str(self._broker.names.pattern(exchange, kind, key or ""))
+        return kind
 
     def exchange_declare(self, exchange: str | None = None, type: str | None = None, **options: Any) -> None:
         """Make an exchange known to this process; raises InvalidSetting for one that is not direct, topic or fanout."""
         if type and type not in self.connection.implements.exchange_type:
             raise InvalidSetting(f"exchange {exchange!r} has the type {type!r}: reliq knows direct, topic and fanout")
+        if exchange and options.get("passive"):
+            self._type_of(exchange, (40, 10), "Exchange.declare")
+            return
         super().exchange_declare(exchange, type, **options)
-        if exchange and not options.get("passive"):
+        if exchange:
             self._broker.exchanges[exchange] = type or "direct"
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:

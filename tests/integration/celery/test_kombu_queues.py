@@ -210,15 +210,25 @@ def test_exchanges_that_every_broker_has_route_by_their_type(
     assert Received(connection, "orders").drain(1) == ["new"]
 
 
+@pytest.mark.parametrize("options", [{}, {"lease": "30s"}])
 def test_the_type_of_an_exchange_is_known_to_all_connections_of_the_process(
-    broker: str, connection: kombu.Connection
+    broker: str, connection: kombu.Connection, options: dict[str, Any]
 ) -> None:
     kombu.Exchange("events", "topic")(connection.default_channel).declare()
-    with kombu.Connection(broker) as other:
+    with kombu.Connection(broker, transport_options=options) as other:
+        kombu.Exchange("events", "topic", passive=True)(other.default_channel).declare()
         queue = kombu.Queue("orders", kombu.Exchange("events", "topic", no_declare=True), "eu.*")
         queue(other.default_channel).declare()
     connection.Producer().publish("new", exchange="events", routing_key="eu.new")
     assert Received(connection, "orders").drain(1) == ["new"]
+
+
+def test_exchanges_of_another_prefix_or_database_are_others(connection: kombu.Connection, broker: str) -> None:
+    kombu.Exchange("of shop", "topic")(connection.default_channel).declare()
+    mail = kombu.Connection(broker, transport_options={"global_keyprefix": "mail."})
+    for one in (mail, kombu.Connection(broker.removesuffix("/0") + "/7")):
+        with one, pytest.raises(ChannelError, match="NOT_FOUND - exchange 'of shop' is unknown to this process"):
+            kombu.Exchange("of shop", "topic", passive=True)(one.default_channel).declare()
 
 
 def test_a_queue_is_not_bound_to_an_exchange_of_unknown_type(connection: kombu.Connection) -> None:
