@@ -184,6 +184,20 @@ class Broker:
         self._passing.get(queue, set()).discard(pattern)
         self.store.call(topics.bind("unbind", [f"{queue} {pattern}"]))
 
+    def delete_exchange(self, exchange: str, if_unused: bool) -> bool:
+        """Delete the bindings to an exchange, and forget its type; return False if it has any and must have none."""
+        key = self.names.routing_key(exchange, "")
+        bindings = [one for one in self.store.call(topics.bound()) if f"{one.split(' ')[1]}.".startswith(f"{key}.")]
+        if bindings and if_unused:
+            return False
+        for one in bindings:
+            queue, pattern = one.split(" ")
+            self._passing.get(queue, set()).discard(pattern)
+        if bindings:
+            self.store.call(topics.bind("unbind", bindings))
+        self.exchanges.pop(exchange, None)
+        return True
+
     def send(self, name: str, message: NewMessage) -> None:
         """Send to one queue. A full one that goes with its consumer receives nothing, as it does of `publish`."""
         queue = self.name_of(name)

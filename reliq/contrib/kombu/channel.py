@@ -151,11 +151,12 @@ class Channel(virtual.Channel):
             self._broker.exchanges[exchange] = type or "direct"
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
-        """Delete the bindings of this process to an exchange."""
+        """Delete an exchange with its bindings, those of other processes too; with `if_unused` only if it has none."""
+        if not self._broker.delete_exchange(exchange, if_unused):
+            return
         for key in [one for one in self.state.bindings if one.exchange == exchange]:
-            self.queue_unbind(key.queue, exchange, key.routing_key)
+            self.state.binding_delete(*key)
         self.state.exchanges.pop(exchange, None)
-        self._broker.exchanges.pop(exchange, None)
 
     def list_bindings(self) -> Iterator[tuple[str, str, str]]:
         return ((one.queue, one.exchange, one.routing_key) for one in self.state.bindings)

@@ -16,6 +16,7 @@ from reliq.contrib.celery import _prepare_worker, configure
 from reliq.contrib.kombu.names import Names
 from reliq.contrib.kombu.options import broker_url
 from reliq.features.topics import duty
+from reliq.features.topics import ops as topics
 from reliq.features.topics.routing import Routes, check_routing_key
 from reliq.model.keys import check_name, instance_of
 from tests.integration.celery.kombu_support import Received, publish
@@ -229,6 +230,23 @@ def test_exchanges_of_another_prefix_or_database_are_others(connection: kombu.Co
     for one in (mail, kombu.Connection(broker.removesuffix("/0") + "/7")):
         with one, pytest.raises(ChannelError, match="NOT_FOUND - exchange 'of shop' is unknown to this process"):
             kombu.Exchange("of shop", "topic", passive=True)(one.default_channel).declare()
+
+
+def test_an_exchange_is_deleted_with_all_of_its_bindings_whoever_made_them(
+    app: reliq.Reliq, broker: str, connection: kombu.Connection
+) -> None:
+    for name in ("news", "news.old"):
+        for queue, key in (("mail", "eu.#"), ("sms", "")):
+            kombu.Queue(queue, kombu.Exchange(name, "topic"), key)(connection.default_channel).declare()
+    with kombu.Connection(broker, transport_options={"lease": "30s"}) as other:
+        kombu.Exchange("news")(other.default_channel).delete(if_unused=True)
+        assert len(app.store.call(topics.bound())) == 4
+        kombu.Exchange("news")(other.default_channel).delete()
+        assert {one.split()[1].split(".")[1] for one in app.store.call(topics.bound())} == {"news%2Eold"}
+        with pytest.raises(ChannelError, match="'news' is unknown to this process"):
+            kombu.Exchange("news", passive=True)(connection.default_channel).declare()
+        other.Producer().publish("new", exchange="news", routing_key="eu.new")
+    assert {app.queue(name).stats().ready for name in ("mail", "sms")} == {0}
 
 
 def test_a_queue_is_not_bound_to_an_exchange_of_unknown_type(connection: kombu.Connection) -> None:
