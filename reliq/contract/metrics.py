@@ -50,7 +50,8 @@ QUEUES = (
              "Messages enqueued that are nowhere, neither here nor counted as gone: above 0 lost, below 0 never "
              "enqueued.", see="../operations/metrics.md#the-audit"),
     Declared("reliq_desired_workers", _QUEUE,
-             "Workers like this one that would keep every message of the queue from waiting longer than 30 s.",
+             "Workers like this one that would keep every message of the queue from waiting longer than 30 s; at least "
+             "as many as handle messages now.",
              see="../operations/metrics.md#desired-workers"),
     Declared("reliq_queues", (), "Queues there are; at most the first 1,000 by name are exported."),
     Declared("reliq_queue_unreadable", _QUEUE,

@@ -303,6 +303,8 @@ def test_the_autoscaler_asks_for_metrics_that_are_exported(app, url):
     for query in queries:
         (selector,) = re.findall(r"reliq_\w+", query)
         assert f'\n{selector}{{queue="orders"'.encode() in body
+    (states,) = re.findall(r'state=~"([a-z|]+)"', "".join(queries))
+    assert states.split("|") == ["ready", "processing"]  # what is ready needs a worker, what is handled keeps it
     assert scaled["spec"]["scaleTargetRef"]["name"] in {one["metadata"]["name"] for one in DEPLOYMENTS}
 
 

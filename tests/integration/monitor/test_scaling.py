@@ -26,8 +26,30 @@ def test_workers_wanted(ready, age, arrivals, service, slots, wanted):
     assert desired_workers(ready, age, arrivals, service, slots) == wanted
 
 
-def reading(ready, claimed):
-    return Stats("orders", ready, 0, 0, 0, 0, 0.0, 0, paused=False, counters={"claimed": claimed})
+@pytest.mark.parametrize(
+    ("processing", "service", "slots", "wanted"),
+    [
+        (1, 0.0, 1, 1),  # the first run has not ended
+        (9, 0.0, 4, 3),
+        (9, 3600.0, 4, 3),
+        (1, 0.001, 4, 1),
+        (256, 0.001, 1, 1),  # of quick handlers, one worker holds many that wait for their turn
+    ],
+)
+def test_what_runs_keeps_its_workers(processing, service, slots, wanted):
+    assert desired_workers(0, 0.0, 0.0, service, slots, processing) == wanted
+
+
+def reading(ready, claimed, processing=0):
+    counters = {"claimed": claimed}
+    return Stats("orders", ready, processing, 0, 0, 0, 0.0, 0, paused=False, counters=counters)
+
+
+def test_a_long_run_without_arrivals_keeps_its_worker(clock):
+    demand = Demand(slots=1)
+    for _ in range(3):
+        assert demand.note(reading(ready=0, claimed=1, processing=1), runs=0, run_seconds=0.0) == 1
+        clock[0] += 60
 
 
 @pytest.fixture
