@@ -28,7 +28,7 @@ from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.dead_letter import DeadLetter
 from reliq.protocol.dead_letters import Filter, Redriven, RedriveOptions
-from reliq.runtime.logging import paragraph, printable
+from reliq.runtime.logging import paragraph, printable, printable_json
 
 _NAMED = 5  #: ids that a question repeats
 
@@ -95,10 +95,20 @@ def dead_show(options: argparse.Namespace) -> int:
         print(f"reliq: queue {options.queue} has no dead letter {options.id}", file=sys.stderr)
         return 1
     if options.json or not sys.stdout.isatty():
-        print(json.dumps({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
+        print(_as_json({**letter.summary(), **_details(letter)}, indent=None if options.json else 2))
     else:
         print("\n".join(_lines(letter)))
     return 0
+
+
+def _as_json(value: object, indent: int | None) -> str:
+    """Return JSON that standard output can encode; what it cannot is an escape of JSON."""
+    text = printable_json(value, indent)
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return text
 
 
 def _lines(letter: DeadLetter) -> Iterator[str]:

@@ -20,6 +20,7 @@ from reliq.model.error_text import gist
 from reliq.ops import server_time
 from reliq.protocol.application import body_limit, eviction_allowed, reconnect_grace, url_from_environment
 from reliq.runtime import startup
+from reliq.runtime.logging import printable
 from reliq.transport.store import Store
 
 BAD_USAGE = 2  #: exit status
@@ -264,10 +265,8 @@ def utc(milliseconds: int) -> str:
 
 
 def error_line(failure: Failure | None) -> str:
-    """Return an error's class and the first line of its text, as printable ASCII; empty without an error."""
-    if failure is None:
-        return ""
-    return values.cut(f"{failure.error_class}: {gist(failure)}", 200).encode("unicode_escape").decode()
+    """Return an error's class and the first line of its text, without hidden characters; empty without an error."""
+    return "" if failure is None else printable(values.cut(f"{failure.error_class}: {gist(failure)}", 200))
 
 
 def stop_event() -> threading.Event:

@@ -46,6 +46,6 @@ class DeadLetter(ListedMessage):
     def summary(self) -> dict[str, Any]:
         """Return it as a dict for JSON, without its body."""
         return summarized(
-            self, "id", "queue", "routing_key", "reason", "died_at", "enqueued_at", "failures", "deliveries", "headers",
-            "size",
+            self, "id", "queue", "routing_key", "key", "reason", "died_at", "enqueued_at", "failures", "deliveries",
+            "headers", "size",
         )  # fmt: skip

@@ -57,6 +57,12 @@ def printable(text: str, lines: bool = False) -> str:
     return hidden.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def printable_json(value: object, indent: int | None = None) -> str:
+    """Return JSON with letters of every script as they are; what a reader does not see is an escape of JSON."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _IN_LINES.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
 def one_line(text: str) -> str:
     """Return the text without passwords, with line breaks and other control characters escaped."""
     return printable(redacted(text))

@@ -121,5 +121,7 @@ def test_a_list_of_errors_says_what_a_body_lacks_and_where_a_line_was_cut():
     said = "the body does not fit Order, at $.customer.addresses[0]: Object missing required field `number`"
     failure = Failure(at=0, worker="w", error_class="reliq.errors.InvalidBody", text=said)
     assert error_line(failure) == f"reliq.errors.InvalidBody: {said}"
+    shown = error_line(Failure(at=0, worker="w", error_class="ValueError", text="Größe 订单 ☕ C:\\new\x1b[31m\u202e"))
+    assert shown == "ValueError: Größe 订单 ☕ C:\\new\\x1b[31m\\u202e"
     long = error_line(Failure(at=0, worker="w", error_class="ValueError", text="x" * 9000))
     assert (len(long), long[:14], "x ... x" in long) == (199, "ValueError: xx", True)

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from reliq.runtime.logging import JsonLines, Lines, printable
+from reliq.runtime.logging import JsonLines, Lines, printable, printable_json
 
 HIDDEN = [
     "\u202e", "\u202a", "\u2066", "\u2069", "\u061c", "\u200f", "\u200b", "\ufeff", "\u2028", "\x1b", "\x9b", "\x00",
@@ -23,6 +23,14 @@ def test_a_hidden_character_is_an_escape(hidden):
 @pytest.mark.parametrize("seen", ["abc \\ ä €", "שלום", "你好", "\xa0", "\u3000", "🙂"])
 def test_letters_of_every_script_stay(seen):
     assert printable(seen) == seen
+
+
+@pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
+def test_in_json_it_is_an_escape_of_json(hidden):
+    text = printable_json({"Größe": f"订单{hidden}"})
+    assert text.startswith('{"Größe": "订单')
+    assert hidden not in text
+    assert json.loads(text) == {"Größe": f"订单{hidden}"}
 
 
 @pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)

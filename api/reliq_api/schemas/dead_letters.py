@@ -51,6 +51,7 @@ class DeadLetter(BaseModel):
     id: str
     queue: QueueName
     routing_key: str
+    key: str
     reason: str = Field(examples=list(REASONS))
     died_at: int = Field(description="Ms since the epoch.")
     enqueued_at: int

@@ -161,6 +161,7 @@ def test_delayed_messages_are_listed_with_their_last_error(call, orders):
 def test_one_dead_letter_with_its_body_and_its_errors(call, letters):
     letter = call("GET", f"/dead/{letters[0]}").json()
     assert (letter["reason"], letter["body"], letter["encoding"]) == ("rejected", "bad", "text")
+    assert (letter["key"], letter["routing_key"]) == ("", "")
     assert [error["text"] for error in letter["errors"]] == ["malformed"]
     assert problem(call("GET", "/dead/nobody")) == (404, "dead_letter_not_found")
 

@@ -1,6 +1,9 @@
 """Errors of several lines, and their public names: what lists and details of the command line show of them."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -48,6 +51,34 @@ def test_the_list_of_dead_letters_shows_the_first_line_and_the_details_show_all(
     assert say("dead", "list", "orders").endswith(f"failures=1  {shown}")
     assert SEVERAL in json.loads(say("dead", "show", "orders", one))["errors"][-1]["text"]
     assert SEVERAL in json.loads(say("dead", "list", "orders", "--json"))["letters"][0]["error"]
+
+
+def test_letters_of_every_script_stay_as_they_are(app, say):
+    one = die(app, ValueError("Größe ungültig: 订单 ☕"), retry=0)
+    assert say("dead", "list", "orders").endswith("  ValueError: Größe ungültig: 订单 ☕\n")
+    assert "ValueError: Größe ungültig: 订单 ☕" in say("dead", "show", "orders", one)
+    assert "ValueError: Größe ungültig: 订单 ☕" in say("dead", "show", "orders", one, "--json")
+
+
+def test_what_standard_output_cannot_encode_is_an_escape_of_json(app, url):
+    one = die(app, ValueError("Größe 🙂"), retry=0)
+    command = [sys.executable, "-m", "reliq", "dead", "show", "orders", one, "--url", url]
+    printed = subprocess.run(
+        command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    ).stdout
+    assert "ValueError: Größe 🙂" in json.loads(printed)["error"]
+
+
+def test_the_details_of_a_dead_letter_have_its_key(app, say, monkeypatch):
+    @app.handler("orders", retry=0)
+    def handle(message: reliq.Message) -> None:
+        raise ValueError
+
+    one = app.queue("orders").send("x", key="customer-7")
+    work_off(app)
+    assert json.loads(say("dead", "show", "orders", one))["key"] == "customer-7"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert "key             customer-7\n" in say("dead", "show", "orders", one)
 
 
 def test_the_list_of_delayed_messages_and_find_show_the_first_line(app, say):
