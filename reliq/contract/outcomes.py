@@ -63,6 +63,7 @@ class Stored(Enum):
     BYTES = b"b", "bytes follow, which the handler has returned"
     DEAD = b"d", "there is none: the message became a dead letter"
     CANCELLED = b"c", "there is none: the message was cancelled while a consumer held it"
+    SKIPPED = b"s", "there is none: a handler with `once=` skipped the message as a duplicate"
 
 
 #: How the circuit breaker counts a run that has this outcome; the others say nothing about the handler.

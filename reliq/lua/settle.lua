@@ -18,7 +18,8 @@
 --       row_batches: batches of the acks in a row, each with its number of them, with blanks between; '?': the caller does
 --       not know them, and the script reads them from the messages
 --       acks: the other ones
---       moves: the messages that are not acked; again: the new element, of one that is done: its result;
+--       moves: the messages that are not acked; again: the new element, of one that is done: its result, of one that is
+--       gone: what is stored in place of one, unless its id has one, as when it was handled before and came again;
 --       mark_ms: ms that its mark lasts; sent: ms at which a message was sent that goes back to the queue, else ''; one
 --       that was cancelled while it was held is deleted
 --       results: for each ack, those in a row first
@@ -215,7 +216,11 @@ for at = MOVES, RESULTS - 1, MOVES_STEP do
       if element ~= BLANK then have_left(q, {element}, counter) end
     end
     if destination == 'head' or destination == 'tail' then note(q, counter, element) end
-    if destination == 'dead' or counter == 'cancelled' then add_result(id, destination == 'dead' and 'd' or 'c') end
+    if destination == 'dead' or counter == 'cancelled' then
+      add_result(id, destination == 'dead' and 'd' or 'c')
+    elseif destination == 'gone' and again ~= '' and results_ms > 0 and not has_returned(id) then
+      add_result(id, again)
+    end
     redis.call('HINCRBY', q.counters, counter, 1)
   end
 end

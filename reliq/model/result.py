@@ -12,7 +12,7 @@ from reliq.errors import InvalidMessage
 MAX_RESULT_BYTES = 1024 * 1024
 T = TypeVar("T")
 _strict_json = json.JSONEncoder(allow_nan=False).encode
-_JSON, _BYTES, DEAD, CANCELLED = (one.value for one in Stored)
+_JSON, _BYTES, DEAD, CANCELLED, SKIPPED = (one.value for one in Stored)
 
 
 class Results(list[T]):
@@ -20,7 +20,7 @@ class Results(list[T]):
 
         def assemble(order: Order, parts: reliq.Results[Part]): ...
 
-    In the order of `after`, each as the type in brackets; None for one that has failed.
+    In the order of `after`, each as the type in brackets; None for one that has failed, or was skipped.
     """
 
 

@@ -5,6 +5,7 @@ import time
 from reliq.contract.values import cut
 from reliq.model.element import Failure
 from reliq.model.message import Message, undecodable_letter
+from reliq.model.result import SKIPPED
 from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 
@@ -26,8 +27,8 @@ def cancelled(one: Message | Move, *, started: bool = True) -> Move:
 
 
 def repeated(message: Message) -> Move:
-    """Delete a message that was handled before, without a run."""
-    return Move(message.element, Destination.GONE, Counter.ACKED, message.id)
+    """Delete a message that was handled before, without a run; who waits for its result learns that."""
+    return Move(message.element, Destination.GONE, Counter.ACKED, message.id, SKIPPED)
 
 
 def expired(message: Message) -> Move:

@@ -3,6 +3,7 @@
 import pytest
 
 from reliq import ops
+from reliq.model.result import SKIPPED
 from reliq.ops import Destination, Mark, Move
 from tests.support.state import HOUR, KEYS, World, element
 
@@ -106,3 +107,27 @@ def test_of_a_message_that_ran_again_the_result_stays(world: World):
     assert world.run(done("a2", b"j2")).codes == "d"
     assert world.run(done("a", b"j1")).codes == "a"
     assert world.redis.hget(KEYS.results, "a") == b"j2"
+
+
+def repeated(name: str, kept: float) -> ops.Op:
+    """Settle a message that a handler which runs once has skipped."""
+    move = Move(element(name), Destination.GONE, "acked", name[0], SKIPPED)
+    return ops.settle(KEYS, "w", 15.0, [], [move], results_kept=kept)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [({}, b"s"), ({"a": b"d"}, b"s"), ({"a": b"j7"}, b"j7"), ({"a": b"b"}, b"b")]
+)
+def test_what_was_skipped_says_so_unless_its_id_has_a_result(world: World, before: dict[str, bytes], after: bytes):
+    world.given(processing={"w": "a"}, leases={"w": HOUR})
+    if before:
+        world.redis.hset(KEYS.earlier_results, mapping=before)
+    assert world.run(repeated("a", 100)).codes == "d"
+    found = world.redis.hget(KEYS.results, "a") or world.redis.hget(KEYS.earlier_results, "a")
+    assert found == after
+
+
+def test_what_was_skipped_leaves_nothing_where_no_results_are_kept(world: World):
+    world.given(processing={"w": "a"}, leases={"w": HOUR})
+    assert world.run(repeated("a", 0)).codes == "d"
+    assert not world.redis.exists(KEYS.results)

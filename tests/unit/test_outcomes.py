@@ -76,6 +76,8 @@ def test_the_script_knows_each_destination():
 def test_what_the_script_stores_for_who_waits_is_a_letter_of_a_result():
     (said,) = re.findall(r"destination == 'dead' and '(\w)' or '(\w)'", CODE)
     assert [one.encode() for one in said] == [Stored.DEAD.value, Stored.CANCELLED.value]
+    (returned,) = re.findall(r"string\.find\(stored, '\^\[(\w+)\]'\)", (LUA / "shared/results.lua").read_text())
+    assert returned.encode() == Stored.JSON.value + Stored.BYTES.value
 
 
 def test_a_settle_over_http_has_each_verb_and_each_code():

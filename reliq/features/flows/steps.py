@@ -25,7 +25,7 @@ from reliq.features.flows.stored import nodes_in, opened_in
 from reliq.model.body_types import reader_of
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.result import CANCELLED, DEAD, read_result, result_json
+from reliq.model.result import CANCELLED, DEAD, SKIPPED, read_result, result_json
 from reliq.ops import Steps
 from reliq.ops.coming import Coming
 from reliq.protocol.consumer import ConsumerSteps
@@ -34,7 +34,7 @@ from reliq.protocol.holds import of_handler
 from reliq.runtime.pieces import grouped, pieces
 
 AT_ONCE = 120  #: members that one call is about
-_STORED_NOT = (DEAD, CANCELLED)
+_STORED_NOT = (DEAD, CANCELLED, SKIPPED)
 
 
 def progress(flow: str) -> Steps[FlowProgress | None]:

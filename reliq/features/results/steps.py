@@ -12,7 +12,7 @@ from reliq.features.results.ops import Returned
 from reliq.model.dead_letter import DeadLetter
 from reliq.model.error_text import classed_gist
 from reliq.model.keys import QueueKeys
-from reliq.model.result import CANCELLED, DEAD, read_result
+from reliq.model.result import CANCELLED, DEAD, SKIPPED, read_result
 from reliq.ops import Steps, Together
 from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.listing import read_letter
@@ -62,7 +62,7 @@ def look_at_all(every: Sequence[QueueKeys], identity: str) -> Steps[bytes | None
 
 
 def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:
-    """Read the stored result, if there is one; raises HandlerFailed, and NoResult for a cancelled message.
+    """Read the stored result, if there is one; raises HandlerFailed, and NoResult for a cancelled or skipped message.
 
     `wait`: note that the caller waits so many seconds for it.
     """
@@ -74,6 +74,11 @@ def look(keys: QueueKeys, identity: str, wait: float = 0.0) -> Steps[Returned]:
             raise _failed(letter)
     if stored == CANCELLED:
         raise NoResult(f"message {identity} of {keys.logical!r} was cancelled while it was handled")
+    if stored == SKIPPED:
+        raise NoResult(
+            f"message {identity} of {keys.logical!r} was skipped as a duplicate (once=): one with the same mark was "
+            "handled before"
+        )
     if stored == DEAD:  # and redriven or removed since
         return Returned(None, (yield own.last_answer(keys)))
     return answer

@@ -27,6 +27,13 @@ local function check_results()
   redis.call('XLEN', q.answers)
 end
 
+-- Whether what a handler has returned is stored for a message.
+local function has_returned(id)
+  local q = last_outcomes()
+  local stored = redis.call('HGET', q.results, id) or redis.call('HGET', q.earlier_results, id)
+  return stored and string.find(stored, '^[jb]') ~= nil
+end
+
 -- Begin to store results: those that are too old become the earlier ones. No result goes before its time.
 local function begin_results(kept_ms, now)
   local q = last_outcomes()

@@ -115,6 +115,16 @@ def test_a_dead_letter_answers_its_error_at_once(app, name, orders, result, clie
     assert problem(result(one)) == (409, "handler_failed")
 
 
+def test_a_skipped_duplicate_is_answered_at_once(app, name, orders, result):
+    doubling(app, name, once="order")
+    first, second = (orders.send(number, headers={"order": "1"}) for number in (1, 2))
+    with working(app):
+        assert result(first, wait=60).json()["result"] == {"double": 2}
+        answer = result(second, wait=60)
+    assert problem(answer) == (404, "no_result")
+    assert "skipped as a duplicate" in answer.text
+
+
 def test_a_cancelled_message_is_answered_at_once(app, name, orders, result, client):
     doubling(app, name)
     one = orders.send(1)

@@ -252,6 +252,28 @@ def test_a_guarded_handler_has_a_result_too(app, client):
         assert queue.result(queue.send(7, id="a"), wait=20) == 7
 
 
+def test_who_waits_for_a_skipped_duplicate_learns_it_at_once(app, kind):
+    handler(app, kind, lambda message: message.json(), once="order")
+    queue = app.queue("q")
+    with working_as(kind, app):
+        first = queue.send(7, headers={"order": "1"})
+        assert queue.result(first, wait=20) == 7
+        second = queue.send(8, headers={"order": "1"})
+        with pytest.raises(reliq.NoResult, match=rf"{second} of 'q' was skipped as a duplicate \(once=\)"):
+            queue.result(second, wait=60)
+    assert queue.result(first) == 7
+
+
+def test_the_result_of_a_message_that_came_again_stays(app):
+    handler(app, "inline", lambda message: message.json(), once=True)
+    queue = app.queue("q")
+    with working(app):
+        assert queue.result(queue.send(7, id="a"), wait=20) == 7
+        queue.send(8, id="a")
+        eventually(lambda: queue.stats().counters["acked"] == 2)
+    assert queue.result("a") == 7
+
+
 def test_again_has_no_result(app):
     tries = []
 
