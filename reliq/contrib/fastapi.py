@@ -23,20 +23,22 @@ except ImportError as error:
 
 from reliq.aio import Reliq
 from reliq.errors import InvalidSetting
+from reliq.protocol.application import Application
 
 Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[Any]]
 
 
-def lifespan(url: str | None = None, *, within: Lifespan | None = None, **options: Any) -> Lifespan:
+def lifespan(url: str | Application | None = None, *, within: Lifespan | None = None, **options: Any) -> Lifespan:
     """Return a lifespan for FastAPI that keeps a client of reliq.
 
-    `url` and `options` are those of reliq.aio.Reliq. `within`: a lifespan of your own, which runs inside and may use
-    `client_of(app)`; what it yields is the state of the requests.
+    `url` and `options` are those of reliq.aio.Reliq; or the application whose handlers get the messages, a reliq.Reliq:
+    the client then has its server and its options, in a test those of its bench. `within`: a lifespan of your own,
+    which runs inside and may use `client_of(app)`; what it yields is the state of the requests.
     """
 
     @contextlib.asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[Any]:
-        async with Reliq(url, **options) as client:
+        async with _client_for(url, options) as client:
             app.state.reliq = client
             if within is None:
                 yield None
@@ -45,6 +47,14 @@ def lifespan(url: str | None = None, *, within: Lifespan | None = None, **option
                     yield state
 
     return alive
+
+
+def _client_for(url: str | Application | None, options: dict[str, Any]) -> Reliq:
+    """Return a client of this server; that of an application is the one that it has now."""
+    if isinstance(url, Application):
+        options = {"allow_eviction": url.allow_eviction, "max_body": url.max_body, **options}
+        url = url.url
+    return Reliq(url, **options)
 
 
 def client_of(app: Any) -> Reliq:

@@ -1,7 +1,7 @@
 """The bench: an application under test, its sends, its handlers and its clock."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,6 +12,8 @@ from reliq.extras import missing_extra
 from reliq.model.keys import new_owner
 from reliq.model.middleware import Middleware, Sending
 from reliq.model.outgoing import NewMessage
+from reliq.runtime.barred import bar, is_same_server
+from reliq.runtime.url import redacted
 from reliq.testing.due import bring_due
 from reliq.testing.offline import check_sync, connect, fake, run_ready
 from reliq.testing.running import AsyncHandlers
@@ -39,7 +41,8 @@ class Bench:
     """An application under test. A context: leaving it gives the application and the clock back.
 
     Without `url` the application works on a new, empty Redis in the memory of this process, else on that server.
-    Broadcasts and checks do not run here.
+    Broadcasts and checks do not run here. Meanwhile this process opens no new connection to the server that the
+    application had before: another client, such as that of a web framework, raises InvalidSetting there.
     """
 
     def __init__(self, app: Reliq, url: str | None = None) -> None:
@@ -48,8 +51,19 @@ class Bench:
         self._url = url
         self._recorder = _Recorder()
         self._found: tuple[str, Any] | None = None  #: where the application was connected before
+        self._allow_found: Callable[[], None] | None = None  #: ends the refusal of connections to that server
         self._clock: Any = None
         self._loop = AsyncHandlers()
+
+    @property
+    def url(self) -> str:
+        """The URL of the server, for other clients in a test. Raises InvalidSetting on a bench without a server."""
+        if self._url is None:
+            raise InvalidSetting(
+                "this bench has no server, so there is no URL that another client could use: test it on a server, with "
+                "on_server(app) or Bench(app, url)"
+            )
+        return self._url
 
     def start(self) -> Self:
         """Begin; `with` does it. Raises InvalidSetting while another bench has the application."""
@@ -73,6 +87,8 @@ class Bench:
             fake(self.app)
         else:
             connect(self.app, self._url)
+        if self._found is not None and not is_same_server(live := self._found[0], self.app.url):
+            self._allow_found = bar(live, _refusal(live, self._url))
         for companion in COMPANIONS:
             if companion.on_bench:
                 companion(self.app.store, self.app.handlers, new_owner(connected=False)).start()
@@ -86,6 +102,9 @@ class Bench:
             self.app.handlers.on_commit.remove(self._recorder.committed)
             connect(self.app, *self._found)
             self._found = None
+        if self._allow_found is not None:
+            self._allow_found()
+            self._allow_found = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -129,6 +148,15 @@ class Bench:
         if self._clock is not None:
             self._clock.stop()
             self._clock = None
+
+
+def _refusal(live: str, url: str | None) -> str:
+    """Return what the error says where another client connects to the server of an application on a bench at `url`."""
+    use = "test on a server, on_server(app), and give this client bench.url" if url is None else "give it bench.url"
+    return (
+        f"a test has the application of {redacted(live)} on a bench, and this other client would use that server "
+        f"itself: {use} (or app.url, which names the server of the bench)"
+    )
 
 
 def _time_machine() -> Any:

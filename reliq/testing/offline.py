@@ -14,6 +14,7 @@ from reliq.features.flows.telling import tell_all
 from reliq.model.handlers import Handler
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
+from reliq.runtime.barred import IN_MEMORY
 from reliq.testing.due import bring_due
 from reliq.testing.running import AsyncHandlers, run_next
 from reliq.transport.store import Store
@@ -44,13 +45,14 @@ def fake(app: A) -> A:
         raise missing_extra("reliq.testing.fake", "testing", error) from None
     server = fakeredis.FakeServer()
     pool = fakeredis.FakeRedis(server=server, protocol=2, max_connections=2**31).connection_pool
-    connect(app, app.url, pool.make_connection)
+    connect(app, IN_MEMORY, pool.make_connection)
     return app
 
 
 def connect(app: Reliq, url: str, make_connection: Any = None) -> None:
-    """Connect the application to another server, of whose queues it knows nothing yet."""
+    """Connect the application to another server, of whose queues it knows nothing yet; `app.url` names that one."""
     app.store.redirect(url, make_connection)
+    app.url = url
     app._pool.forget()  # noqa: SLF001
 
 

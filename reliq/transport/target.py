@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 from reliq.contract import values
 from reliq.errors import InvalidSetting
 from reliq.ops.topology import Node
+from reliq.runtime.barred import refuse_barred
 from reliq.runtime.url import read_url
 from reliq.transport.sentinel import Sentinels
 
@@ -60,7 +61,11 @@ class Target:
 
             options |= parser.options()
         pool = module.ConnectionPool(**options, **self._address(module, node))
-        make: Callable[[], Any] = pool.make_connection
+
+        def make() -> Any:
+            refuse_barred(self._url)
+            return pool.make_connection()
+
         return make
 
     def _tls(self) -> dict[str, Any]:

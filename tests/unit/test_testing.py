@@ -14,6 +14,7 @@ import time_machine
 
 import reliq
 import reliq.aio
+from reliq.embedded import EmbeddedRedis
 from reliq.errors import InvalidSetting, MissingExtra
 from reliq.runtime import tracing
 from reliq.testing import Bench, fake, work_off
@@ -300,7 +301,7 @@ def test_the_examples_of_the_documentation_run(tmp_path):
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert "3 passed" in done.stdout, done.stdout
+    assert "4 passed" in done.stdout, done.stdout
 
 
 def test_what_a_handler_emits_is_read_afterwards():
@@ -709,3 +710,54 @@ def test_a_further_bench_receives(again):
     orders = again.app.queue("orders")
     orders.send("x")
     assert [one.message.body for one in orders.receive(wait=0)] == [b"x"]
+
+
+def test_the_url_of_the_application_is_that_of_its_bench(on_server, offline):
+    app, other = reliq.Reliq(), reliq.Reliq()
+    live = app.url
+    bench = on_server(app)
+    assert bench.url == app.url != live
+    bench.close()
+    assert app.url == live
+    offline(other)
+    assert "memory" in other.url
+
+
+def test_a_bench_without_a_server_has_no_url_for_other_clients(offline):
+    app = reliq.Reliq()
+    bench = offline(app)
+    with pytest.raises(InvalidSetting, match=r"this bench has no server.*on_server\(app\)"):
+        _ = bench.url
+    with pytest.raises(InvalidSetting, match="only that application is connected to it"):
+        reliq.Reliq(app.url).queue("orders").send("x")
+
+
+async def send_with_asyncio(url):
+    async with reliq.aio.Reliq(url) as other:
+        return await other.queue("orders").send("x")
+
+
+@pytest.mark.parametrize("kind", ["offline", "on_server"])
+def test_another_client_of_the_live_server_is_refused_while_a_bench_is_open(request, monkeypatch, kind):
+    with EmbeddedRedis() as live:
+        monkeypatch.setenv("RELIQ_URL", live.url)
+        app, early = reliq.Reliq(), reliq.Reliq()
+        with Bench(app, request.getfixturevalue("reliq_server").url if kind == "on_server" else None):
+            app.queue("orders").send("x")
+            for url in (None, live.url, live.url.replace("127.0.0.1", "localhost")):
+                with pytest.raises(InvalidSetting, match=r"on a bench, and this other client .* bench\.url"):
+                    reliq.Reliq(url).queue("orders").send("x")
+                with pytest.raises(InvalidSetting, match="on a bench"):
+                    asyncio.run(send_with_asyncio(url))
+            with pytest.raises(InvalidSetting, match="on a bench"):  # made before the bench
+                early.queue("orders").send("x")
+        assert early.queues() == []
+        early.queue("orders").send("x")
+        assert app.queue("orders").stats().ready == 1
+
+
+def test_a_bench_on_the_live_server_itself_refuses_no_one(monkeypatch, reliq_server):
+    monkeypatch.setenv("RELIQ_URL", reliq_server.url)
+    with Bench(reliq.Reliq(), reliq_server.url) as bench:
+        reliq.Reliq().queue("orders").send("x", id="mine")
+        assert bench.app.queue("orders").find("mine") is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -12,6 +13,13 @@ from fastapi import FastAPI
 import reliq
 from reliq.contrib.fastapi import Client, client_of, lifespan
 from reliq.errors import InvalidSetting
+from reliq.testing import Bench
+
+pytest_plugins = ["reliq.testing.fixtures"]
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # newer ones want httpx2
+    from fastapi.testclient import TestClient
 
 
 def ordering(app: FastAPI) -> FastAPI:
@@ -82,6 +90,42 @@ def test_a_mounted_application_shares_the_client_of_the_one_around_it(app: reliq
 
     calling(around, story)
     assert app.queue("orders").stats().ready == 1
+
+
+@pytest.mark.parametrize("given", ["the application", "RELIQ_URL"])
+def test_on_a_bench_its_client_sends_to_the_server_of_the_bench(
+    url: str, on_server: Callable[[reliq.Reliq], Bench], monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    live = reliq.Reliq(url)
+    handled: list[Any] = []
+    live.handler("orders")(lambda message: handled.append(message.json()))
+    web = ordering(FastAPI(lifespan=lifespan(live) if given == "the application" else lifespan()))
+    bench = on_server(live)
+    if given == "RELIQ_URL":
+        monkeypatch.setenv("RELIQ_URL", bench.url)
+    with TestClient(web) as http:
+        assert http.post("/orders", json={"order": 1}).status_code == 200
+    assert (bench.work_off(), handled) == (1, [{"order": 1}])
+    bench.close()
+    assert live.queues() == []
+
+
+@pytest.mark.parametrize("kind", ["offline", "on_server"])
+def test_on_a_bench_a_client_of_the_live_server_is_refused(url: str, request: pytest.FixtureRequest, kind: str) -> None:
+    live = reliq.Reliq(url)
+    bench = request.getfixturevalue(kind)(live)
+    with TestClient(ordering(FastAPI(lifespan=lifespan(url)))) as http, pytest.raises(InvalidSetting, match="bench"):
+        http.post("/orders", json={"order": 1})
+    bench.close()
+    assert live.queues() == []
+
+
+def test_a_client_of_an_application_has_its_options(url: str) -> None:
+    async def story(http: httpx.AsyncClient) -> int:
+        return client_of(fastapi).max_body
+
+    fastapi = FastAPI(lifespan=lifespan(reliq.Reliq(url, max_body="2MiB")))
+    assert calling(fastapi, story) == 2 * 1024 * 1024
 
 
 def test_an_application_without_the_lifespan_is_told_so() -> None:
