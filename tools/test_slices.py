@@ -33,10 +33,10 @@ TESTS = ("tests/unit", "tests/scripts", "tests/integration/client", "tests/integ
 MARKS = {
     "batches": r"\.batch(es)?\(|batch_progress|[Bb]atchSteps|on_done|on_dead=|on_handled|onHandled|of_batch|\bbatch=|"
     r"\bbatch_(of|counts)|end_batches|BATCHES|reliq batch|\"batch\"|/batches",
-    "charges": r"\.charge\(|/charge\b",
+    "charges": r"\.charge\(|/charge\b|\"charge\"",
     "cycle": r"\bcycl|\.Cycle\b",
     "flows": r"\.flows?\(|flow_progress|cancel_flow|\bFlow|FLOWS|\bflowing\b|tell_flows|\"predecessor",
-    "output": r"\.(emit|output)\(|\bOutput\b|/output\b|emitted",
+    "output": r"\.(emit|output)\(|\"emit\"|\bOutput\b|/output\b|emitted",
     "prepared": r"\.prepared?\b|[Pp]repared|PREPARED|ask_undecided|\.check\(",
     "receipts": r"\breceipts?\b|\.receive\(|in flight|delete_received|[Ss][Qq][Ss]\b|reliq_sqs",
     "results": r"\.result\(|/result\b|NoResult|HandlerFailed|\bno_result\b",
