@@ -1,6 +1,5 @@
 """The order in which the hooks of middleware are called, for runs and for sends."""
 
-import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from inspect import isawaitable
@@ -73,9 +72,9 @@ def _waited(awaitable: Any) -> Generator[Any, Any, None]:
 
 
 def around_runs(function: HandlerFunction, chain: Sequence[Middleware[Message]], is_async: bool) -> HandlerFunction:
-    """Return the handler with the hooks around each run, in a context of its own."""
+    """Return the handler with the hooks around each run."""
 
-    def in_context(message: Message) -> Any:
+    def run(message: Message) -> Any:
         steps = around(chain, message, _run(function, message), _call)
         try:
             next(steps)
@@ -90,10 +89,7 @@ def around_runs(function: HandlerFunction, chain: Sequence[Middleware[Message]],
             )
         raise raised
 
-    def run(message: Message) -> Any:
-        return contextvars.copy_context().run(in_context, message)
-
-    async def run_async(message: Message) -> Any:  # its task has a context of its own
+    async def run_async(message: Message) -> Any:
         steps = around(chain, message, _run_async(function, message), _call)
         try:
             awaitable = next(steps)

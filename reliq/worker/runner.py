@@ -1,6 +1,7 @@
 """Running a handler for a message: check the lease, mark a redelivered message, run, note the outcome."""
 
 import asyncio
+import contextvars
 import logging
 import os
 import time
@@ -26,7 +27,7 @@ from reliq.worker.trials import ALONE
 
 log = logging.getLogger("reliq.worker")
 
-_monotonic, _wall, _process = time.monotonic, time.time, os.getpid
+_monotonic, _wall, _process, _copy_context = time.monotonic, time.time, os.getpid, contextvars.copy_context
 
 
 class Run:
@@ -80,7 +81,7 @@ class Runner:
         run = self.running[message.element] = Run(message, now)
         try:
             try:
-                answer = self.handler.function(message)
+                answer = _copy_context().run(self.handler.function, message)  # what it sets is not for the next one
             finally:
                 if _process() != self._process:
                     forks.end_child()

@@ -222,6 +222,7 @@ def _final(entry: Entry) -> StepFailed:
 def _sleep(hand: Hand, asked: Nap, place: int) -> Doing[None]:
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "z":
+        yield from hand.check_lease()  # else a later run may have recorded it, and sleep now
         return
     if entry.kind != "x":
         raise StepsChanged(f"{asked.name!r} is a sleep of this handler, and was a step when an earlier run recorded it")

@@ -356,6 +356,26 @@ def test_a_robbed_run_that_was_suspended_calls_no_step(app, client):
     assert ran == []
 
 
+def test_a_robbed_run_that_was_suspended_does_not_pass_the_sleep_of_a_later_run(app, client):
+    queue = app.queue("q")
+    queue.send("x")
+    monitor = Monitor(app.store, reconnect_grace=0)
+    with queue.consumer(lease=30) as robbed, queue.consumer(lease=30) as other:
+        (begun,) = robbed.claim()
+        with pytest.raises(RunOver):
+            begun.sleep("a moment", 60)
+        queue.delayed.run()
+        (message,) = robbed.claim()
+        client.delete(*client.keys("*lease:*"))
+        monitor.scan()
+        (again,) = other.claim()
+        with pytest.raises(RunOver):
+            again.sleep("night", 60)
+        message.holder.trust.until = Moment.never()  # by the clocks, its lease may be over
+        with pytest.raises(reliq.LeaseLost):
+            message.sleep("night", 60)
+
+
 def test_typed_results_come_back_as_their_type(app):
     import dataclasses
 

@@ -602,3 +602,18 @@ def test_a_class_of_its_own_need_not_know_of_suspended_runs(app):
     with working_as("inline", app, monitor=True):
         eventually(lambda: app.queue("q").stats().counters.get("acked") == 1)
     assert seen == ["before", "before", "after"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_context_variables_that_a_handler_sets_do_not_reach_the_next_message(app, kind):
+    found = []
+
+    def handle(message: reliq.Message) -> None:
+        found.append(request.get())
+        request.set(message.id)
+
+    bind(app, kind, handle)
+    app.queue("q").send_many(["x"] * 20)
+    with working_as(kind, app):
+        eventually(lambda: settled(app))
+    assert found == ["none"] * 20
