@@ -84,13 +84,19 @@ def backoff_of(retry: object, max_retries: int | None, queue: str) -> Any:
                 f"the handler of queue {queue!r} has retry={retry!r} and max_retries={max_retries!r}: give one of them"
             )
         return exponential(limit=whole(max_retries, "max_retries", 0, _RETRIES_MOST))
-    if retry is None:
-        return exponential()
+    return exponential() if retry is None else read_backoff(retry, f"retry of queue {queue!r}")
+
+
+def read_backoff(retry: object, what: str) -> Any:
+    """Return a back-off that was given, or that of a number of retries; raises InvalidHandler."""
     if isinstance(retry, int) and not isinstance(retry, bool):
         return exponential(limit=whole(retry, "retry", 0, _RETRIES_MOST))
+    for factory, call in _FACTORIES:
+        if retry is factory:
+            raise InvalidHandler(f"{what} is reliq.{factory.__name__}, which is not called: write reliq.{call}")
     if not callable(retry):
         raise InvalidHandler(
-            f"retry of queue {queue!r} is {retry!r}: give a number of retries such as 3, or a back-off such as "
+            f"{what} is {retry!r}: give a number of retries such as 3, or a back-off such as "
             'reliq.exponential(limit=3) or reliq.fixed("30s", limit=3)'
         )
     return retry
@@ -101,3 +107,12 @@ def rocketmq_levels() -> steps:
     return steps(
         "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m", "1h", "2h",
     )  # fmt: skip
+
+
+#: What makes back-offs, and how it is called.
+_FACTORIES: tuple[tuple[Callable[..., Any], str], ...] = (
+    (fixed, 'fixed("3s")'),
+    (steps, 'steps("10s", "1m")'),
+    (exponential, "exponential()"),
+    (rocketmq_levels, "rocketmq_levels()"),
+)

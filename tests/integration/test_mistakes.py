@@ -68,6 +68,34 @@ APPLICATION = [
         ),
     ),
     (
+        lambda app: app.handler("orders", retry=reliq.fixed)(handle),
+        reliq.InvalidHandler,
+        "retry of queue 'orders' is reliq.fixed, which is not called: write reliq.fixed(\"3s\")",
+    ),
+    (
+        lambda app: app.handler("orders", retry=reliq.steps)(handle),
+        reliq.InvalidHandler,
+        'retry of queue \'orders\' is reliq.steps, which is not called: write reliq.steps("10s", "1m")',
+    ),
+    (
+        lambda app: app.handler("orders", retry=reliq.rocketmq_levels)(handle),
+        reliq.InvalidHandler,
+        "retry of queue 'orders' is reliq.rocketmq_levels, which is not called: write reliq.rocketmq_levels()",
+    ),
+    (
+        lambda app: app.handler("orders", breaker=reliq.breaker)(handle),
+        reliq.InvalidHandler,
+        (
+            "breaker of 'orders' is <class 'reliq.model.breaker.Breaker'>: write "
+            "reliq.breaker(threshold=0.5, minimum=20)"
+        ),
+    ),
+    (
+        lambda app: reliq.step(retry=reliq.exponential)(handle),  # type: ignore[arg-type]
+        reliq.InvalidHandler,
+        "retry of step 'handle' is reliq.exponential, which is not called: write reliq.exponential()",
+    ),
+    (
         lambda app: app.handler("orders", retry=-1)(handle),
         reliq.InvalidSetting,
         "retry is -1: it must be a whole number from 0 to 10000",

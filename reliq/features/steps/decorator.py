@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, overload
 
-from reliq.model.backoff import Backoff
+from reliq.model.backoff import Backoff, read_backoff
 from reliq.model.message import Message
 from reliq.model.policy import ErrorsGiven
 
@@ -36,17 +36,18 @@ def step(
         @reliq.step(retry=reliq.exponential(first=1, limit=3))
         def charge(message, order): ...
 
-    `name`: by default that of the function.
+    `name`: by default that of the function. Raises InvalidHandler if `retry` is no back-off.
     """
 
     def decorated(one: Callable[..., Any]) -> Callable[..., Any]:
         called = name or one.__name__
+        backoff = None if retry is None else read_backoff(retry, f"retry of step {called!r}")
 
         @functools.wraps(one)
         def run(message: Message, *arguments: Any, **named: Any) -> Any:
             call = functools.wraps(one)(functools.partial(one, **named))
             return message.step(
-                called, call, message, *arguments, retry=retry, retry_on=retry_on, at_most_once=at_most_once
+                called, call, message, *arguments, retry=backoff, retry_on=retry_on, at_most_once=at_most_once
             )
 
         return run

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from reliq.contract.values import Duration, seconds
 from reliq.errors import InvalidMessage, InvalidSetting, ReliqError, StepsChanged
-from reliq.model.backoff import Backoff
+from reliq.model.backoff import Backoff, read_backoff
 from reliq.model.policy import Dead, ErrorsGiven, error_classes
 from reliq.model.result import stored
 
@@ -46,7 +46,7 @@ class Step:
     name: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    retry: Backoff | int | None = None
+    retry: Backoff | None = None
     retry_on: tuple[type[BaseException], ...] = (Exception,)
     at_most_once: bool = False
 
@@ -245,12 +245,14 @@ class DurableCalls:
     ) -> Any:
         """Call a function once, and store what it returns with the message; await it in async handlers.
 
-        Later runs get the stored result. `retry`: back-off of the step. Raises StepFailed, StepsChanged, LeaseLost.
+        Later runs get the stored result. `retry`: back-off of the step. Raises StepFailed, StepsChanged, LeaseLost,
+        and InvalidHandler for what is no back-off.
         """
         if not callable(function):
             raise InvalidSetting(f"step {name!r} has {function!r}: give a function, and its arguments after it")
         on = error_classes(retry_on, "retry_on")
-        return self._act(Step(check_step_name(name), function, arguments, retry, on, at_most_once))
+        backoff = None if retry is None else read_backoff(retry, f"retry of step {name!r}")
+        return self._act(Step(check_step_name(name), function, arguments, backoff, on, at_most_once))
 
     def sleep(self, name: str, duration: Duration | None = None, *, frees_key: bool = False, **units: float) -> Any:
         """End this run, and begin the next one after a time: `days=7`, `hours`, `minutes`, `seconds`, or "7d".

@@ -31,7 +31,6 @@ from reliq.features.steps.model import (
     link_name,
 )
 from reliq.features.steps.ops import Parting
-from reliq.model.backoff import backoff_of
 from reliq.model.body_types import Reader, reader_of
 from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.element import NO_EXTRA, decode_envelope, encode_envelope
@@ -201,7 +200,7 @@ def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[An
     value = f"{failures} {text}".encode("utf-8", "replace")
     delay = None
     if asked.retry is not None:
-        policy = Policy(backoff_of(asked.retry, None, hand.message.queue), asked.retry_on)
+        policy = Policy(asked.retry, asked.retry_on)
         delay = None if policy.rejects(error) else policy.delay(failures, error)
     if delay is None:
         final = entry._replace(kind="f", value=value)

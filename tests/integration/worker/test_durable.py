@@ -250,6 +250,22 @@ def test_a_step_that_fails_for_good_kills_its_message_and_runs_again_after_a_red
     nothing_is_left(client)
 
 
+def test_a_back_off_of_a_step_that_is_not_called_is_refused_before_the_step_runs(app, kind, durable):
+    ran: list[str] = []
+
+    def handle(message):
+        yield lambda: message.step("card", lambda: ran.append("card"), retry=reliq.fixed)
+
+    durable(handle, retry=0)
+    queue = app.queue("q")
+    queue.send("x")
+    with working_as(kind, app):
+        eventually(lambda: queue.stats().dead)
+    (letter,) = queue.dead.list()
+    assert "retry of step 'card' is reliq.fixed, which is not called" in letter.last_error.text
+    assert ran == []
+
+
 def test_a_failed_step_may_be_caught_and_fails_again_when_the_handler_runs_again(app, client, kind, durable):
     ran: list[str] = []
 
