@@ -48,16 +48,29 @@ class FailureLog:
 
     def failed(self, message: Message, failure: Failure, error: BaseException, delay: float) -> None:
         """Log that a handler raised; its message is tried again after `delay` seconds."""
-        queue, failures = message.queue, message.failures + 1
-        template = "failed queue=%s id=%s failures=%d retry_in_seconds=%.1f error_class=%s error=%s"
-        values = [queue, message.id, failures, delay, failure.error_class, _text(error)]
+        named, values = "failed queue=%s id=%s", [message.queue, message.id]
+        self._failed(named, values, message.failures + 1, failure, error, delay)
+
+    def step_failed(
+        self, message: Message, step: str, failures: int, failure: Failure, error: BaseException, delay: float
+    ) -> None:
+        """Log that a step of a handler raised, for the `failures`-th time; it is tried again after `delay` seconds."""
+        named, values = "failed queue=%s id=%s step=%s", [message.queue, message.id, step]
+        self._failed(named, values, failures, failure, error, delay)
+
+    def _failed(
+        self, named: str, of: list[str], failures: int, failure: Failure, error: BaseException, delay: float
+    ) -> None:
+        """Log a failure that is tried again; `named`: the beginning of the line, with the values of `of`."""
+        template = named + " failures=%d retry_in_seconds=%.1f error_class=%s error=%s"
+        values = [*of, failures, delay, failure.error_class, _text(error)]
         if at := origin(error):
             template += " at=%s"
             values.append(at)
         if logs.tracebacks_wanted() or self._log.isEnabledFor(logging.DEBUG):
             template += " exception=%s"
             values.append(failure.text)
-        self.write(logging.WARNING, ("failed", queue, failure.error_class), template, *values)
+        self.write(logging.WARNING, ("failed", of[0], failure.error_class), template, *values)
 
     def died(self, queue: str, element: bytes) -> None:
         """Log a new dead letter, given as its element, with its latest failure."""

@@ -5,6 +5,9 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from reliq.contract import values
+from reliq.contract.values import cut
+
 _HERE = str(Path(__file__).parents[1]) + os.sep
 _PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
@@ -21,6 +24,15 @@ def origin(error: BaseException) -> str:
         return ""
     code, line = (own or frames)[-1]
     return f"{_short(code.co_filename)}:{line} in {code.co_name}"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback; where it is too long, up to half of the room is for what the error says."""
+    whole, said = "".join(traceback.format_exception(error)), "".join(traceback.format_exception_only(error))
+    if cut(whole) == whole or not whole.endswith(said):
+        return whole
+    said_cut = cut(said, values.MAX_ERROR_CHARACTERS // 2)
+    return cut(whole.removesuffix(said), values.MAX_ERROR_CHARACTERS - len(said_cut.encode())) + said_cut
 
 
 def itself(error: BaseException) -> BaseException:

@@ -1,11 +1,8 @@
 """Outcomes: what happens to a message after its handler returned or raised."""
 
 import logging
-import traceback
 from dataclasses import replace
 
-from reliq.contract import values
-from reliq.contract.values import cut
 from reliq.errors import InvalidBody, QueueFull, TimeLimitExceeded
 from reliq.model.backoff import exponential
 from reliq.model.handlers import Handler
@@ -16,6 +13,7 @@ from reliq.ops import Destination, Move
 from reliq.ops.schema import Counter
 from reliq.protocol.outcomes import buried, cancelled, failure_now, released, retried
 from reliq.runtime.failures import failures
+from reliq.runtime.origin import traceback_of
 from reliq.worker.once import Finished, MarkUnknown, Repeated, looks_up
 
 _WHEN_MARK_IS_UNKNOWN = 1.0  #: seconds until the next try after the mark could not be read
@@ -88,18 +86,9 @@ def _class_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _traceback(error: BaseException) -> str:
-    """Return the traceback; where it is too long, up to half of the room is for what the error says."""
-    whole, said = "".join(traceback.format_exception(error)), "".join(traceback.format_exception_only(error))
-    if cut(whole) == whole or not whole.endswith(said):
-        return whole
-    said_cut = cut(said, values.MAX_ERROR_CHARACTERS // 2)
-    return cut(whole.removesuffix(said), values.MAX_ERROR_CHARACTERS - len(said_cut.encode())) + said_cut
-
-
 def _text(error: BaseException) -> str:
     try:
         deliberate = isinstance(error, (Retry, Dead, InvalidBody)) and error.__cause__ is None
-        return str(error) if deliberate else _traceback(error)
+        return str(error) if deliberate else traceback_of(error)
     except BaseException:  # the exception's own __str__ raises
         return _class_name(error)

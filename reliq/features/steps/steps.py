@@ -45,7 +45,9 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.features import Act
 from reliq.protocol.holds import of_handler
 from reliq.protocol.outcomes import failure_now
+from reliq.runtime.failures import failures as failure_log
 from reliq.runtime.moment import Moment
+from reliq.runtime.origin import traceback_of
 
 LONGEST_ERROR = 1000  #: characters of the error of a failed step
 
@@ -209,6 +211,9 @@ def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[An
     # The times after it are those of the sleep: the script writes the ms behind a line feed.
     entry = entry._replace(kind="r", value=value + b"\n")
     failure = failure_now(hand.consumer.consumer, type(error).__qualname__, f"step {asked.name}: {error}")
+    if not hand.message.lost:
+        shown = failure_now(failure.worker, failure.error_class, traceback_of(error))
+        failure_log.step_failed(hand.message, asked.name, failures, shown, error, delay)
     parting = Parting(_going_on(hand.message.failed(failure, charged=False)))
     yield from hand.rest(entry, delay, parting, Counter.RETRIED)
 

@@ -199,6 +199,28 @@ def test_a_wait_ends_after_its_time_and_a_late_signal_is_refused(app, client, ki
     assert queue.stats().counters["timed_out"] == 1
 
 
+@pytest.mark.parametrize("with_traceback", [False, True])
+def test_a_step_that_is_tried_again_is_logged_as_a_handler_is(app, kind, durable, caplog, monkeypatch, with_traceback):
+    monkeypatch.setenv("RELIQ_LOG_TRACEBACKS", str(int(with_traceback)))
+
+    def boom() -> None:
+        raise KeyError("no such card")
+
+    def handle(message):
+        yield lambda: message.step("pay", boom, retry=reliq.fixed("1h", limit=3))
+
+    durable(handle)
+    identity = app.queue("q").send("x")
+    with working_as(kind, app):
+        eventually(lambda: app.queue("q").stats().delayed)
+    (record,) = [one for one in caplog.records if one.getMessage().startswith("failed ")]
+    line = record.getMessage()
+    assert (record.name, record.levelname) == ("reliq.worker", "WARNING")
+    assert line.startswith(f"failed queue=q id={identity} step=pay failures=1 retry_in_seconds=3600.0 ")
+    assert "error_class=KeyError error='no such card' at=" in line
+    assert ("in boom" in line.partition(" exception=")[2]) is with_traceback
+
+
 def test_a_step_is_tried_again_by_its_own_policy_and_the_others_do_not_run_again(app, client, kind, durable):
     ran: list[str] = []
 
