@@ -46,6 +46,7 @@ log = logging.getLogger("reliq.worker")
 #: What features do in each worker process.
 COMPANIONS: tuple[type[Companion], ...] = (Broadcasts, DefinedSchedules, CheckBacks)
 _KEEP_EVERY = 2.0  #: seconds
+_IDS_NAMED = 10  #: ids in a line of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +270,9 @@ class Worker:
         self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
         for loop in self._running:
-            if loop.runner.running:  # else it only waits its turn
-                log.warning("grace_over queue=%s: releases the messages whose handlers still run", _queue(loop))
+            if ids := [run.message.id for run in list(loop.runner.running.values())]:  # else it only waits its turn
+                text = "grace_over queue=%s messages=%d ids=%s: releases the messages whose handlers still run"
+                log.warning(text, _queue(loop), len(ids), _first(ids))
             try:
                 loop.exchange.hand_back(connection, loop.runner.abandon())
             except ReliqError as error:
@@ -329,6 +331,10 @@ class Worker:
 
 def _queue(loop: Loop) -> str:
     return loop.runner.handler.queue
+
+
+def _first(ids: list[str]) -> str:
+    return ",".join(ids[:_IDS_NAMED]) + (",..." if len(ids) > _IDS_NAMED else "")
 
 
 def _home(loop: Loop) -> str:

@@ -353,9 +353,10 @@ def test_the_end_of_the_grace_is_told_of_the_queue_whose_handler_runs(app, caplo
         running.put(message.queue)
         release.wait(20)
 
+    ids = {}
     for name in ("orders", "reports"):
         app.handler(name)(work)
-        app.queue(name).send("x")
+        ids[name] = app.queue(name).send("x")
     worker = Worker(Store(app.url), app.handlers, Options(grace=0.2))
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -365,7 +366,27 @@ def test_the_end_of_the_grace_is_told_of_the_queue_whose_handler_runs(app, caplo
     release.set()
     assert not thread.is_alive()
     told = [one for one in caplog.messages if "grace_over" in one]
-    assert told == [f"grace_over queue={name}: releases the messages whose handlers still run"]
+    cut_off = f"messages=1 ids={ids[name]}"
+    assert told == [f"grace_over queue={name} {cut_off}: releases the messages whose handlers still run"]
+
+
+def test_the_end_of_the_grace_names_the_first_ten_messages_that_it_cuts_off(app, caplog):
+    async def work(message):
+        await asyncio.sleep(60)
+
+    app.handler("q")(work)
+    ids = app.queue("q").send_many(range(12))
+    worker = Worker(Store(app.url), app.handlers, Options(grace=0))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    eventually(lambda: len(worker._loops[0].runner.running) == 12)
+    worker.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    (told,) = [one for one in caplog.messages if "grace_over" in one]
+    named = told.partition(" ids=")[2].partition(":")[0].split(",")
+    assert "messages=12 " in told
+    assert (len(set(named[:10]) & set(ids)), named[10:]) == (10, ["..."])
 
 
 def test_a_lost_lease_tells_the_handler_and_its_result_is_nothing(app):
