@@ -8,6 +8,7 @@ The library never logs a body; a traceback of a handler's own error may contain 
 
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -25,6 +26,7 @@ _HIDDEN = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f"
 )
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _IN_LINES = re.compile(f"[{_HIDDEN}]")
 _IN_ONE_LINE = re.compile(f"[{_HIDDEN}\\t\\n\\r]")
 
@@ -96,12 +98,14 @@ class Paragraphs(Lines):
 class JsonLines(logging.Formatter):
     """Formats a record as a JSON object: time, level, logger, message, and each name=value of the message as a field.
 
-    The fields are read from the message's template, never from its values: no value can pose as a field.
+    The fields are read from the message's template, never from its values: no value can pose as a field. What the
+    application gave as `extra=` is a field too, unless one of the others has its name.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
         entry: dict[str, Any] = {
+            **extras(record),
             **fields(record),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -121,6 +125,35 @@ def fields(record: logging.LogRecord) -> dict[str, str | int | float | bool | No
     if len(names) != len(record.args):
         return {}
     return {name: _plain(value) for name, value in zip(names, record.args, strict=True) if name}
+
+
+def extras(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what the application gave as `extra=`, as JSON has it. Names that begin with _ are those of libraries."""
+    own = vars(record).keys() - _STANDARD
+    return {name: _as_json_value(getattr(record, name)) for name in sorted(own) if not name.startswith("_")}
+
+
+def _as_json_value(value: object) -> Any:
+    """Return the value, or its text where JSON cannot hold it, without passwords."""
+    try:
+        if isinstance(value, (dict, list, tuple)):
+            return _without_passwords(json.loads(json.dumps(value, default=str, allow_nan=False)))
+        return _plain(str(value) if isinstance(value, float) and not math.isfinite(value) else value)
+    except Exception:  # noqa: BLE001  such as of a list that holds itself, or of the value's own __str__
+        return _text_of(value)
+
+
+def _without_passwords(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {redacted(name): _without_passwords(one) for name, one in value.items()}
+    return [_without_passwords(one) for one in value] if isinstance(value, list) else _plain(value)
+
+
+def _text_of(value: object) -> str:
+    try:
+        return redacted(str(value))
+    except Exception:  # noqa: BLE001  the line must not be lost
+        return f"<{type(value).__qualname__}, whose str() failed>"
 
 
 def _plain(value: object) -> str | int | float | bool | None:

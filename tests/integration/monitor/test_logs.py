@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 
@@ -96,6 +97,34 @@ def test_fields_are_read_from_the_template(template, arguments, expected):
         patch.setattr(logging.LogRecord, "getMessage", lambda self: "")
         entry = as_json(template, *arguments)
     assert {name: entry[name] for name in entry if name not in ("time", "level", "logger", "message")} == expected
+
+
+def test_json_has_what_the_application_gave_as_extra():
+    class Rude:
+        def __str__(self):
+            raise RuntimeError("no")
+
+    cyclic: list[object] = []
+    cyclic.append(cyclic)
+    given = {
+        "order": 7, "share": float("nan"), "at": datetime(2026, 1, 2, tzinfo=UTC), "rude": Rude(), "_logger": object(),
+        "url": "redis://u:secret@host", "parts": [{1: "redis://u:secret@host"}], "cyclic": cyclic,
+        "queue": "other", "level": "none", "time": "never", "logger": "mine",
+    }  # fmt: skip
+    one = record("dead queue=%s", "orders")
+    vars(one).update(given)
+    line = JsonLines().format(one)
+    entry = json.loads(line, parse_constant=pytest.fail)
+    assert (entry["order"], entry["share"], entry["at"]) == (7, "nan", "2026-01-02 00:00:00+00:00")
+    assert (entry["queue"], entry["level"], entry["logger"]) == ("orders", "WARNING", "reliq.worker")
+    assert entry["time"] != "never"
+    assert "secret" not in line
+    assert (entry["parts"][0].keys(), "_logger" in entry) == ({"1"}, False)
+    assert ("Rude" in entry["rude"], entry["cyclic"]) == (True, "[[...]]")
+
+
+def test_json_of_a_record_without_extra_has_nothing_else():
+    assert as_json("stopped worker=%s", "w").keys() == {"time", "level", "logger", "message", "worker"}
 
 
 def test_the_command_line_logs_json_when_asked_to(url):
