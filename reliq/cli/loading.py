@@ -10,6 +10,7 @@ from types import ModuleType, TracebackType
 
 from reliq.errors import MissingExtra, RedisUnavailable, RedisUnsuitable
 from reliq.protocol.application import Application
+from reliq.runtime import logging as logs
 from reliq.runtime.outage_log import OutageLog
 
 
@@ -24,7 +25,8 @@ def load(target: str) -> Application | None:
     if "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = _imported(module_name)
+        with logs.left_to_application():
+            module = _imported(module_name)
     except MissingExtra:  # its text says it all
         raise
     except Exception as error:  # noqa: BLE001  a user's module may raise anything
@@ -63,5 +65,6 @@ def _imported(name: str) -> ModuleType:
         except RedisUnsuitable:
             raise
         except RedisUnavailable as error:
+            logs.enable()  # the application may have disabled them before it has asked Redis
             outage.failed(error)
             time.sleep(1.0)

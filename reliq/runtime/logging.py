@@ -6,17 +6,21 @@ can pose as another event.
 The library never logs a body; a traceback of a handler's own error may contain whatever that handler put into it.
 """
 
+import contextlib
 import json
 import logging
 import math
 import os
 import re
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from reliq.runtime.environment import flag, is_on
 from reliq.runtime.url import redacted
+
+log = logging.getLogger("reliq.worker")
 
 _AS_JSON = "RELIQ_LOG_JSON"
 _TRACEBACKS = "RELIQ_LOG_TRACEBACKS"
@@ -42,10 +46,57 @@ def configure(level: int, as_json: bool, tracebacks: bool) -> None:
     if tracebacks:
         os.environ[_TRACEBACKS] = "1"
     as_json, _ = flag(_AS_JSON), flag(_TRACEBACKS)
-    handler = logging.StreamHandler(sys.stderr)
     text = Paragraphs() if sys.stderr.isatty() else Lines()
-    handler.setFormatter(JsonLines() if as_json else text)
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=level, handlers=[_Own(JsonLines() if as_json else text)])
+
+
+class _Own(logging.StreamHandler[Any]):
+    """The handler of reliq, with its formatter."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(formatter)
+
+
+@contextlib.contextmanager
+def left_to_application() -> Iterator[None]:
+    """Let what is imported meanwhile configure logging as in a program of its own; `configure` was called before.
+
+    reliq's handler writes meanwhile what no other handler does. Afterwards it is that of the root logger again, unless
+    one that the application has added there writes to standard output or error, too.
+    """
+    root = logging.getLogger()
+    own = next((one for one in root.handlers if isinstance(one, _Own)), None)
+    if own is None:
+        yield
+        return
+    root.removeHandler(own)
+    before, logging.lastResort = logging.lastResort, own
+    try:
+        yield
+    finally:
+        logging.lastResort = before
+        enable()
+        if not any(_prints(one) for one in root.handlers):
+            root.addHandler(own)
+        elif isinstance(own.formatter, JsonLines):
+            log.warning("log_json_unused: the application has a handler of its own at the root logger, which writes")
+
+
+def enable() -> None:
+    """Enable reliq's loggers: `logging.config.dictConfig` disables those it is not told of, unless told otherwise."""
+    for name, one in list(logging.root.manager.loggerDict.items()):
+        if isinstance(one, logging.Logger) and (name == "reliq" or name.startswith("reliq.")):
+            one.disabled = False
+
+
+def _prints(handler: logging.Handler) -> bool:
+    """Whether a handler writes to standard output or error, itself or, as that of rich, by its console."""
+    stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
+    try:
+        return stream is not None and stream.fileno() in (1, 2)
+    except (AttributeError, OSError, ValueError):  # one in memory, or a closed one
+        return False
 
 
 def tracebacks_wanted() -> bool:
