@@ -233,6 +233,8 @@ def cut(text: str, largest: int = MAX_ERROR_CHARACTERS) -> str:
 
 def check_id(value: object) -> str:
     """Return a valid id of a message; raises InvalidName."""
+    if isinstance(getattr(value, "id", None), str):  # a Message, a FlowMessage, a flow
+        raise InvalidName(f"message id {cut(repr(value), 80)}: give the .id of this {type(value).__name__}")
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise InvalidName(f"message id {cut(repr(value), 80)}: use 1 to 128 printable ASCII characters without spaces")
     return value

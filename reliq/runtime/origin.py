@@ -14,15 +14,17 @@ _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist
 
 
 def origin(error: BaseException) -> str:
-    """Return file, line and function of the last frame in the user's code, else of the last frame; empty without any.
+    """Return file, line and function of the last frame in the user's code; empty where only reliq's own is known.
 
-    Code of reliq, of Python's own library and of installed packages is not the user's.
+    Code of reliq, of Python's own library and of installed packages is not the user's; without any of his, as where his
+    application is installed too, it is the last frame that is not reliq's.
     """
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(code, line) for code, line in frames if not _is_foreign(code.co_filename)]
-    if not frames:
+    others = [(code, line) for code, line in frames if not code.co_filename.startswith(_HERE)]
+    own = [(code, line) for code, line in others if not _is_foreign(code.co_filename)]
+    if not others:
         return ""
-    code, line = (own or frames)[-1]
+    code, line = (own or others)[-1]
     return f"{_short(code.co_filename)}:{line} in {code.co_name}"
 
 
@@ -43,7 +45,7 @@ def itself(error: BaseException) -> BaseException:
 
 
 def _is_foreign(file: str) -> bool:
-    return file.startswith((_HERE, "<", *_PYTHON)) or any(one in file for one in _INSTALLED)
+    return file.startswith(("<", *_PYTHON)) or any(one in file for one in _INSTALLED)
 
 
 def _short(file: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import reliq
 from reliq.embedded import EmbeddedRedis
+from reliq.features.flows.model import FlowMessage
 from reliq.ops import command
 from reliq.runtime import advice
 from reliq.testing import work_off
@@ -122,6 +123,11 @@ APPLICATION = [
         lambda app: app.queue("my orders"),
         reliq.InvalidName,
         "queue name 'my orders': use 1 to 128 of A-Z a-z 0-9 . _ @ -, the first of them a letter or a digit",
+    ),
+    (
+        lambda app: app.queue("orders").result(FlowMessage("orders", "7")),
+        reliq.InvalidName,
+        "message id FlowMessage(queue='orders', id='7'): give the .id of this FlowMessage",
     ),
     (
         lambda app: app.queue("orders").send({"items": [{"at": 1}, {"at": datetime.now(UTC)}]}),
@@ -304,6 +310,17 @@ def test_the_log_of_a_failure_names_the_last_line_in_the_users_code(app, caplog)
     (failed,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("failed ")]
     assert failed.startswith(f"failed queue=orders id={identity} failures=1 retry_in_seconds=3600.0 ")
     assert failed.endswith(f" at=tests/integration/test_mistakes.py:{line} in charge")
+
+
+@pytest.mark.parametrize("handler", [never_awaited, lambda message: reliq.Dead("no")], ids=["coroutine", "Dead"])
+def test_the_log_of_what_a_handler_returned_wrongly_names_no_line_of_reliq(app, caplog, handler):
+    app.handler("orders", retry=reliq.fixed("1h"))(handler)
+    app.queue("orders").send("x")
+    with caplog.at_level(logging.WARNING, "reliq.worker"):
+        work_off(app)
+    (failed,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("failed ")]
+    assert "error=the handler returned " in failed
+    assert " at=" not in failed
 
 
 # --- calls that work, and are most likely meant otherwise: a warning names the line ---
