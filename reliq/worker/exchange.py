@@ -41,6 +41,7 @@ T = TypeVar("T")
 #: Seconds, beside two round trips, that a message may wait behind running handlers before it is handed back.
 _PATIENCE = 0.05
 _READ_AGAIN = 0.5  #: seconds for which bodies are requested again after a lost connection: a batch is half done
+_LOOK_EVERY = 0.005  #: seconds between two looks whether a BLMOVE has ended
 QUARANTINE_PAUSE = 0.25  #: seconds for which a redelivered message that cannot start now is put back
 
 
@@ -85,6 +86,7 @@ class Exchange:
         self._asking = threading.Lock()
         self._relieving = threading.Lock()
         self._left = False  #: whether the consumer is unregistered
+        self._waits = False  #: whether a BLMOVE may be under way, which moves a message without a look at the lease
         self._store = store
         self._owner = owner
         self.take_connection(store.connection(connection_name(owner)))
@@ -187,7 +189,9 @@ class Exchange:
     def wait(self, limit: int, seconds: float = values.BLOCK) -> list[Message]:
         """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""
         seconds = min(seconds, self.steps.lease / values.HEARTBEATS_PER_LEASE)
-        messages = self._store.run(self.steps.wait(limit, seconds), self._connection, timeout=0)
+        self._waits = True  # before the look at `_left`: `hand_back` sets that, and `unregister` looks at this
+        messages = [] if self._left else self._store.run(self.steps.wait(limit, seconds), self._connection, timeout=0)
+        self._waits = False  # not after an error: Redis may still wait then
         self._announce_dead()
         return messages
 
@@ -303,7 +307,7 @@ class Exchange:
         `ran`: elements of those whose handlers have begun.
 
         That thread may be claiming at this moment. So the lease is ended first, which no claim survives, and the
-        processing list is read. The consumer stays registered: the monitor finds there what a late BLMOVE has moved.
+        processing list is read. The consumer stays registered, until `unregister`: a late BLMOVE may move a message.
         """
         self._left = True
         self._complete_unless_asking()  # a call under way may settle messages that would be handed back
@@ -318,6 +322,16 @@ class Exchange:
         returned = [released(message, started=message.element in ran) for message in self._decoded(elements)]
         self._store.run(self.steps.claimant.settle((), returned), connection)
         self._settled(moves, codes[len(acks) :])  # last: the application's hooks may take their time
+
+    def unregister(self, connection: Connection, consumer: str, until: float) -> bool:
+        """Unregister a consumer, by its name, that was handed back; return False if it stays for the monitor.
+
+        It stays if the loop's own thread is in a BLMOVE after `until`, by time.monotonic(), or was when its connection
+        was lost; or if such a call has moved a message to it: the monitor finds it there.
+        """
+        while self._waits and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY)
+        return not self._waits and self._store.call(ops.forget(self.steps.keys, consumer, leaving=True), connection)
 
     def _decoded(self, elements: list[bytes]) -> Iterator[Message]:
         for element in elements:

@@ -26,6 +26,7 @@ from reliq.runtime import startup, tracing
 from reliq.runtime.failures import failures
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.process import this_process
+from reliq.transport.connection import Connection
 from reliq.transport.store import Store
 from reliq.worker.assignment import LOOK_EVERY, Assignment
 from reliq.worker.calling import called
@@ -46,6 +47,7 @@ log = logging.getLogger("reliq.worker")
 #: What features do in each worker process.
 COMPANIONS: tuple[type[Companion], ...] = (Broadcasts, DefinedSchedules, CheckBacks)
 _KEEP_EVERY = 2.0  #: seconds
+_BLOCK_LATE = 0.5  #: seconds by which the call in which a loop waits may be answered late
 _IDS_NAMED = 10  #: ids in a line of the log
 
 
@@ -269,15 +271,22 @@ class Worker:
     def _hand_back(self) -> None:
         self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
+        handed_back: list[tuple[Loop, str]] = []
         for loop in self._running:
             if ids := [run.message.id for run in list(loop.runner.running.values())]:  # else it only waits its turn
                 text = "grace_over queue=%s messages=%d ids=%s: releases the messages whose handlers still run"
                 log.warning(text, _queue(loop), len(ids), _first(ids))
+            consumer = loop.exchange.steps.consumer
             try:
                 loop.exchange.hand_back(connection, loop.runner.abandon())
             except ReliqError as error:
                 text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
                 log.warning(text, _queue(loop), error)
+            else:
+                handed_back.append((loop, consumer))
+        until = time.monotonic() + values.BLOCK + _BLOCK_LATE
+        for loop, consumer in handed_back:
+            _unregister(loop, connection, consumer, until)
         connection.close()
 
     def _leases(self) -> list[Lease]:
@@ -331,6 +340,18 @@ class Worker:
 
 def _queue(loop: Loop) -> str:
     return loop.runner.handler.queue
+
+
+def _unregister(loop: Loop, connection: Connection, consumer: str, until: float) -> None:
+    """Unregister a consumer whose messages were handed back, or log that this is left to a monitor."""
+    try:
+        if loop.exchange.unregister(connection, consumer, until):
+            return
+        why = "it may still wait for messages"
+    except ReliqError as error:
+        why = str(error)
+    text = "not_unregistered queue=%s error=%s: a monitor does it within a second, once one runs"
+    log.warning(text, _queue(loop), why)
 
 
 def _first(ids: list[str]) -> str:

@@ -185,6 +185,33 @@ def test_the_end_of_the_grace_hands_back_what_runs_and_what_is_under_way(exchang
     assert exchange.settle_and_claim(1) == []  # no claim survives the end of the lease
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_consumer_that_was_handed_back_is_unregistered_unless_it_still_waits(exchange, store, queue, waits):
+    """A BLMOVE under way looks at no lease: what it moves would be with a consumer that no monitor sees."""
+    queue.send("runs")
+    exchange.settle_and_claim(1)
+    consumer, connection = exchange.steps.consumer, store.connection()
+    exchange._waits = waits
+    exchange.hand_back(connection)
+    assert exchange.unregister(connection, consumer, until=0) is not waits
+    connection.close()
+    stats = queue.stats()
+    assert (stats.ready, stats.consumers) == (1, int(waits))
+    assert exchange.wait(1) == []
+    assert queue.stats().ready == 1
+
+
+def test_what_a_late_blmove_has_moved_keeps_its_consumer_registered(exchange, store, queue, client):
+    queue.send("runs")
+    exchange.settle_and_claim(1)
+    keys, consumer, connection = exchange.steps.keys, exchange.steps.consumer, store.connection()
+    exchange.hand_back(connection)
+    client.lmove(keys.messages, keys.processing(consumer), "RIGHT", "LEFT")
+    assert not exchange.unregister(connection, consumer, until=0)
+    connection.close()
+    assert queue.stats().consumers == 1
+
+
 def test_every_death_is_told_once(exchange, store):
     told: list[Move] = []
     exchange._on_dead = told.append

@@ -13,12 +13,12 @@ from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
+from reliq.protocol.workers import every_worker
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 from reliq.worker.prefetch import MOST
 from tests.support.handlers import bind, settled, working_as
 from tests.support.proxy import Proxy
-from tests.support.turns import Monitor
 from tests.support.workers import aged, eventually, working
 
 KEYS = QueueKeys("q")
@@ -338,10 +338,11 @@ def test_what_does_not_finish_is_handed_back(app, kind, stops):
     thread.join(10)
     assert not thread.is_alive()
     stats = app.queue("q").stats()
-    assert (stats.ready, stats.processing) == (3, 0)
-    Monitor(app.store).scan()
-    assert app.queue("q").stats().consumers == 0
+    assert (stats.ready, stats.processing, stats.consumers) == (3, 0, 0)
+    assert app.store.run(every_worker()) == []
     release.set()
+    eventually(lambda: not worker._running)
+    assert app.queue("q").stats().consumers == 0
 
 
 def test_the_end_of_the_grace_is_told_of_the_queue_whose_handler_runs(app, caplog):
