@@ -50,7 +50,7 @@ MARKS = {
 }
 #: What stands on a slice, and is deleted with it: its folder, or the file, and how it is imported.
 STANDING_ON = {
-    "receipts": {"api/reliq_sqs": "reliq_sqs"},
+    "receipts": {"api/reliq_sqs": "reliq_sqs", "reliq/cli/sqs.py": "reliq.cli.sqs"},
     "topics": {
         "reliq/contrib/kombu": "reliq.contrib.kombu",
         "reliq/contrib/celery.py": "reliq.contrib.celery",
@@ -95,12 +95,18 @@ def slices() -> list[str]:
 def without_entries(source: str, slice_: str) -> str:
     """Return a source without its entries of a slice. Raises Named if it uses the slice otherwise."""
     tree = ast.parse(source)
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and _goes(node.module, slice_)]
-    names = {one.asname or one.name for node in imports for one in node.names}
+    imports = {node: _going(node, slice_) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names = {one.asname or one.name for going in imports.values() for one in going}
     if not names:
         return source
     starts = _line_starts(source)
-    edits = [(starts[node.lineno - 1], starts[node.end_lineno or node.lineno], "") for node in imports]
+    edits: list[tuple[int, int, str]] = []
+    for statement, going in imports.items():
+        rest = [one for one in statement.names if one not in going]
+        text = ast.unparse(ast.ImportFrom(statement.module, rest, statement.level)) + "\n" if rest else ""
+        if going:
+            lines = starts[statement.lineno - 1], starts[statement.end_lineno or statement.lineno]
+            edits.append((*lines, " " * statement.col_offset * bool(rest) + text))
     edits += [(*_span(source, starts, one), "") for one in _elements(tree) if _root(one) in names]
     edits += [(end, end, ",") for end in _ends_of_singles(source, starts, tree, names)]
     for begin, end, text in sorted(edits, reverse=True):
@@ -109,6 +115,13 @@ def without_entries(source: str, slice_: str) -> str:
         if isinstance(node, ast.Name) and node.id in names:
             raise Named(f"it uses {node.id}: {source.splitlines()[node.lineno - 1].strip()}")
     return source
+
+
+def _going(node: ast.ImportFrom, slice_: str) -> list[ast.alias]:
+    """Return the names of an import that go with a slice: all of its modules, or some modules of a package."""
+    if _goes(node.module, slice_):
+        return node.names
+    return [one for one in node.names if _goes(f"{node.module}.{one.name}", slice_)]
 
 
 def _goes(module: str | None, slice_: str) -> bool:

@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from reliq_api.settings import Settings
 
 log = logging.getLogger("reliq.api")
 
+_BESIDE = [sqs]  #: what may serve beside the service, in the same process
+
 
 def add_to(commands: Any) -> None:
     """Add these commands to the parser."""
@@ -28,7 +31,8 @@ def add_to(commands: Any) -> None:
     max_body(one)
     text = "bytes of all request bodies in memory, above which requests get 503; a body may take twice (default 256MiB)"
     one.add_argument("--max-buffered", metavar="SIZE", default=defaults.max_buffered, help=text)
-    sqs.options_beside(one)
+    for other in _BESIDE:
+        other.options_beside(one)
 
     one = command(commands, "key create", create, "create an API key, and print it once")
     key_options(one, keyring.SCOPES)
@@ -67,7 +71,9 @@ def api(options: argparse.Namespace) -> int:
             log.warning("the service answers every request with 401: %s", NO_KEY)
         elif not keys:
             log.info("--no-auth: every program on this machine has all rights, until there is an API key")
-    with sqs.beside(options):
+    with ExitStack() as stack:
+        for other in _BESIDE:
+            stack.enter_context(other.beside(options))
         serve(settings)
     return 0
 

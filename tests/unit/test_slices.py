@@ -73,6 +73,12 @@ def test_what_stands_on_a_slice_goes_with_it(monkeypatch):
     assert left_out_of("from reliq.features.polls.aio import Polls", re.compile("nothing"), "votes") is None
 
 
+def test_of_the_modules_of_a_package_those_go_that_stand_on_the_slice(monkeypatch):
+    monkeypatch.setitem(test_slices.STANDING_ON, "votes", {"reliq/cli/votes.py": "reliq.cli.votes"})
+    core = "from reliq.cli import bench, votes\n\nPARTS = [bench, votes]\n"
+    assert without_entries(core, "votes") == "from reliq.cli import bench\n\nPARTS = [bench, ]\n"
+
+
 def test_any_other_use_of_a_slice_is_named():
     with pytest.raises(Named, match=r"it uses polls: ONLY = polls\.Duty\(\)"):
         without_entries(CORE.replace("ONLY = (polls.Duty,)", "ONLY = polls.Duty()"), "polls")
