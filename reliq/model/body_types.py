@@ -6,8 +6,9 @@ which is imported only then.
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import is_dataclass
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Protocol, get_args, get_type_hints
 
 import msgspec
 
@@ -130,10 +131,17 @@ def name_of(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def _parts(annotation: Any, *within: Any) -> Iterator[Any]:
+    """Yield a type, its arguments and, of a dataclass, the types of its fields, with the parts of each of them."""
     yield annotation
-    for part in get_args(annotation):
-        yield from _parts(part)
+    if annotation in within:
+        return
+    parts = get_args(annotation)
+    if isinstance(annotation, type) and is_dataclass(annotation) and not is_pydantic(annotation):
+        with suppress(NameError, TypeError, AttributeError):  # msgspec says what is wrong
+            parts = tuple(get_type_hints(annotation).values())
+    for part in parts:
+        yield from _parts(part, annotation, *within)
 
 
 def _has_pydantic(annotation: Any) -> bool:

@@ -74,6 +74,12 @@ class Address:
     number: int
 
 
+@dataclass
+class Party:
+    host: Customer
+    guests: "list[Party | Customer]" = field(default_factory=list)
+
+
 class Point(NamedTuple):
     x: int
     y: int
@@ -111,6 +117,7 @@ BODIES: list[tuple[Any, Any]] = [
     (Shipment, Shipment(ORDER, MOMENT, UUID(int=7))),
     (Customer, Customer(fullName="ann", visits=[Visit(1)])),
     (Customer | None, Customer(fullName="ann")),
+    (Party, Party(Customer(fullName="ann"), [Party(Customer(fullName="bob"))])),
     (list[Customer], [Customer(fullName="ann"), Customer(fullName="bob", age=9)]),
     (Address, Address("long", 7)),
     (Point, Point(1, 2)),
