@@ -112,10 +112,10 @@ MUTANTS = [
         "the ack comes before the handler",
         "reliq/worker/runner.py",
         "        run = self.running[message.element] = Run(message, now)\n        try:\n            try:\n"
-        "                answer = self.handler.function(message)",
+        "                answer = _copy_context().run(self.handler.function, message)",
         "        run = self.running[message.element] = Run(message, now)\n        try:\n            try:\n"
         "                self._store.call(self._steps.settle_op([message.element], ()))\n"
-        "                answer = self.handler.function(message)",
+        "                answer = _copy_context().run(self.handler.function, message)",
         "sigkill",
         {"lost", "counters", "dead letters"},
         10,

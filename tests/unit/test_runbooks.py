@@ -25,6 +25,7 @@ _NO_METRICS = {
     "reliq_monitor",
     "reliq_handled",
     "reliq_outbox",
+    "reliq_server",
     "reliq_outbox_parked",
 }
 

@@ -10,10 +10,6 @@ end
 local OUTCOMES_SIZE = 4
 -- end of the names
 
--- Fields of `results`, no ids: the ms of its first result, for how many ms they are kept, and at which ms, at the earliest,
--- it becomes the earlier hash. A former version wrote the first one only.
-local RESULTS_BEGUN, RESULTS_KEPT, RESULTS_TURN = '', ' ', '  '
-
 local function last_outcomes()
   return named_outcomes(#KEYS - OUTCOMES_SIZE + 1)
 end
@@ -36,8 +32,11 @@ end
 
 -- Begin to store results: those that are too old become the earlier ones. No result goes before its time.
 local function begin_results(kept_ms, now)
+  -- Fields of `results`, no ids: the ms of its first result, for how many ms they are kept, and at which ms, at the earliest,
+  -- it becomes the earlier hash. A former version wrote the first one only.
+  local BEGUN, KEPT, TURN = '', ' ', '  '
   local q = last_outcomes()
-  local begun, kept, turn = unpack(redis.call('HMGET', q.results, RESULTS_BEGUN, RESULTS_KEPT, RESULTS_TURN))
+  local begun, kept, turn = unpack(redis.call('HMGET', q.results, BEGUN, KEPT, TURN))
   kept, turn = tonumber(kept) or 0, tonumber(turn) or 0
   if begun and now > math.max(turn, begun + kept_ms) then
     redis.call('UNLINK', q.earlier_results)
@@ -47,7 +46,7 @@ local function begin_results(kept_ms, now)
   if begun and kept >= kept_ms then return end
   begun = begun or now
   turn = math.max(turn, begun + kept_ms)
-  redis.call('HSET', q.results, RESULTS_BEGUN, begun, RESULTS_KEPT, kept_ms, RESULTS_TURN, turn)
+  redis.call('HSET', q.results, BEGUN, begun, KEPT, kept_ms, TURN, turn)
   redis.call('PEXPIREAT', q.results, turn + kept_ms)
 end
 
