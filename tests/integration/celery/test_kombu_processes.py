@@ -198,11 +198,11 @@ def test_a_guard_ends_with_the_last_consumer_and_not_before(broker: str) -> None
 
     with kombu.Connection(broker, transport_options={"guard": True}) as connection:
         with kombu.Consumer(connection, [kombu.Queue("one"), kombu.Queue("two")]):
-            (child,) = guards()
+            (child,) = eventually(guards)
             eventually(lambda: _ignores(child.pid, signal.SIGTERM))  # as it is sent to all processes of a service
         eventually(lambda: guards() == [])  # one that is told to end while it still starts does so first
         with kombu.Consumer(connection, [kombu.Queue("one")]):
-            (child,) = guards()
+            (child,) = eventually(guards)
             child.kill()
             child.wait()
         with kombu.Consumer(connection, [kombu.Queue("one")]):
