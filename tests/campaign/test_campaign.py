@@ -43,6 +43,7 @@ def test_every_promise_of_the_row_is_kept(scenario, options):
     row = ("--scenario", scenario.name, "--seed", "7", "--json", *options)
     with process(*row, program="tests.campaign") as child:
         out, err = child.communicate(timeout=150)
+    assert out, err.decode()
     result = json.loads(out)
     assert (child.returncode, result["verdict"]["broken"], result["good"]) == (0, {}, True), err.decode()
     assert result["seed"] == 7
