@@ -31,7 +31,7 @@ class Trust:
 
 
 def _ignore(_: object) -> None:
-    """Do nothing: whoever made the lease does not need to know."""
+    """Do nothing: nobody is told that this lease is lost."""
 
 
 class Lease:

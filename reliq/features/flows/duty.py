@@ -20,7 +20,7 @@ from reliq_monitor.rotation import A_TURN
 _CALLS = 50  #: of one queue in one turn
 _REQUESTS = 20  #: about the members of one flow in one turn
 _MOST = 1000  #: flows that one turn looks at
-_SOON = 0.25  #: seconds until the next part of what was begun
+_SOON = 0.25  #: seconds until the next turn while flows are being cancelled or looked at
 _STALE = 30.0  #: seconds without a turn after which another monitor may have led
 
 
@@ -73,7 +73,7 @@ class OpenFlows(Duty[int]):
 
     @property
     def pause(self) -> float:
-        """Seconds until the next turn: few while something was begun."""
+        """Seconds until the next turn: few while flows are being cancelled or looked at."""
         return _SOON if self._cancellations or self._mending else self.interval
 
     def turn(self, survey: Survey) -> Steps[int]:

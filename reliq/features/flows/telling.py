@@ -138,7 +138,8 @@ def mend(flow: str) -> Steps[int]:
     """
     members = yield from nodes_of(flow)
     homes, noted = yield from _look(members)
-    news = yield [own.flow_news(keys, 1) for some in homes.values() for keys in some]
+    reads = [own.flow_news(keys, 1) for some in homes.values() for keys in some]
+    news = (yield reads) if reads else ()
     yield from _remind(noted)
     fields = yield own.flow_fields(flow)  # behind the looks: what they do not find was noted before
     if fields.get("state") in (b"cancelled", b"abandoned"):
