@@ -142,6 +142,7 @@ class FlowRecord:
     PARENT: Final = "parent"  #: queue and id of the message whose handler has opened it
     DROPPED: Final = "dropped"  #: present once the members are given up, of a cancelled or abandoned one
     HELD: Final = "held"  #: present until the members that wait for no others are let go
+    UNTOLD: Final = "untold"  #: present if members ended while it was sent, until those behind them are told
     JOINED: Final = "joined"  #: present once that message knows how it ended
     REST: Final = "rest"  #: how many of its last members have not ended
     DEADS: Final = "deads"  #: how many of them are dead letters

@@ -115,10 +115,13 @@ class Graphs:
         self._check_first()
 
     def _check_first(self) -> None:
-        """Nothing of a flow runs before all of it is there, and nothing of one that was refused."""
+        """Nothing of a flow runs before all of it is sent, and nothing of one that was refused."""
         for graph in {self._of[one][0].id: self._of[one][0] for one in self._moved}.values():
             run = [one for one, _, _ in graph.members if self._world.stories[one].runs]
             late = [one for one, _, _ in graph.members if self._world.stories[one].entered_at is None]
+            state = self._world.server.fields(flow_record(graph.id)).get(b"state") if run else None
+            if state == b"sending" and not self._world.restarted:
+                raise Violation(f"{run[0][1]} of flow {graph.id} runs, which is still being sent")
             if run and graph.refused:
                 raise Violation(f"{run[0][1]} of flow {graph.id} runs, whose producer was told that none is sent")
             if run and late and not graph.given_up and not self._world.restarted:

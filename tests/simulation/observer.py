@@ -150,7 +150,7 @@ class Observer(World):
         if new is None:
             handled = old is not None and old.state == PROCESSING and "purge_received" not in causes
             story.gone = "acked" if handled else "removed"
-            self.records.ends(message)
+            self.records.ends(message, old)
             return
         if new.state == PROCESSING:
             if is_flying(new):

@@ -30,7 +30,7 @@ class Record:
     got: dict[str, tuple[str | None, float]] = field(default_factory=dict)  #: what a wait has returned; None: timed out
     parked: dict[str, float] = field(default_factory=dict)  #: until when it waits for a signal at most
     revived_at: float = 0.0  #: when its message was redriven
-    ended: bool = False  #: whether it has left the queue, and had signals
+    ended: tuple[str, float] | None = None  #: the partition that it has left, and when, if it has had signals
 
 
 class Records:
@@ -123,14 +123,14 @@ class Records:
 
     def offers(self, message: Message, signal: str, value: str) -> None:
         """A signal is being given."""
-        record = self.of(message)
+        record = self._kept(message)
         record.offered.setdefault(signal, []).append(value)
-        if record.ended and not self._world.restarted:
+        if record.ended is not None and not self._world.restarted:
             self._too_late.add((message, value))
 
     def answered(self, message: Message, signal: str, value: str, *, taken: bool) -> None:
         """A signal was answered: it is the first one, or there was one before."""
-        record = self.of(message)
+        record = self._kept(message)
         if not taken:
             if record.offered[signal] == [value] and not self._world.restarted:
                 raise Violation(f"{message[1]} is said to have had signal {signal} before, which nobody gave")
@@ -227,10 +227,18 @@ class Records:
         if not record.offered.get(old.line) and now + _EARLY < old.score:
             raise Violation(f"{message[1]} is ready, and nobody gave it {old.line}")
 
-    def ends(self, message: Message) -> None:
+    def ends(self, message: Message, old: Place | None) -> None:
         """A message has left the queue: it takes no signals any more, if it has had some."""
         record = self.of(message)
-        record.ended = bool(record.taken)
+        record.ended = (old.queue, self._world.clock.now) if old is not None and record.taken else None
+
+    def _kept(self, message: Message) -> Record:
+        """Return a record, without what went with the partition that the message has left."""
+        record = self.of(message)
+        if record.ended is not None and self._world.given_up[record.ended[0]] >= record.ended[1]:
+            record.ended = None
+            record.taken.clear()
+        return record
 
     def revives(self, message: Message) -> None:
         """A dead letter was put back: steps that have failed run again."""

@@ -45,6 +45,7 @@ class World:
         self.contents: Contents = {}
         self.placed: dict[str, dict[str, list[tuple[Message, Place]]]] = defaultdict(dict)  #: by queue and key
         self.layouts: dict[str, Layout] = defaultdict(Layout)  #: of the queues with partitions
+        self.given_up: dict[str, float] = defaultdict(lambda: float("-inf"))  #: when queues gave these partitions up
         self.resized: dict[str, list[float]] = defaultdict(list)  #: when changes of their numbers were stored
         self.limits: dict[str, dict[str, Any]] = defaultdict(dict)
         self.expected: set[Message] = set()  #: that reliq itself sends
@@ -119,6 +120,8 @@ class World:
         layout = read_layout(items[0].decode() if items else None)
         if layout.moving and not self.layouts[queue].moving:
             self.resized[queue].append(self.clock.now)
+        for one in set(self.layouts[queue].every(queue)).difference(layout.every(queue)):
+            self.given_up[one] = self.clock.now
         self.layouts[queue] = layout
 
     def _places(self, queue: str, kind: str, rest: str, items: list[bytes]) -> list[tuple[Message, Place]]:

@@ -49,9 +49,12 @@ def flow_change(flow: str, before: str, state: str, *, dropped: bool = False) ->
     return scripted(call, as_text)
 
 
-def flow_released(flow: str) -> Op[int]:
-    """Note that the members that wait for no others were let go: until then a monitor does it."""
-    return Op(("HDEL", flow_record(flow), "held"))
+def flow_released(flow: str, *what: str) -> Op[int]:
+    """Note that the members that wait for no others were let go: until then a monitor does it.
+
+    `what`: also that others were told of those that had ended ("untold").
+    """
+    return Op(("HDEL", flow_record(flow), "held", *what))
 
 
 def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = False) -> Op[Ended]:
@@ -73,7 +76,7 @@ def flow_ids(limit: int, first: int = 0) -> Op[list[str]]:
 
 def flow_head(flow: str) -> Op[dict[str, str]]:
     """Read the state of a flow, and how many members it has; empty if there is no such flow."""
-    names = ("state", "opened", "size", "left", "parent", "dropped", "held")
+    names = ("state", "opened", "size", "left", "parent", "dropped", "held", "untold")
 
     def read(reply: list[bytes | None]) -> dict[str, str]:
         return {name: value.decode() for name, value in zip(names, reply, strict=True) if value is not None}

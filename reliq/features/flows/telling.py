@@ -28,15 +28,15 @@ Told = tuple[str, int, str]  #: the id of a message, the place of one that it wa
 def tell(keys: QueueKeys) -> Steps[int]:
     """Tell everyone what has happened to members in one home; return how many. Safe to repeat."""
     news = yield own.flow_news(keys, _TEXTS)
-    given_up = yield from _note_ends(news.happened)
+    states = yield from _note_ends(news.happened)
     told: dict[str, list[Told]] = {}
     dropped: dict[tuple[str, str], list[str]] = {}
     for one in news.happened:
         for other in one.behind if one.outcome != REVIVED else ():
-            home = other.home or keys.queue
-            if one.flow in given_up:
+            home, state = other.home or keys.queue, states[one.flow]
+            if state == "abandoned":  # nothing of it is to run
                 dropped.setdefault((home, one.flow), []).append(other.id)
-            else:
+            elif state != "sending":  # else they are told when it begins
                 told.setdefault(home, []).append((other.id, other.place, one.outcome))
     for home, some in told.items():
         yield from _tell(QueueKeys(home), some)
@@ -58,17 +58,16 @@ def tell_all() -> Steps[bool]:
     return count > 0
 
 
-def _note_ends(happened: Iterable[Happened]) -> Steps[set[str]]:
-    """Note them in the records of their flows; return the flows that are given up: nothing of these is to run."""
-    given_up = set()
+def _note_ends(happened: Iterable[Happened]) -> Steps[dict[str, str]]:
+    """Note them in the records of their flows; return the states of these."""
+    states = {}
     for flow, some in grouped((one.flow, (one.number, one.outcome)) for one in happened).items():
         for part in pieces(some, AT_ONCE):
             left = yield own.flow_ended(flow, part)
             if left.parent and (left.outcome != "open" or any(outcome == REVIVED for _, outcome in part)):
                 yield from join(flow, left)
-            if left.state == "abandoned":
-                given_up.add(flow)
-    return given_up
+            states[flow] = left.state
+    return states
 
 
 def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
@@ -79,6 +78,19 @@ def _tell(keys: QueueKeys, told: Sequence[Told]) -> Steps[None]:
             with suppress(Undecodable):
                 letter = Message.decode(keys.queue, element).buried(_REASON)
             yield own.flow_bury(keys, identity, element, letter, Counter.dead(_REASON))
+
+
+def _tell_behind(nodes: Iterable[Node], ended: Mapping[int, str]) -> Steps[None]:
+    """Tell the members that wait for some of these, which are given by their numbers."""
+    for queue, some in grouped((node.queue, node) for node in nodes).items():
+        told = [
+            (node.id, place, ended[before])
+            for node in some
+            for place, before in enumerate(node.after)
+            if before in ended
+        ]
+        for keys in (yield from homes_of(queue)) if told else ():
+            yield from _tell(keys, told)
 
 
 # --- flows whose producer or whose members are gone ---
@@ -110,8 +122,8 @@ def tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Can
         yield from join(flow)
     if state == "sending" and age > _SENDING_FOR_MS:
         state = yield own.flow_change(flow, "sending", "abandoned")
-    if state == "open" and "held" in head:  # its producer may have died before it let the first ones go
-        yield from release(flow, (yield from nodes_of(flow)))
+    if state == "open" and ("held" in head or "untold" in head):
+        yield from _begin(flow)
     if state not in ("cancelled", "abandoned"):
         return False
     if "dropped" not in head:  # who began to give it up may have died
@@ -126,6 +138,16 @@ def tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Can
     yield from drop(flow, (yield from nodes_of(flow)), forever=True)
     yield own.flow_forget(flow)
     return True
+
+
+def _begin(flow: str) -> Steps[None]:
+    """Let the first members go, if the producer has died before it did so, and tell those behind members that ended
+    while the flow was sent: they were purged, or cancelled.
+    """
+    nodes, outcomes = nodes_in((yield own.flow_fields(flow)))
+    yield from release(flow, nodes)
+    yield from _tell_behind(nodes, {number: outcome for number, outcome in outcomes.items() if outcome != REVIVED})
+    yield own.flow_released(flow, "untold")
 
 
 _Notes = dict[tuple[str, str], Noted]  #: by queue and id: what is known of a member
@@ -158,10 +180,7 @@ def mend(flow: str) -> Steps[int]:
     if not lost:
         return 0
     yield own.flow_ended(flow, [(number, LOST) for number in sorted(lost)])
-    for node in members:
-        told = [(node.id, place, LOST) for place, before in enumerate(node.after) if before in lost]
-        for keys in homes[node.queue] if told else ():
-            yield from _tell(keys, told)
+    yield from _tell_behind(members, dict.fromkeys(lost, LOST))
     return len(lost)
 
 

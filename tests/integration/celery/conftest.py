@@ -30,4 +30,5 @@ def client(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     client = importlib.reload(importlib.import_module(APP)).app
     yield client
     gc.collect()  # results of Celery unsubscribe when they are collected, and need Redis for it
+    client.backend.client.connection_pool.disconnect()  # which Celery leaves to the garbage collector
     client.close()

@@ -563,6 +563,59 @@ def test_a_monitor_lets_a_flow_begin_whose_producer_died_once_it_was_open(app, s
     assert app.flow_progress(plan.id).state == "ended"
 
 
+def before(script, act, steps):
+    """Run steps, and act before the first call of a script."""
+    answer = None
+    with contextlib.suppress(StopIteration):
+        while True:
+            call = steps.send(answer)
+            if act is not None and isinstance(call, ops.Op) and call.script and call.script.name == script:
+                act()
+                act = None
+            answer = yield call
+
+
+#: What becomes of a message behind one that was purged, by its rule.
+BEHIND_GONE = {"run": "open", "fail": "dead", "skip": "skipped"}
+
+
+@pytest.mark.parametrize("rule", BEHIND_GONE)
+@pytest.mark.parametrize("script", ["flow_note", "flow_change"])
+def test_messages_behind_one_that_is_purged_while_their_flow_is_sent_wait_until_it_is_open(app, client, rule, script):
+    plan = Plan()
+    first = plan.add("other", reliq.NewMessage(b"first"), (), "fail")
+    plan.add("q", reliq.NewMessage(b"last"), [first], rule)
+
+    def purge():
+        app.queue("other").purge()
+        Monitor(app.store).tell_flows()
+        assert app.queue("q").stats().waiting == 1
+
+    app.store.run(before(script, purge, Sending(plan, app._queue_steps)._send()))
+    for _ in range(2):  # what is told then is news itself
+        Monitor(app.store).tell_flows()
+    assert [one.state for one in app.flow_progress(plan.id).members] == ["cancelled", BEHIND_GONE[rule]]
+    if rule == "run":
+        with app.queue("q").consumer() as consumer:
+            consumer.ack(*consumer.claim())
+    app.queue("q").dead.purge(all=True)
+    nothing_is_left(app, client, "q", "other")
+    assert app.flow_progress(plan.id).state == "ended"
+
+
+def test_a_flow_that_is_purged_as_a_whole_while_it_is_sent_has_ended(app, client):
+    plan = Plan()
+    plan.add("q", reliq.NewMessage(b"only"), (), "fail")
+
+    def purge():
+        app.queue("q").purge()
+        Monitor(app.store).tell_flows()
+
+    app.store.run(before("flow_change", purge, Sending(plan, app._queue_steps)._send()))
+    assert app.flow_progress(plan.id).state == "ended"
+    nothing_is_left(app, client)
+
+
 @pytest.mark.parametrize("opened", [False, True], ids=["it arrives late", "its answer is lost"])
 def test_a_flow_is_there_as_a_whole_or_not_at_all_if_nobody_knows_whether_it_is_open(app, opened):
     plan = Plan()

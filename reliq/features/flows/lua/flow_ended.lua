@@ -1,4 +1,5 @@
--- flow_ended: note what has become of members of a flow; the flow ends with the last of them.
+-- flow_ended: note what has become of members of a flow; the flow ends with the last of them. Of one that is still being sent it is
+-- also noted that those behind them are to be told once the flow is open.
 --
 -- KEYS  graph, every
 -- ARGV  id, kept: number, joined: flag, ended... [number, outcome]
@@ -40,5 +41,6 @@ for at = ENDED, #ARGV, ENDED_STEP do
     if not STAYS[outcome] then redis.call('HINCRBY', graph, 'left', -1) end
   end
 end
+if ARGV[ENDED] and redis.call('HGET', graph, 'state') == 'sending' then redis.call('HSET', graph, 'untold', '1') end
 local left = end_flow(graph, every, id, kept)
 return {left, unpack(redis.call('HMGET', graph, 'state', 'parent', 'rest', 'deads', 'failed'))}
