@@ -14,6 +14,7 @@ from reliq.features.topics.client import TopicCalls
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Together
 from reliq.protocol.dead_letters import DeadLetterQueue, Filter, RedriveOptions
+from tests.simulation import pages
 from tests.simulation.callers import CALLERS, Caller
 from tests.simulation.choices import Action, Actor, Disaster, Plan, Setting
 from tests.simulation.clock import EPOCH, VirtualClock, in_force
@@ -47,7 +48,7 @@ class Simulation:
     def run(self) -> None:
         """Run it to its end; raises Violation."""
         soon = mock.patch.multiple(telling, _SENDING_FOR_MS=SENDING_FOR_MS, _DROPPED_FOR_MS=DROPPED_FOR_MS)
-        with in_force(self.clock, self.plan.seed), quiet(), soon:
+        with in_force(self.clock, self.plan.seed), pages.of_seed(self.plan.seed), quiet(), soon:
             self.server.empty()
             self.server.now = self.clock.now
             self._configure()

@@ -17,7 +17,7 @@ CHILDREN, SENDS = 4, 25
 
 def environment(url: str) -> dict[str, str]:
     paths = [str(ROOT), str(ROOT / "monitor"), str(ROOT / "api"), str(_packages())]
-    return {**os.environ, "RELIQ_URL": url, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, "RELIQ_URL": url, "PYTHONPATH": os.pathsep.join(paths), "PYTHONFAULTHANDLER": "1"}
 
 
 def _packages() -> Path:

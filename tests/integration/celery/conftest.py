@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import kombu
+import kombu.pools
 import pytest
 
 from tests.integration.celery.workers import APP, environment
@@ -30,5 +31,6 @@ def client(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     client = importlib.reload(importlib.import_module(APP)).app
     yield client
     gc.collect()  # results of Celery unsubscribe when they are collected, and need Redis for it
-    client.backend.client.connection_pool.disconnect()  # which Celery leaves to the garbage collector
-    client.close()
+    client.close()  # which leaves connections to the garbage collector
+    client.backend.client.connection_pool.disconnect()
+    kombu.pools.reset()

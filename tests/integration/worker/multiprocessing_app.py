@@ -3,6 +3,7 @@
 Arguments: how children are started (fork, spawn, forkserver), how many, and how often each sends. Prints the ids.
 """
 
+import faulthandler
 import multiprocessing
 import sys
 
@@ -34,4 +35,5 @@ def main(method: str, children: int, sends: int) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(100, exit=True)
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
