@@ -5,7 +5,7 @@
 --       step: as for flow_wait, where the producer of the flow calls: then those who call later are told nothing of what was before; else 0
 --       forever: also forget those that never came, and members of which nothing is known any more
 -- Returns how many were removed
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, producers, flow_fields
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, producers = KEYS[14], KEYS[15], KEYS[16]
 local flow, step, forever = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
@@ -32,7 +32,7 @@ end
 
 for at = IDS, #ARGV do
   local id = ARGV[at]
-  local waits, member = '\v' .. id, '\v\v' .. id
+  local waits, member = waits_field(id), member_field(id)
   local record = redis.call('HGET', q.followed, waits)
   local ours = is_ours(record, '(%S+)$') or is_ours(record, '^%d+ %d+ %a (%S+)')
   local element = ours and take(record, id)

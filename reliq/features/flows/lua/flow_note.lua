@@ -8,7 +8,7 @@
 --       member: its flow and its number
 --       behind: a line for each message that waits for it: its place there, its id, and its home if that is another one
 -- Returns the ids of which another flow has a message; those of this flow that are noted are passed over
--- uses: now, producers, element, follow
+-- uses: now, producers, element, follow, flow_fields
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, flows, producers, brought = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local flow, step = ARGV[1], tonumber(ARGV[2])
@@ -27,13 +27,13 @@ if not late then redis.call('SET', flows, '1') end
 local others, texts, noted = {}, {}, 0
 for at = MEMBERS, #ARGV, MEMBERS_STEP do
   local id, text = ARGV[at + ID], ARGV[at + MEMBER] .. '\n' .. ARGV[at + BEHIND]
-  local record = redis.call('HGET', followed, '\v\v' .. id)
+  local record = redis.call('HGET', followed, member_field(id))
   if record then
     if string.match(record, '^%S+ %S+') ~= string.match(ARGV[at + MEMBER], '^%S+ %S+') then others[#others + 1] = id end
-  elseif not late and flow ~= '' and redis.call('HEXISTS', followed, '\v' .. id) == 0 then
+  elseif not late and flow ~= '' and redis.call('HEXISTS', followed, waits_field(id)) == 0 then
     texts[#texts + 1] = 'cancelled ' .. id .. ' ' .. text -- meanwhile: while a flow is sent, all wait
   elseif not late then
-    redis.call('HSET', followed, '\v\v' .. id, text)
+    redis.call('HSET', followed, member_field(id), text)
     noted = noted + 1
   end
 end

@@ -5,7 +5,7 @@
 --       opened: the id of the other flow
 --       outcome: open, dead (it stands still), cancelled (a part of it has failed), acked (also: nobody waits for it any more)
 -- Returns 1, or 0 if the message does not wait for that flow
--- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, full
+-- uses: now, element, bodies, rounds, lanes, partition, homes, follow, place, full, flow_fields
 -- names of the keys and arguments (tools/generate_scripts.py)
 local id, opened, outcome = ARGV[1], ARGV[2], ARGV[3]
 local PLACES = 1
@@ -13,7 +13,7 @@ local PLACES = 1
 make_parts()
 local q = places(PLACES)
 local MARKS = {open = '', dead = '!', cancelled = '-'}
-local field = '\v\v' .. id
+local field = member_field(id)
 local record = redis.call('HGET', q.followed, field) -- a wrong type is refused here, before the first write
 local head, behind = string.match(record or '', '^([^\n]*)(\n.*)$')
 if not head or not string.find(head, ' ' .. opened, 1, true) then return 0 end

@@ -5,7 +5,7 @@
 --       place: of the one that has ended, among those that the message waits for
 --       outcome: acked, dead (it may be redriven), or any other: it is gone
 -- Returns {id, element ...} of those that are to become dead letters: `flow_bury`
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, full
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, full, flow_fields
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index = KEYS[14], KEYS[15]
 local PLACES, TOLD, TOLD_STEP, ID, PLACE, OUTCOME = 1, 1, 3, 0, 1, 2
@@ -30,7 +30,7 @@ end
 
 -- Returns whether the message waits no longer for one with this outcome, which is not acked.
 local function judge(id, outcome)
-  local record = redis.call('HGET', q.followed, '\v' .. id)
+  local record = redis.call('HGET', q.followed, waits_field(id))
   local line, rule = string.match(record or '', '^(%d+) %d+ (%a)')
   if not line then return false end
   if rule == 'r' then return true end

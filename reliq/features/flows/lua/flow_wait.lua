@@ -7,7 +7,7 @@
 --       rule: the first letter of what it does when one of them fails: f(ail), s(kip), r(un)
 -- Returns the ids of which another flow has a message; those of this flow that are noted are passed over, also as members: then
 -- the call is late, and they are enqueued
--- uses: now, producers
+-- uses: now, producers, flow_fields
 -- names of the keys and arguments (tools/generate_scripts.py)
 local followed, config, counters, flows, producers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local flow, step = ARGV[1], tonumber(ARGV[2])
@@ -22,16 +22,17 @@ local late = carried_out(producers, 'flow-' .. flow, step)
 if not late then redis.call('SET', flows, '1') end
 local others, noted = {}, 0
 for at = WAITING, #ARGV, WAITING_STEP do
-  local field = '\v' .. ARGV[at + ID]
-  local record, member = unpack(redis.call('HMGET', followed, field, '\v' .. field))
+  local id = ARGV[at + ID]
+  local field = waits_field(id)
+  local record, member = unpack(redis.call('HMGET', followed, field, member_field(id)))
   if member then
-    if string.match(member, '^%S+') ~= flow then others[#others + 1] = ARGV[at + ID] end
+    if string.match(member, '^%S+') ~= flow then others[#others + 1] = id end
   elseif not record and not late then
     local line = string.format('%.0f', redis.call('HINCRBY', counters, 'ordered', 1))
     redis.call('HSET', followed, field, table.concat({line, ARGV[at + COUNT], ARGV[at + RULE], flow}, ' '))
     noted = noted + 1
   elseif record and string.match(record, '^%d+ %d+ %a (%S+)') ~= flow then
-    others[#others + 1] = ARGV[at + ID]
+    others[#others + 1] = id
   end
 end
 if noted > 0 then redis.call('HINCRBY', config, 'flowing', noted) end
