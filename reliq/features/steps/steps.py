@@ -176,6 +176,7 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     if entry.kind == "b":
         error: Exception = InterruptedError("its worker ended while it ran, and it is to run at most once")
         return (yield from _failed(hand, asked, entry, error))
+    hand.book.number(entry)  # raises while the step has not run
     if asked.at_most_once:
         entry = entry._replace(kind="b", value=b"%d " % entry.failures)
         yield from hand.record(entry)
@@ -184,11 +185,15 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     try:
         with hand.book.runs(asked):
             value = yield Call(asked.function, asked.arguments)
-        entry = entry._replace(kind="s", value=stored(value, f"step {asked.name!r} returned", "result"))
     except LeaseLost:
         raise
     except Exception as error:  # noqa: BLE001  a step may raise anything
         return (yield from _failed(hand, asked, entry, error))
+    try:
+        entry = entry._replace(kind="s", value=stored(value, f"step {asked.name!r} returned", "result"))
+        hand.book.number(entry)
+    except InvalidMessage as error:  # it has run: another try would do again what it does elsewhere
+        return (yield from _failed_for_good(hand, entry, error))
     yield from hand.record(entry)
     return _result(entry, reader)
 
@@ -197,25 +202,32 @@ def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[An
     """End the run of a step that failed: it is tried again later. Raises StepFailed; its error without `retry`."""
     if asked.retry is None and entry.kind != "b":
         raise error
-    failures = entry.failures + 1
-    text = cut(f"{type(error).__qualname__}: {error}", LONGEST_ERROR)
-    value = f"{failures} {text}".encode("utf-8", "replace")
-    delay = None
+    failures, delay = entry.failures + 1, None
     if asked.retry is not None:
         policy = Policy(asked.retry, asked.retry_on)
         delay = None if policy.rejects(error) else policy.delay(failures, error)
     if delay is None:
-        final = entry._replace(kind="f", value=value)
-        yield from hand.record(final)
-        raise _final(final) from error
+        return (yield from _failed_for_good(hand, entry, error))
     # The times after it are those of the sleep: the script writes the ms behind a line feed.
-    entry = entry._replace(kind="r", value=value + b"\n")
+    entry = entry._replace(kind="r", value=_failure_text(failures, error) + b"\n")
     failure = failure_now(hand.consumer.consumer, type(error).__qualname__, f"step {asked.name}: {error}")
     if not hand.message.lost:
         shown = failure_now(failure.worker, failure.error_class, traceback_of(error))
         failure_log.step_failed(hand.message, asked.name, failures, shown, error, delay)
     parting = Parting(_going_on(hand.message.failed(failure, charged=False)))
     yield from hand.rest(entry, delay, parting, Counter.RETRIED)
+
+
+def _failed_for_good(hand: Hand, entry: Entry, error: Exception) -> Doing[NoReturn]:
+    """Store that a step has failed and is not tried again; raises StepFailed."""
+    final = entry._replace(kind="f", value=_failure_text(entry.failures + 1, error))
+    yield from hand.record(final)
+    raise _final(final) from error
+
+
+def _failure_text(failures: int, error: Exception) -> bytes:
+    text = cut(f"{type(error).__qualname__}: {error}", LONGEST_ERROR)
+    return f"{failures} {text}".encode("utf-8", "replace")
 
 
 def _final(entry: Entry) -> StepFailed:

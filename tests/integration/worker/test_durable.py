@@ -692,18 +692,18 @@ def test_a_signal_without_a_queue_for_an_unknown_message_is_refused(app):
 def test_limits_of_steps_say_what_is_too_much(app, monkeypatch):
     from reliq.features.steps import model
 
-    monkeypatch.setattr(model, "MAX_STEPS", 2)
-    monkeypatch.setattr(model, "MAX_RECORD_BYTES", 100)
+    monkeypatch.setattr(model, "MAX_STEPS", 3)
+    monkeypatch.setattr(model, "MAX_RECORD_BYTES", 1000)
     queue = app.queue("q")
     queue.send("x")
     with queue.consumer() as consumer:
         (message,) = consumer.claim()
         message.step("1", lambda: 1)
-        with pytest.raises(reliq.InvalidMessage, match="has 103 bytes, of at most 100"):
-            message.step("large", lambda: b"x" * 100)
-        message.step("2", lambda: 2)
-        with pytest.raises(reliq.InvalidMessage, match=r"number 3 of its message, of at most 2"):
-            message.step("3", lambda: 3)
+        with pytest.raises(reliq.StepFailed, match="has 1,003 bytes, of at most 1,000"):
+            message.step("large", lambda: b"x" * 1000)
+        message.step("3", lambda: 3)
+        with pytest.raises(reliq.InvalidMessage, match=r"number 4 of its message, of at most 3"):
+            message.step("4", lambda: 4)
         with pytest.raises(reliq.InvalidMessage, match="1 to 200 printable characters"):
             message.step("a\nb", lambda: 3)
         with pytest.raises(reliq.InvalidSetting, match="step 'three' has 3: give a function"):
@@ -1014,13 +1014,41 @@ def test_a_step_at_most_once_a_try_succeeds_with_the_second_try(app):
         consumer.ack(message)
 
 
-def test_a_step_whose_result_cannot_be_stored_is_named(app):
-    queue = app.queue("q")
-    queue.send("x")
-    with queue.consumer() as consumer:
-        (message,) = consumer.claim()
-        with pytest.raises(
-            reliq.InvalidMessage, match=r"^step .pay. returned object, which cannot be stored as a resu"
-        ):
-            message.step("pay", object)
-        consumer.ack(message)
+@pytest.mark.parametrize("retry", [None, 3])
+@pytest.mark.parametrize(
+    ("result", "said"), [(object(), "object, which cannot be stored"), ("x" * 2_000_000, "the limit")]
+)
+def test_a_step_whose_result_cannot_be_stored_is_named_and_runs_once(app, kind, durable, result, said, retry):
+    """It ran again and again, with what it does elsewhere, though the same result cannot be stored the next time."""
+    ran: list[int] = []
+
+    def pay() -> Any:
+        ran.append(1)
+        return result
+
+    durable(lambda message: (yield lambda: message.step("pay", pay, retry=retry)), retry=reliq.fixed(0, limit=3))
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        (letter,) = eventually(app.queue("q").dead.list)
+    assert letter.last_error.error_class == "reliq.StepFailed"
+    assert "step 'pay' returned " in letter.last_error.text
+    assert said in letter.last_error.text
+    assert ran == [1]
+
+
+def test_a_step_beyond_the_limit_of_steps_does_not_run(app, monkeypatch):
+    from reliq.features.steps import model
+
+    monkeypatch.setattr(model, "MAX_STEPS", 1)
+    ran: list[str] = []
+
+    @app.handler("q", retry=reliq.fixed(0, limit=2))
+    def handle(message: reliq.Message) -> None:
+        for name in ("one", "two"):
+            message.step(name, ran.append, name)
+
+    app.queue("q").send("x")
+    with working_as("inline", app, monitor=True):
+        (letter,) = eventually(app.queue("q").dead.list)
+    assert "step 'two' is number 2 of its message, of at most 1" in letter.last_error.text
+    assert ran == ["one"]
