@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -60,9 +61,9 @@ class Nap:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A one-time link for a signal."""
+    """A one-time link for a signal, by the name of the signal."""
 
-    signal: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,9 @@ class Recorded(NamedTuple):
         return cls(int(sent), tuple(Entry.read(one) for one in reply[1 : 1 + int(count)]))
 
 
+_inside: ContextVar[tuple["Book", str] | None] = ContextVar("reliq_step", default=None)  #: the step of this context
+
+
 class Book:
     """The record of a message in the hands of a handler, and what this run has asked for so far."""
 
@@ -120,7 +124,7 @@ class Book:
         self.size = 0
         self._numbers: dict[str, int] = {}
         self._names: dict[tuple[str, int], str] = {}
-        self.once: set[str] = set()  #: steps that run now, and are to run at most once
+        self.running: dict[str, Step] = {}
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
@@ -133,13 +137,24 @@ class Book:
 
     @contextmanager
     def runs(self, step: Step) -> Iterator[None]:
-        """The function of a step runs."""
-        if step.at_most_once:
-            self.once.add(step.name)
+        """The function of a step runs, in this context."""
+        before = _inside.get()
+        _inside.set((self, step.name))
+        self.running[step.name] = step
         try:
             yield
         finally:
-            self.once.discard(step.name)
+            self.running.pop(step.name, None)
+            _inside.set(before)
+
+    def check_outside(self, name: str) -> None:
+        """Raise InvalidMessage inside of a step: what it asks for would be asked for only in the run that calls it."""
+        book, outer = _inside.get() or (None, "")
+        if book is self and outer in self.running:
+            raise InvalidMessage(
+                f"{name!r} is asked for inside of step {outer!r}, which later runs do not call again: let the handler "
+                "ask for it before or after that step, or call the function itself"
+            )
 
     def ask(self, name: str) -> int:
         """Return as which one of its group a step is asked for, from 1 on; raises InvalidMessage for the second one."""

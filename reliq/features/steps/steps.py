@@ -69,9 +69,9 @@ class Hand:
 
         Ends the run of a message that was cancelled: its worker then deletes it, in place of letting it rest.
         """
-        if self.book.once:
+        if once := [one.name for one in self.book.running.values() if one.at_most_once]:
             raise InvalidMessage(
-                f"step {min(self.book.once)!r} is to run at most once, and {name!r} would end the run of its message "
+                f"step {once[0]!r} is to run at most once, and {name!r} would end the run of its message "
                 "meanwhile: sleep or wait before or after the step"
             )
         if self.message.cancelled:
@@ -205,7 +205,8 @@ def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[An
     failures, delay = entry.failures + 1, None
     if asked.retry is not None:
         policy = Policy(asked.retry, asked.retry_on)
-        delay = None if policy.rejects(error) else policy.delay(failures, error)
+        is_final = policy.rejects(error) or isinstance(error, InvalidMessage)  # the same again with each try
+        delay = None if is_final else policy.delay(failures, error)
     if delay is None:
         return (yield from _failed_for_good(hand, entry, error))
     # The times after it are those of the sleep: the script writes the ms behind a line feed.
@@ -262,9 +263,9 @@ def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
 
 
 def _link(hand: Hand, asked: Link, place: int) -> Doing[str]:
-    name = link_name(asked.signal)
+    name = link_name(asked.name)
     secret = yield from _step(hand, Step(name, secrets.token_urlsafe, (24,)), place)
-    token = as_token(f"{hand.message.id}\n{asked.signal}\n{secret}".encode())
+    token = as_token(f"{hand.message.id}\n{asked.name}\n{secret}".encode())
     return f"/v1/queues/{quote(hand.consumer.keys.logical)}/signals/{token}"
 
 
@@ -274,7 +275,8 @@ _DOING: dict[type, Callable[..., Doing[Any]]] = {Step: _step, Nap: _sleep, Wait:
 def _begin(consumer: ConsumerSteps, message: Message, asked: Any) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
     hand = Hand(consumer, message)
-    name = link_name(asked.signal) if isinstance(asked, Link) else asked.name
+    hand.book.check_outside(asked.name)
+    name = link_name(asked.name) if isinstance(asked, Link) else asked.name
     place = 0 if isinstance(asked, Wait) else hand.book.ask(name)
     doing, run = _DOING[type(asked)](hand, asked, place), consumer.run_report
     return driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else driven(run, hand.book, doing)

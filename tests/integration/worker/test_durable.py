@@ -666,21 +666,61 @@ def test_a_step_that_becomes_a_sleep_is_an_error_that_says_so(app, client, kind,
     assert told[1:] == [f"'one' is a {then} of this handler, and was a {first} when an earlier run recorded it"]
 
 
-def test_a_step_that_is_to_run_at_most_once_cannot_rest(app, client):
-    told: list[str] = []
+@pytest.mark.parametrize("retry", [None, 5])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.step("inner", str),
+        lambda one: one.sleep("inner", 60),
+        lambda one: one.wait("inner"),
+        lambda one: one.link("inner"),
+    ],
+    ids=["step", "sleep", "wait", "link"],
+)
+def test_a_step_asks_for_nothing_inside_of_it(app, kind, durable, ask, retry):
+    """It passed, until a later run found the step done, asked for no inner one, and counted the next ones otherwise."""
+    ran: list[str] = []
 
-    @app.handler("q")
-    def handle(message: reliq.Message) -> None:
-        try:
-            message.step("once", lambda: message.sleep("nap", 60), at_most_once=True)
-        except reliq.StepFailed as error:
-            told.append(str(error))
+    def handle(message):
+        def outer() -> Any:
+            ran.append("outer")
+            return ask(message)
+
+        yield lambda: message.step("outer", outer, retry=retry)
+
+    durable(handle, retry=0)
+    app.queue("q").send("x")
+    with working_as(kind, app, monitor=True):
+        (letter,) = eventually(app.queue("q").dead.list)
+    assert "'inner' is asked for inside of step 'outer'" in letter.last_error.text
+    assert ran == ["outer"]
+
+
+def test_a_task_that_outlives_its_step_is_not_inside_of_it(app):
+    @app.handler("q", retry=0)
+    async def handle(message: reliq.Message) -> None:
+        begun: list[asyncio.Task[str]] = []
+        done = asyncio.Event()
+
+        async def later() -> str:
+            await done.wait()
+            return str(await message.step("later", lambda: "there"))
+
+        await message.step("outer", lambda: begun.append(asyncio.create_task(later())))
+        done.set()
+        assert await begun[0] == "there"
 
     app.queue("q").send("x")
-    with working_as("inline", app, monitor=True):
-        eventually(lambda: settled(app))
-    (text,) = told
-    assert "step 'once' is to run at most once, and 'nap' would end the run" in text
+    with working_as("async", app):
+        eventually(lambda: app.queue("q").stats().counters.get("acked"))
+
+
+def test_a_step_of_another_message_is_not_inside_of_it(app):
+    queue = app.queue("q")
+    queue.send_many(["x", "y"])
+    with queue.consumer() as consumer:
+        one, other = consumer.claim(2)
+        assert one.step("outer", lambda: other.step("inner", lambda: "there")) == "there"
 
 
 def test_a_signal_without_a_queue_for_an_unknown_message_is_refused(app):
