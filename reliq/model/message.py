@@ -41,7 +41,8 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
     """A message as a handler or a consumer holds it."""
 
     __slots__ = (
-        "_body", "_envelope", "_headers", "doubtful", "element", "holder", "lost", "overran", "queue", "reference",
+        "_body", "_envelope", "_headers", "_rests", "doubtful", "element", "holder", "lost", "overran", "queue",
+        "reference",
     )  # fmt: skip
 
     def __init__(self, queue: str, element: bytes, envelope: Envelope) -> None:
@@ -59,6 +60,7 @@ class Message(DurableCalls, FlowCalls, OutputCalls, ChargeCalls):
         self.doubtful = False  #: it was found in the processing list: perhaps an earlier run of it was undone
         self.lost = False  #: True once its lease is lost or its time limit has passed: the result is discarded
         self.overran: TimeLimitExceeded  #: the failure of a run beyond its time limit; not set before
+        self._rests: bool  #: True once its handler has let it rest: that run is over; not set before
 
     @classmethod
     def decode(cls, queue: str, element: bytes) -> Self:

@@ -42,16 +42,20 @@ def at_once(branch: Any) -> list[Any]:
     return list(_pool.map(begin, range(BRANCHES)))
 
 
-def hand(was_started: bool) -> Hand:
+def hands(was_started: bool) -> list[Hand]:
+    """Calls of one message, one of each branch."""
     message: Any = SimpleNamespace(id="a", element=b"a", was_started=was_started, headers={}, enqueued_at=1)
     consumer: Any = SimpleNamespace(lives=Lives(QueueKeys("q")), keys=QueueKeys("q"))
-    return Hand(consumer, message)
+    return at_once(lambda _: Hand(consumer, message))
+
+
+def hand(was_started: bool) -> Hand:
+    return hands(was_started)[0]
 
 
 def test_branches_share_one_record(hasty):
     for _ in range(300):
-        one = hand(was_started=False)
-        books = at_once(lambda _, one=one: one.book)
+        books = [one.book for one in hands(was_started=False)]
         assert len(set(map(id, books))) == 1
         assert books[0].is_read
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-from reliq.features.steps.model import Book
+from reliq.features.steps.model import Book, Span
 from reliq.ops import Steps
 from reliq.runtime.origin import itself
 
@@ -20,13 +20,19 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-Doing = Generator[Steps[Any] | Call, Any, T]
+class Until(NamedTuple):
+    """Wait for the end of a span."""
+
+    span: Span
+
+
+Doing = Generator[Steps[Any] | Call | Until, Any, T]
 
 FIRST = threading.Lock()  #: held while what all branches of a handler share is made; they may be in threads
 
 
 def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
-    turn = _turn(book, threading.Lock)
+    turn = _turn(book, threading)
     advance: Callable[[], Any] = functools.partial(next, doing)
     while True:
         try:
@@ -40,6 +46,8 @@ def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
         try:
             if isinstance(act, Call):
                 done = _not_async(act, act.function(*act.arguments))
+            elif isinstance(act, Until):
+                done = act.span.over.wait()
             else:
                 with turn:
                     done = run(act)
@@ -52,7 +60,7 @@ def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
 async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, doing: Doing[T]) -> T:
     import asyncio  # only programs that use it load it
 
-    turn = _turn(book, asyncio.Lock)
+    turn = _turn(book, asyncio)
 
     def release(_: object) -> None:
         turn.release()
@@ -68,6 +76,8 @@ async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, 
             if isinstance(act, Call):
                 done = act.function(*act.arguments)
                 done = await done if inspect.isawaitable(done) else done
+            elif isinstance(act, Until):
+                done = await act.span.over.wait()
             else:
                 await turn.acquire()
                 call = asyncio.ensure_future(run(act))
@@ -78,9 +88,11 @@ async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, 
             advance = functools.partial(doing.throw, error)
 
 
-def _turn(book: Book, make: Callable[[], Any]) -> Any:
+def _turn(book: Book, kind: Any) -> Any:
+    """Return the lock of a book; `kind`: asyncio or threading, whose locks and events its branches use."""
     with FIRST:
-        book.turn = book.turn or make()
+        if book.turn is None:
+            book.turn, book.event = kind.Lock(), kind.Event
         return book.turn
 
 

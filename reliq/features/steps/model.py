@@ -1,6 +1,7 @@
 """What a handler asks of its message beside settling it, and the record of that."""
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,7 +111,16 @@ class Recorded(NamedTuple):
         return cls(int(sent), tuple(Entry.read(one) for one in reply[1 : 1 + int(count)]))
 
 
-_inside: ContextVar[tuple["Book", str] | None] = ContextVar("reliq_step", default=None)  #: the step of this context
+@dataclass(eq=False, slots=True)
+class Span:
+    """A time in which a step runs or, `alone`, in which a branch of the handler lets the message rest."""
+
+    name: str
+    alone: bool
+    over: Any  #: an event of threads or of asyncio
+
+
+_inside: ContextVar[Span | None] = ContextVar("reliq_step", default=None)
 
 
 class Book:
@@ -120,11 +130,13 @@ class Book:
         """`is_new`: the message has no record yet."""
         self.is_read = is_new
         self.turn: Any = None  #: a lock of threads or of asyncio: one call of a message at a time
+        self.event: Callable[[], Any] = threading.Event  #: or that of asyncio
         self.entries: list[Entry] = []
         self.size = 0
         self._numbers: dict[str, int] = {}
         self._names: dict[tuple[str, int], str] = {}
-        self.running: dict[str, Step] = {}
+        self._spans: list[Span] = []
+        self._spans_lock = threading.Lock()
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
@@ -135,25 +147,34 @@ class Book:
                 self.note(entry)
             self.is_read = True  # last: other branches of the handler may look now
 
+    def begin(self, span: Span) -> Span | None:
+        """Begin a span, for `during`; or return another one that is to end before."""
+        with self._spans_lock:
+            other = next((one for one in self._spans if one.alone or span.alone), None)
+            if other is None:
+                self._spans.append(span)
+            return other
+
     @contextmanager
-    def runs(self, step: Step) -> Iterator[None]:
-        """The function of a step runs, in this context."""
+    def during(self, span: Span) -> Iterator[None]:
+        """End a span with this block."""
         before = _inside.get()
-        _inside.set((self, step.name))
-        self.running[step.name] = step
+        _inside.set(span)
         try:
             yield
         finally:
-            self.running.pop(step.name, None)
             _inside.set(before)
+            with self._spans_lock:
+                self._spans.remove(span)
+            span.over.set()
 
     def check_outside(self, name: str) -> None:
         """Raise InvalidMessage inside of a step: what it asks for would be asked for only in the run that calls it."""
-        book, outer = _inside.get() or (None, "")
-        if book is self and outer in self.running:
+        outer = _inside.get()
+        if outer is not None and outer in self._spans:
             raise InvalidMessage(
-                f"{name!r} is asked for inside of step {outer!r}, which later runs do not call again: let the handler "
-                "ask for it before or after that step, or call the function itself"
+                f"{name!r} is asked for inside of step {outer.name!r}, which later runs do not call again: let the "
+                "handler ask for it before or after that step, or call the function itself"
             )
 
     def ask(self, name: str) -> int:

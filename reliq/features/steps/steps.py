@@ -17,7 +17,7 @@ from reliq import ops
 from reliq.contract.values import cut
 from reliq.errors import InvalidBody, InvalidMessage, LeaseLost, SignalTimeout, StepsChanged
 from reliq.features.steps import ops as own
-from reliq.features.steps.driving import FIRST, Call, Doing, driven, driven_async
+from reliq.features.steps.driving import FIRST, Call, Doing, Until, driven, driven_async
 from reliq.features.steps.model import (
     TIMED_OUT,
     Book,
@@ -25,6 +25,7 @@ from reliq.features.steps.model import (
     Link,
     Missing,
     Nap,
+    Span,
     Step,
     StepFailed,
     Wait,
@@ -58,33 +59,16 @@ class Hand:
     def __init__(self, consumer: ConsumerSteps, message: Message) -> None:
         self.consumer = consumer
         self.message = message
+        life = consumer.lives.of(message)
+        with FIRST:
+            if life.book is None:
+                life.book = Book(is_new=not (message.was_started or DEAD_FROM in message.headers))
+        self.book: Book = life.book
 
     @property
     def hold(self) -> Hold:
         """The message as scripts look for it; raises LeaseLost."""
         return of_handler(self.consumer, self.message)
-
-    def check_may_rest(self, name: str) -> None:
-        """Raise InvalidMessage during a step that is to run at most once: it would be broken off for good.
-
-        Ends the run of a message that was cancelled: its worker then deletes it, in place of letting it rest.
-        """
-        if once := [one.name for one in self.book.running.values() if one.at_most_once]:
-            raise InvalidMessage(
-                f"step {once[0]!r} is to run at most once, and {name!r} would end the run of its message "
-                "meanwhile: sleep or wait before or after the step"
-            )
-        if self.message.cancelled:
-            raise RunOver
-
-    @property
-    def book(self) -> Book:
-        life = self.consumer.lives.of(self.message)
-        with FIRST:
-            if life.book is None:
-                life.book = Book(is_new=not (self.message.was_started or DEAD_FROM in self.message.headers))
-        book: Book = life.book
-        return book
 
     def entry(self, name: str, place: int) -> Doing[Entry]:
         """Return what is recorded of a step; raises StepsChanged."""
@@ -105,8 +89,7 @@ class Hand:
             if not (yield ops.one(ops.heartbeat(keys, self.consumer.consumer, self.consumer.lease))):
                 raise not_held(self.message)
             self.consumer.trust.renewed(sent_at)
-        if self.message.lost:
-            raise not_held(self.message)
+        check_runs(self.message)
 
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
@@ -114,13 +97,31 @@ class Hand:
             self.message, (yield self._store(entry, lambda number: own.record(self.hold, number, entry.encoded())))
         )
 
+    def begin(self, name: str, *, alone: bool = False) -> Doing[Span]:
+        """Begin a span of the book once no other one forbids it: no step runs while the message is let rest.
+
+        Else what a step has done in another branch would be lost, and done again.
+        """
+        span = Span(name, alone, self.book.event())
+        while (other := self.book.begin(span)) is not None:
+            yield Until(other)
+        return span
+
     def rest(self, entry: Entry, seconds: float, parting: Parting, counter: str) -> Doing[None]:
         """Store an entry, let the message be delayed, and end the run."""
 
         def sleep(number: int) -> Op[str]:
             return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
 
-        self.leave((yield self._store(entry, sleep)))
+        with self.book.during((yield from self.begin(entry.name, alone=True))):
+            self.check_may_rest()
+            self.leave((yield self._store(entry, sleep)))
+
+    def check_may_rest(self) -> None:
+        """Raise as `check_runs`, and RunOver if the message was cancelled: its worker then deletes it."""
+        check_runs(self.message)
+        if self.message.cancelled:
+            raise RunOver
 
     def leave(self, said: str) -> NoReturn:
         """End the run of a message that rests from now on, or was cancelled meanwhile; raises as `check_said` else."""
@@ -128,6 +129,7 @@ class Hand:
             self.consumer.lives.of(self.message).cancelled = True
             raise RunOver
         check_said(self.message, said)
+        self.message._rests = True  # noqa: SLF001  until it comes again
         self.consumer.let_go(self.message)
         raise RunOver
 
@@ -147,6 +149,12 @@ class Hand:
         return said
 
 
+def check_runs(message: Message) -> None:
+    """Raise RunOver if another branch has let the message rest, and LeaseLost if it is lost."""
+    if message.lost:
+        raise RunOver if getattr(message, "_rests", False) else not_held(message)
+
+
 def check_said(message: Message, said: str) -> None:
     """Raise what a script said of a message: LeaseLost, or InvalidMessage."""
     if said in ("lost", "behind"):
@@ -163,8 +171,7 @@ def check_said(message: Message, said: str) -> None:
 
 def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
     """Return what a step has returned before, or call its function now and store what that returns."""
-    if hand.message.lost:
-        raise not_held(hand.message)
+    check_runs(hand.message)
     reader = _reader(asked.function)
     entry = yield from hand.entry(asked.name, place)
     if entry.kind == "z":
@@ -177,20 +184,28 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
         error: Exception = InterruptedError("its worker ended while it ran, and it is to run at most once")
         return (yield from _failed(hand, asked, entry, error))
     hand.book.number(entry)  # raises while the step has not run
-    if asked.at_most_once:
-        entry = entry._replace(kind="b", value=b"%d " % entry.failures)
-        yield from hand.record(entry)
-    else:
-        yield from hand.check_lease()
-    try:
-        with hand.book.runs(asked):
+    with hand.book.during((yield from hand.begin(asked.name))):
+        check_runs(hand.message)
+        if asked.at_most_once:
+            entry = entry._replace(kind="b", value=b"%d " % entry.failures)
+            yield from hand.record(entry)
+        else:
+            yield from hand.check_lease()
+        try:
             value = yield Call(asked.function, asked.arguments)
-    except LeaseLost:
-        raise
-    except Exception as error:  # noqa: BLE001  a step may raise anything
-        return (yield from _failed(hand, asked, entry, error))
+        except LeaseLost:
+            raise
+        except Exception as raised:  # noqa: BLE001  a step may raise anything
+            error = raised
+        else:
+            return (yield from _returned(hand, entry, value, reader))
+    return (yield from _failed(hand, asked, entry, error))
+
+
+def _returned(hand: Hand, entry: Entry, value: object, reader: Reader | None) -> Doing[Any]:
+    """Store what a step has returned, and return it as later runs get it; raises StepFailed."""
     try:
-        entry = entry._replace(kind="s", value=stored(value, f"step {asked.name!r} returned", "result"))
+        entry = entry._replace(kind="s", value=stored(value, f"step {entry.name!r} returned", "result"))
         hand.book.number(entry)
     except InvalidMessage as error:  # it has run: another try would do again what it does elsewhere
         return (yield from _failed_for_good(hand, entry, error))
@@ -243,18 +258,18 @@ def _sleep(hand: Hand, asked: Nap, place: int) -> Doing[None]:
         return
     if entry.kind != "x":
         raise StepsChanged(f"{asked.name!r} is a sleep of this handler, and was a step when an earlier run recorded it")
-    hand.check_may_rest(asked.name)
     entry = entry._replace(kind="z", value=b"")
     parting = Parting(resting(hand.message), asked.frees_key)
     yield from hand.rest(entry, asked.seconds, parting, Counter.SLEPT)
 
 
 def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
-    hand.check_may_rest(asked.name)
-    parting = Parting(resting(hand.message), asked.frees_key)
-    said, signal = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
-    if said != "given":
-        hand.leave(said)
+    with hand.book.during((yield from hand.begin(asked.name, alone=True))):
+        hand.check_may_rest()
+        parting = Parting(resting(hand.message), asked.frees_key)
+        said, signal = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
+        if said != "given":
+            hand.leave(said)
     if signal != TIMED_OUT:
         return read_result(signal)
     if asked.default is Missing:
@@ -274,6 +289,7 @@ _DOING: dict[type, Callable[..., Doing[Any]]] = {Step: _step, Nap: _sleep, Wait:
 
 def _begin(consumer: ConsumerSteps, message: Message, asked: Any) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
+    check_runs(message)  # first: nothing more is noted of one that has left
     hand = Hand(consumer, message)
     hand.book.check_outside(asked.name)
     name = link_name(asked.name) if isinstance(asked, Link) else asked.name

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -465,6 +466,76 @@ def test_branches_of_an_async_handler_run_beside_each_other(app, client):
     with working_as("async", app, monitor=True):
         eventually(lambda: settled(app))
     assert sorted(ran) == ["a1", "a2", "b1", "b2"]
+
+
+def flaky() -> Any:
+    """A step that fails the first time."""
+
+    def fail_once() -> None:
+        if not failed:
+            failed.append(1)
+            raise ConnectionError("not now")
+
+    failed: list[int] = []
+    return fail_once
+
+
+@pytest.mark.parametrize("at_most_once", [False, True])
+@pytest.mark.parametrize("how", ["sleep", "wait", "try again"])
+@pytest.mark.parametrize("kind", ["threads", "async"])
+def test_a_branch_lets_the_message_rest_when_the_steps_of_the_others_are_stored(app, kind, how, at_most_once):
+    """What a step did whose result came later was lost, and the next run did it again."""
+    ran: list[str] = []
+    queue = app.queue("q")
+    flaky_once = flaky()
+
+    def rest(message: reliq.Message) -> Any:
+        if how == "try again":
+            return message.step("a/flaky", flaky_once, retry=reliq.fixed(0))
+        return message.sleep("a/nap", 0.01) if how == "sleep" else message.wait("go", timeout=0.01, default=None)
+
+    def charge() -> str:
+        ran.append("charge")
+        with contextlib.suppress(AssertionError):  # it is longer than the other branch needs
+            eventually(lambda: queue.stats().processing == 0, timeout=0.5)
+        return "charged"
+
+    if kind == "async":
+
+        @app.handler("q", retry=0)
+        async def handle_async(message: reliq.Message) -> None:
+            charged = message.step("b/charge", asyncio.to_thread, charge, at_most_once=at_most_once)
+            _, done = await asyncio.gather(rest(message), charged)
+            ran.append(done)
+    else:
+
+        @app.handler("q", retry=0)
+        def handle(message: reliq.Message) -> None:
+            with ThreadPoolExecutor(2) as pool:
+                charged = pool.submit(message.step, "b/charge", charge, at_most_once=at_most_once)
+                eventually(lambda: ran)
+                rested = pool.submit(rest, message)
+                rested.result()
+                ran.append(charged.result())
+
+    queue.send("x")
+    with working_as(kind, app, monitor=True):
+        eventually(lambda: queue.stats().counters.get("acked") or queue.stats().dead)
+    assert ran == ["charge", "charged"]
+
+
+def test_a_branch_that_goes_on_beside_a_message_that_rests_ends_too(app):
+    """It got a LeaseLost, which handlers catch, and which says that another consumer has the message."""
+    app.queue("q").send("x")
+    with app.queue("q").consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(RunOver):
+            message.sleep("nap", 60)
+        asks = (lambda: message.step("next", str), lambda: message.sleep("long", 60), lambda: message.wait("go"))
+        for ask in (*asks, lambda: message.link("go")):
+            with pytest.raises(RunOver):
+                ask()
+        assert not message.holder.lives
 
 
 @pytest.mark.parametrize("method", ["step", "sleep", "wait", "emit", "charge"])
