@@ -4,12 +4,12 @@ A handler's call is a generator that yields steps for Redis and calls of the use
 the same generators: see `_begin`.
 """
 
-import functools
 import inspect
 import secrets
 from collections.abc import Callable
 from typing import Any, NoReturn, get_type_hints
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -312,11 +312,23 @@ def _going_on(element: bytes) -> bytes:
     return encode_envelope(msgspec.structs.replace(envelope, extra=extra))
 
 
-@functools.lru_cache(1000)
+_readers: WeakKeyDictionary[Any, Reader | None] = WeakKeyDictionary()  #: a function may refer to much, as a lambda does
+
+
 def _reader(function: Callable[..., Any]) -> Reader | None:
     """Return what reads the results of a function by its annotation; None without one."""
+    inner: Any = inspect.unwrap(function)
+    inner = getattr(inner, "__func__", inner)  # a bound method is another object each time
+    if "return" not in getattr(inner, "__annotations__", ()):
+        return None
+    if inner not in _readers:
+        _readers[inner] = _make_reader(inner)
+    return _readers[inner]
+
+
+def _make_reader(function: Callable[..., Any]) -> Reader | None:
     try:
-        kind = get_type_hints(inspect.unwrap(function)).get("return")
+        kind = get_type_hints(function).get("return")
         return None if kind in (None, Any, type(None), str, bytes) else reader_of(kind)
     except (TypeError, NameError, AttributeError):  # no function, or of a type that JSON has not: it comes as JSON
         return None

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -419,8 +422,6 @@ def test_a_robbed_run_that_was_suspended_does_not_pass_the_sleep_of_a_later_run(
 
 
 def test_typed_results_come_back_as_their_type(app):
-    import dataclasses
-
     @dataclasses.dataclass
     class Receipt:
         number: int
@@ -442,6 +443,44 @@ def test_typed_results_come_back_as_their_type(app):
         assert again.step("bytes", lambda: b"other") == b"\x00"
         assert again.step("nothing", lambda: 1) is None
         consumer.ack(again)
+
+
+def test_a_function_of_a_step_is_not_kept(app):
+    """The latest thousand were kept, with what they refer to: of lambdas the whole message with its body."""
+
+    class Large:
+        pass
+
+    queue, kept = app.queue("q"), []
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        for name in ("a lambda", "an annotated one"):
+            large = Large()
+            kept.append(weakref.ref(large))
+
+            def annotated(large: Any = large) -> int:
+                return len(repr(large))
+
+            message.step(name, annotated if name == "an annotated one" else lambda large=large: len(repr(large)))
+        del large, annotated
+        gc.collect()
+        assert [one() for one in kept] == [None, None]
+        consumer.ack(message)
+
+
+def test_a_callable_object_that_has_no_hash_is_a_step(app):
+    @dataclasses.dataclass
+    class Charge:
+        def __call__(self) -> str:
+            return "charged"
+
+    queue = app.queue("q")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        assert message.step("charge", Charge()) == "charged"
+        consumer.ack(message)
 
 
 def test_branches_of_an_async_handler_run_beside_each_other(app, client):
