@@ -27,7 +27,7 @@ _OF_SIGNAL = ("invalid_message", "signal_refused", "outcome_unknown")
     "/queues/{queue}/leases/{lease}/steps",
     summary="What earlier runs of a message have recorded",
     response_model=schemas.StepList,
-    **needs("consume", fails=("lease_lost",)),
+    **needs("consume", fails=_OF_LEASE),
 )
 async def recorded(queue: QueueName, lease: Lease, id: Annotated[MessageId, Query()], request: Request) -> Response:
     """In the order in which they were recorded. Bytes as base64."""

@@ -6,7 +6,7 @@ from reliq.errors import InvalidMessage
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import TIMED_OUT, Book, Entry, check_step_name, group_of, stored_signal
 from reliq.features.steps.ops import Parting
-from reliq.features.steps.steps import check_said, resting
+from reliq.features.steps.steps import check_own, check_said, resting
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.ops.held import Hold
@@ -26,7 +26,7 @@ class Leased:
         self._id = identity
 
     def entries(self) -> Steps[list[Entry]]:
-        """Return what is recorded; raises LeaseLost."""
+        """Return what is recorded; raises LeaseLost, and InvalidMessage for the record of another message."""
         hold = yield from self._hold()
         return list((yield from self._book(hold)).entries)
 
@@ -71,7 +71,8 @@ class Leased:
 
     def _book(self, hold: Hold) -> Steps[Book]:
         book, recorded = Book(), (yield own.recorded(self._keys, self._id))
-        book.read(recorded, hold.message.enqueued_at)
+        check_own(hold.message, recorded)
+        book.read(recorded)
         return book
 
     def _entry(self, hold: Hold, name: str) -> Steps[tuple[Book, Entry]]:

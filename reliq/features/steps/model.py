@@ -140,12 +140,11 @@ class Book:
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
-    def read(self, recorded: Recorded, sent: int) -> None:
-        """Note what Redis has, once; `sent`: ms at which the message was sent, as another one may have had its id."""
-        if not self.is_read and recorded.sent in (0, sent):
-            for entry in recorded.entries:
-                self.note(entry)
-            self.is_read = True  # last: other branches of the handler may look now
+    def read(self, recorded: Recorded) -> None:
+        """Note what Redis has, once."""
+        for entry in recorded.entries:
+            self.note(entry)
+        self.is_read = True  # last: other branches of the handler may look now
 
     def begin(self, span: Span) -> Span | None:
         """Begin a span, for `during`; or return another one that is to end before."""

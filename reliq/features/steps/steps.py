@@ -25,6 +25,7 @@ from reliq.features.steps.model import (
     Link,
     Missing,
     Nap,
+    Recorded,
     Span,
     Step,
     StepFailed,
@@ -78,9 +79,11 @@ class Hand:
         return book.find(name, place)
 
     def _read(self, book: Book) -> Steps[None]:
-        """Read what is recorded; branches of a handler come here one after another."""
+        """Read what is recorded; branches of a handler come here one after another. Raises InvalidMessage."""
         if not book.is_read:
-            book.read((yield own.recorded(self.consumer.keys, self.message.id)), self.message.enqueued_at)
+            recorded = yield own.recorded(self.consumer.keys, self.message.id)
+            check_own(self.message, recorded)
+            book.read(recorded)
 
     def check_lease(self) -> Doing[None]:
         """Raise LeaseLost if the lease has ended; asks Redis only where it may have: the process was suspended."""
@@ -153,6 +156,12 @@ def check_runs(message: Message) -> None:
     """Raise RunOver if another branch has let the message rest, and LeaseLost if it is lost."""
     if message.lost:
         raise RunOver if getattr(message, "_rests", False) else not_held(message)
+
+
+def check_own(message: Message, recorded: Recorded) -> None:
+    """Raise InvalidMessage if a record is of another message with the id of this one."""
+    if recorded.sent not in (0, message.enqueued_at):
+        check_said(message, "other")
 
 
 def check_said(message: Message, said: str) -> None:

@@ -41,6 +41,20 @@ def test_a_sleep_does_not_take_the_name_of_a_step(service, post, orders):
     assert post(f"leases/{lease}/step", {"id": one, "name": "n"}).json()["before"] is True
 
 
+def test_the_record_of_another_message_with_this_id_is_told_before_a_step_is_done(service, client, post, orders):
+    one = orders.send("x")
+    lease, _ = leased(post)
+    post(f"leases/{lease}/step", {"id": one, "name": "charge", "result": 5})
+    followed, head = QueueKeys(orders.name).followed, f"\n{one}"
+    client.hset(followed, head, "1 7 -")  # sent at another time
+    for said in (
+        service.get(f"/v1/queues/{orders.name}/leases/{lease}/steps", params={"id": one}),
+        post(f"leases/{lease}/step", {"id": one, "name": "charge", "result": 6}),
+    ):
+        assert problem(said) == (422, "invalid_message")
+        assert "is of another message with this id" in said.json()["detail"]
+
+
 def test_a_python_handler_goes_on_where_a_worker_over_http_was(post, orders):
     one = orders.send("x")
     lease, _ = leased(post)

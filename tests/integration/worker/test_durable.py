@@ -916,6 +916,27 @@ def test_a_cancellation_of_an_earlier_message_with_this_id_does_not_count(app, c
     assert queue.stats().parked == 1
 
 
+def test_a_message_with_the_id_of_another_one_that_rests_runs_no_step_when_it_is_tried_again(app, kind, durable):
+    """It ran the step in each try, and learned only when it was to store the result that this was in vain."""
+    ran: list[str] = []
+
+    def handle(message):
+        yield lambda: message.step("charge", ran.append, message.body.decode())
+        yield lambda: message.sleep("night", "1h")
+
+    durable(handle, retry=reliq.fixed(0, limit=3))
+    queue = app.queue("q")
+    with working_as(kind, app, monitor=True):
+        queue.send("first", id="order-7")
+        eventually(lambda: queue.stats().delayed)
+        before = time.time()
+        eventually(lambda: time.time() > before + 0.002)  # they differ by the ms in which they were sent
+        queue.send("second", id="order-7")
+        (letter,) = eventually(queue.dead.list)
+    assert "is of another message with this id: messages with steps need ids of their own" in letter.last_error.text
+    assert ran == ["first", "second"]
+
+
 def test_a_message_with_a_record_that_is_handed_back_goes_on_where_it_was(app, client):
     """At the end of the grace the worker hands back what its handlers still run."""
     ran: list[str] = []
