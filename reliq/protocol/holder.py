@@ -28,9 +28,8 @@ class HeldSteps:
         self.lives = Lives(keys)
         self.limits = Limits(keys, claimant.lease)
         self.run_report: Callable[[Steps[Any]], Any] = _not_running  #: returns what they do; of async handlers, awaited
-        self.run_over: Callable[[Message], object] = lambda _: (
-            None
-        )  #: is told of a message that left without being settled
+        #: Is told of a message that left without being settled, and of the error of its step that is tried again.
+        self.run_over: Callable[[Message, Exception | None], object] = lambda *_: None
         self.handles: Callable[[bytes], bool] | None = None  #: of the held messages, those that a handler has
         self.runs: Callable[[Message], bool] = self._is_in_hand  #: whether its handler runs, though it may be lost
         self._held = HeldMessages()
@@ -138,10 +137,10 @@ class HeldSteps:
             self.lives.of(message).note_call(act.asked[type(asked)], done)
         return done
 
-    def let_go(self, message: Message) -> None:
-        """Note that a script has moved a message elsewhere: the run of its handler is over."""
+    def let_go(self, message: Message, error: Exception | None = None) -> None:
+        """Note that a script has moved a message elsewhere: the run of its handler is over, by an error of a step."""
         message.lost = True
-        self.run_over(message)  # first: the probe of a breaker that is not held counts as one that never ran
+        self.run_over(message, error)  # first: the probe of a breaker that is not held counts as one that never ran
         self.note_settled([message.element])
         self.lives.forget(message.element)
 

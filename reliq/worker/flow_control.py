@@ -37,6 +37,7 @@ class Reported(NamedTuple):
 
     ops: list[ops.Op[Any]]
     holds: list[Hold]
+    suspended: list[bool]
     probe: str
 
 
@@ -47,6 +48,7 @@ class FlowReports:
         self._steps = steps
         self._rule = rule
         self._holds: deque[Hold] = deque()
+        self._suspended: deque[bool] = deque()  #: of each run without a settlement whether it has failed
         self._probe_ended = ""  #: how the probe of a breaker ended, which is not told yet
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
@@ -58,12 +60,14 @@ class FlowReports:
         """
         holds: list[Hold] = drained(self._holds)
         reports = [op for hold in holds for op in self._hold_ops(hold)]
+        suspended: list[bool] = drained(self._suspended)
         probe = ""
         if self._rule is not None:
             known = self._steps.was_unanswered  # those may be counted
-            passed = sum(not known(element) for element in acks)
+            passed = suspended.count(False) + sum(not known(element) for element in acks)
             passed += sum(_passed(move) and not known(move.element) for move in moves)
-            failed = sum(move.counter in _FAILED and not known(move.element) for move in moves)
+            failed = suspended.count(True)
+            failed += sum(move.counter in _FAILED and not known(move.element) for move in moves)
             tried, ended = self._steps.limits.probe, self._end_probe(acks, moves)
             if tried is not None and ended == "failed":
                 self._put_last(tried, moves)
@@ -73,21 +77,24 @@ class FlowReports:
                 op = ops.breaker(self._steps.keys, self._rule, passed, failed, probe)
                 read = op.read
                 reports.append(msgspec.structs.replace(op, read=lambda reply: self._log(*read(reply))))
-        return Reported(reports, holds, probe)
+        return Reported(reports, holds, suspended, probe)
 
     def keep(self, reported: Reported) -> None:
         """Tell it with the next settlement: this one has failed."""
         self._holds.extendleft(hold._replace(is_new=False) for hold in reversed(reported.holds))
+        self._suspended.extend(reported.suspended)
         self._probe_ended = reported.probe or self._probe_ended
 
     def hold(self, seconds: float, group: str | None) -> None:
         """Hold the queue (None) or a group, with the next settlement. Any thread."""
         self._holds.append(Hold(time.monotonic() + seconds, group))
 
-    def note_suspended(self, message: Message) -> None:
-        """Note that a durable handler waits: a probe that came so far has passed. Any thread."""
+    def note_suspended(self, message: Message, *, failed: bool) -> None:
+        """Note that a durable handler waits: it has passed, or failed if it waits to try a step again. Any thread."""
+        if self._rule is not None:
+            self._suspended.append(failed)
         if message.element == self._steps.limits.probe:
-            self._steps.limits.probe, self._probe_ended = None, "passed"
+            self._steps.limits.probe, self._probe_ended = None, "failed" if failed else "passed"
 
     def _hold_ops(self, hold: Hold) -> Iterator[ops.Op[Any]]:
         left, group = hold.until - time.monotonic(), hold.group

@@ -124,9 +124,13 @@ class Runner:
             return None
         return after_return(message, result)
 
-    def _run_over(self, message: Message) -> None:
-        """Note that a script has moved a message whose handler runs: nothing of what that does now is settled."""
-        self._exchange.reports.note_suspended(message)
+    def _run_over(self, message: Message, error: Exception | None) -> None:
+        """Note that a script has moved a message whose handler runs: nothing of what that does now is settled.
+
+        `error`: of its step, which is tried again.
+        """
+        self._exchange.reports.note_suspended(message, failed=error is not None)
+        self._hold_for(message, error)
         self.handled += self._take_out(message) is not None
 
     def _take_out(self, message: Message) -> Run | None:
@@ -145,9 +149,13 @@ class Runner:
             return None
         if message.cancelled:
             return cancelled(message)
+        self._hold_for(message, error)
+        return after_error(self.handler, message, error, self._owner)
+
+    def _hold_for(self, message: Message, error: BaseException | None) -> None:
+        """Hold the queue or the key of a message, if its error asks for it."""
         if isinstance(error, Retry) and error.scope != "message" and error.delay:
             self._exchange.hold(error.delay, message.group if error.scope == "key" else None)
-        return after_error(self.handler, message, error, self._owner)
 
     def _end(self, message: Message, move: Move | None) -> None:
         """Note the outcome, unless the message was settled meanwhile."""

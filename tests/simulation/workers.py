@@ -279,7 +279,7 @@ class Loop:
     def _handles(self, element: bytes) -> bool:
         return self._running is not None and self._running[0].element == element
 
-    def _run_over(self, message: Message) -> None:
+    def _run_over(self, message: Message, _: Exception | None) -> None:
         if self._handles(message.element):
             self._running = None
 

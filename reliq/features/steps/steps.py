@@ -110,15 +110,17 @@ class Hand:
             yield Until(other)
         return span
 
-    def rest(self, entry: Entry, seconds: float, parting: Parting, counter: str) -> Doing[None]:
-        """Store an entry, let the message be delayed, and end the run."""
+    def rest(
+        self, entry: Entry, seconds: float, parting: Parting, counter: str, error: Exception | None = None
+    ) -> Doing[None]:
+        """Store an entry, let the message be delayed, and end the run. `error`: of a step that is tried again."""
 
         def sleep(number: int) -> Op[str]:
             return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
 
         with self.book.during((yield from self.begin(entry.name, alone=True))):
             self.check_may_rest()
-            self.leave((yield self._store(entry, sleep)))
+            self.leave((yield self._store(entry, sleep)), error)
 
     def check_may_rest(self) -> None:
         """Raise as `check_runs`, and RunOver if the message was cancelled: its worker then deletes it."""
@@ -126,14 +128,14 @@ class Hand:
         if self.message.cancelled:
             raise RunOver
 
-    def leave(self, said: str) -> NoReturn:
+    def leave(self, said: str, error: Exception | None = None) -> NoReturn:
         """End the run of a message that rests from now on, or was cancelled meanwhile; raises as `check_said` else."""
         if said == "cancelled":
             self.consumer.lives.of(self.message).cancelled = True
             raise RunOver
         check_said(self.message, said)
         self.message._rests = True  # noqa: SLF001  until it comes again
-        self.consumer.let_go(self.message)
+        self.consumer.let_go(self.message, error)
         raise RunOver
 
     def _store(self, entry: Entry, op: Callable[[int], Op[str]]) -> Steps[str]:
@@ -240,7 +242,7 @@ def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[An
         shown = failure_now(failure.worker, failure.error_class, traceback_of(error))
         failure_log.step_failed(hand.message, asked.name, failures, shown, error, delay)
     parting = Parting(_going_on(hand.message.failed(failure, charged=False)))
-    yield from hand.rest(entry, delay, parting, Counter.RETRIED)
+    yield from hand.rest(entry, delay, parting, Counter.RETRIED, error)
 
 
 def _failed_for_good(hand: Hand, entry: Entry, error: Exception) -> Doing[NoReturn]:

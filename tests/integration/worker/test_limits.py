@@ -312,6 +312,55 @@ def test_a_probe_whose_handler_waits_has_passed(app, client, waits):
     assert queue.stats().delayed + queue.stats().parked == 10
 
 
+def test_a_step_that_is_tried_again_is_a_failed_run(app, client):
+    """It was none: the breaker never opened, and closed when the step of a probe failed."""
+    queue, ran = app.queue("q"), list[bytes]()
+    rule = reliq.breaker(threshold=0.5, minimum=3, window="1m", open_for="1m")
+
+    def call() -> None:
+        raise ConnectionError("down")
+
+    @app.handler("q", breaker=rule)
+    def handle(message):
+        ran.append(message.body)
+        message.step("call", call, retry=reliq.fixed("1h", limit=5))
+
+    queue.send_many(range(10))
+    with working(app, threads=2):
+        eventually(lambda: client.hget(KEYS.flow, "breaker") == b"open")
+        before = len(ran)
+        client.hset(KEYS.flow, "breaker_until", 0)
+        eventually(lambda: len(ran) > before)
+        eventually(lambda: client.hget(KEYS.flow, "breaker") == b"open" and queue.stats().processing == 0)
+    assert queue.stats().ready == 10 - len(ran) > 0
+
+
+@pytest.mark.parametrize("scope", ["queue", "key"])
+def test_a_step_that_is_tried_again_holds_the_queue_or_its_key(app, client, scope):
+    """It held nothing: the others went on to be answered 429."""
+    queue, ran = app.queue("q"), list[bytes]()
+
+    def call() -> None:
+        raise reliq.Retry("429", delay="1h", scope=scope)
+
+    @app.handler("q")
+    def handle(message):
+        ran.append(message.body)
+        if message.body == b"first":
+            message.step("call", call, retry=3)
+
+    queue.send("first", limit_key="t")
+    with working(app, monitor=True):
+        if scope == "queue":
+            eventually(lambda: queue.stats().limited_by == "held")
+        else:
+            eventually(lambda: client.hget(KEYS.config, "limited"))
+            queue.send("second", limit_key="t")
+            queue.send("other", limit_key="o")
+            eventually(lambda: ran == [b"first", b"other"])
+            eventually(lambda: queue.stats().delayed == 2)
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
