@@ -160,7 +160,7 @@ class ReceiveCalls:
         return await self._store.run(self._receipts.purge())
 
     async def change_delay(self, delay: Duration) -> int:
-        """Let delayed messages be due `delay` after they were sent; return how many. Those that wait for a retry stay.
+        """Let delayed messages be due `delay` after they were sent; return how many. Those that retry or sleep stay.
 
         Those of a key keep their order if all are sent with this delay from now on. Raises InvalidSetting.
         """

@@ -159,7 +159,7 @@ class ReceiveCalls:
         return self._store.run(self._receipts.purge())
 
     def change_delay(self, delay: Duration) -> int:
-        """Let delayed messages be due `delay` after they were sent; return how many. Those that wait for a retry stay.
+        """Let delayed messages be due `delay` after they were sent; return how many. Those that retry or sleep stay.
 
         Those of a key keep their order if all are sent with this delay from now on. Raises InvalidSetting.
         """

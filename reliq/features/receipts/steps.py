@@ -216,8 +216,8 @@ def _change_delay(delay: int, keys: QueueKeys) -> Steps[int]:
 
 
 def _is_as_sent(message: DelayedMessage) -> bool:
-    """Whether a message waits since it was sent, and not for a retry."""
-    return message.readable and not message.failures and not message.deliveries
+    """Whether a message waits since it was sent: not for a retry, and no handler has begun and let it rest."""
+    return message.readable and not message.failures and not message.was_started
 
 
 def _forget_dedup(keys: QueueKeys) -> Steps[bool]:

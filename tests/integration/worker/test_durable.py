@@ -618,6 +618,28 @@ def test_a_decorated_function_is_a_step(app):
     assert ran == [(one, 4)]
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        lambda one: one.sleep("a week", days=7),
+        lambda one: one.step("call", divmod, 1, 0, retry=reliq.fixed("7d")),
+    ],
+    ids=["sleep", "step"],
+)
+def test_a_changed_delay_of_the_queue_does_not_end_a_sleep_or_the_delay_of_a_step(app, rest):
+    """It woke messages that sleep for days, and tried steps again at once."""
+    queue = app.queue("q")
+    queue.send("x")
+    with queue.consumer() as consumer:
+        (message,) = consumer.claim()
+        with pytest.raises(RunOver):
+            rest(message)
+    queue.send("y", delay="1h")
+    *_, before = queue.delayed.list()
+    assert queue.change_delay(0) == 1
+    assert [(one.id, one.due_at) for one in queue.delayed.list()] == [(message.id, before.due_at)]
+
+
 @pytest.mark.parametrize("frees_key", [False, True])
 def test_the_key_of_a_sleeping_message_is_kept_or_free(app, client, kind, durable, frees_key):
     ran: list[str] = []
