@@ -323,5 +323,8 @@ def _seconds_of(duration: Duration | None, units: dict[str, float]) -> float:
         raise InvalidSetting(f"sleep() has no {', '.join(sorted(unknown))}: give {', '.join(_UNITS)}")
     if duration is None and not units:
         raise InvalidSetting('sleep() has no length: give one, such as "7d" or days=7')
+    for name, value in units.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidSetting(f"sleep({name}={value!r}): give a number of {name}, such as {name}=7")
     total = 0.0 if duration is None else seconds(duration, "duration")
     return seconds(total + sum(_UNITS[name] * value for name, value in units.items()), "the length of the sleep")

@@ -886,6 +886,10 @@ def test_limits_of_steps_say_what_is_too_much(app, monkeypatch):
             message.sleep("s")
         with pytest.raises(reliq.InvalidSetting, match="sleep\\(\\) has no weeks"):
             message.sleep("s", weeks=1)
+        wrongs: list[Any] = ["7", None, [], True]
+        for wrong in wrongs:
+            with pytest.raises(reliq.InvalidSetting, match=r"sleep\(days=.*\): give a number of days"):
+                message.sleep("s", days=wrong)
 
 
 def test_a_message_that_was_cancelled_meanwhile_does_not_rest(app, client, kind, durable):
