@@ -5,6 +5,7 @@ open; at last those that wait for no others are let go, by a monitor if the prod
 flow is open, none of them has run, and a monitor gives the flow up.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -67,7 +68,9 @@ class Sending:
         self._parent = parent  #: the message whose handler sends it
         self._queue = queue
         self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
-        self._calls = 0  #: so many tell homes what to know
+        #: The number of the latest call that tells homes what to know. It begins with the ms: a flow that a handler
+        #: sends again, as it was forgotten since, has the same id, and calls with earlier numbers count as late.
+        self._first = self._latest = time.time_ns() // 1_000_000
         self._noted_by: dict[str, int] = {}  #: by home: the number of the last of these that noted members
         self._entered = False  #: whether a message may be enqueued
         self._full: set[str] = set()  #: homes that have had no room
@@ -131,7 +134,7 @@ class Sending:
         """
         flow = self._plan.id
         may_come = self._entered and not certain
-        is_known = may_come or (self._parent is not None and self._calls > 0)  # else it leaves no trace
+        is_known = may_come or (self._parent is not None and self._latest > self._first)  # else it leaves no trace
         try:
             yield own.flow_change(flow, ALIVE, "abandoned")
             if self._parent is not None:
@@ -238,8 +241,8 @@ class Sending:
 
     def _next(self) -> int:
         """Return the number of the next call: one that arrives behind it is late."""
-        self._calls += 1
-        return self._calls
+        self._latest += 1
+        return self._latest
 
     def _unwait(self, keys: QueueKeys, numbers: Sequence[int]) -> Steps[None]:
         ids = [self._plan.nodes[number].id for number in numbers]

@@ -352,6 +352,36 @@ def test_what_no_monitor_has_told_is_told_later(app, client):
     assert states(app, flow) == ["handled", "open"]
 
 
+def test_a_flow_that_is_sent_again_when_it_is_forgotten_is_waited_for_again(app, client, ran):
+    """Its calls had the numbers of those of the first time, and counted as late: all ran at once, unheard."""
+    ids = []
+
+    @app.handler("q", retry=reliq.fixed("2h", limit=1))
+    def handle(message):
+        ran.append(message.body.decode())
+        if message.body == b"cut":
+            with app.flow(parent=message) as within:
+                part = within.send("parts", "part")
+                within.send("parts", "join", after=part)
+            ids.append(within.id)
+            if not message.failures:
+                raise ValueError("tried again in two hours")
+
+    app.handler("parts")(lambda message: ran.append(message.body.decode()))
+    flow = outer(app)
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: ids and app.flow_progress(ids[0]).state == "ended")
+        eventually(lambda: app.queue("q").stats().delayed)
+        client.delete(flow_record(ids[0]))  # as after an hour
+        app.queue("q").delayed.run(all=True)
+        eventually(lambda: settled(app) and not app.flows())
+    assert ran == ["cut", "part", "join"] * 2 + ["last"]
+    assert ids == ids[:1] * 2
+    Monitor(app.store).tell_flows()
+    assert app.flow_progress(flow.id).state == "ended"
+    nothing_is_left(app, client)
+
+
 def test_a_parent_that_no_handler_has_is_refused(app):
     app.queue("q").send("x")
     with app.queue("q").consumer() as consumer:
