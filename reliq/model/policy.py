@@ -48,6 +48,12 @@ class Dead(Exception):
 class RunOver(BaseException):
     """Ends the run of a handler whose message is not here any more. Not an Exception, which handlers catch."""
 
+    def __str__(self) -> str:
+        return (
+            "this run is over: its message sleeps, waits, has a step that is tried again, or was cancelled; let this "
+            "exception pass, and do not settle the message"
+        )
+
 
 @dataclass(frozen=True, slots=True, match_args=False)
 class Again:

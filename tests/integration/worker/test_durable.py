@@ -568,7 +568,7 @@ def test_a_branch_that_goes_on_beside_a_message_that_rests_ends_too(app):
     app.queue("q").send("x")
     with app.queue("q").consumer() as consumer:
         (message,) = consumer.claim()
-        with pytest.raises(RunOver):
+        with pytest.raises(RunOver, match="this run is over: its message sleeps"):
             message.sleep("nap", 60)
         asks = (lambda: message.step("next", str), lambda: message.sleep("long", 60), lambda: message.wait("go"))
         for ask in (*asks, lambda: message.link("go")):
