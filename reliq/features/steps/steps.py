@@ -302,8 +302,11 @@ def _begin(consumer: ConsumerSteps, message: Message, asked: Any) -> Any:
     """Do what a handler asks for; an async handler gets what it is to await."""
     check_runs(message)  # first: nothing more is noted of one that has left
     hand = Hand(consumer, message)
-    hand.book.check_outside(asked.name)
-    name = link_name(asked.name) if isinstance(asked, Link) else asked.name
+    if isinstance(asked, Link):  # also inside of a step, which hands it out
+        name = link_name(asked.name)
+    else:
+        name = asked.name
+        hand.book.check_outside(name)
     place = 0 if isinstance(asked, Wait) else hand.book.ask(name)
     doing, run = _DOING[type(asked)](hand, asked, place), consumer.run_report
     return driven_async(run, hand.book, doing) if inspect.iscoroutinefunction(run) else driven(run, hand.book, doing)

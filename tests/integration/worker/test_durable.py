@@ -805,9 +805,8 @@ def test_a_step_that_becomes_a_sleep_is_an_error_that_says_so(app, client, kind,
         lambda one: one.step("inner", str),
         lambda one: one.sleep("inner", 60),
         lambda one: one.wait("inner"),
-        lambda one: one.link("inner"),
     ],
-    ids=["step", "sleep", "wait", "link"],
+    ids=["step", "sleep", "wait"],
 )
 def test_a_step_asks_for_nothing_inside_of_it(app, kind, durable, ask, retry):
     """It passed, until a later run found the step done, asked for no inner one, and counted the next ones otherwise."""
@@ -826,6 +825,27 @@ def test_a_step_asks_for_nothing_inside_of_it(app, kind, durable, ask, retry):
         (letter,) = eventually(app.queue("q").dead.list)
     assert "'inner' is asked for inside of step 'outer'" in letter.last_error.text
     assert ran == ["outer"]
+
+
+def test_a_step_may_hand_out_a_link(app):
+    links = []
+
+    @app.handler("q", retry=reliq.fixed(0, limit=1))
+    def handle(message: reliq.Message) -> None:
+        def mail() -> None:
+            links.append(message.link("approval"))
+            if len(links) == 1:
+                raise ConnectionError("not now")
+
+        message.step("mail", mail, retry=reliq.fixed(0))
+        message.step("next", str)
+        if not message.failures:
+            raise ValueError("once more")
+
+    app.queue("q").send("x")
+    with working_as("inline", app, monitor=True):
+        eventually(lambda: app.queue("q").stats().counters.get("acked"))
+    assert links == links[:1] * 2
 
 
 def test_a_task_that_outlives_its_step_is_not_inside_of_it(app):
