@@ -102,6 +102,8 @@ class DurabilityUnavailable(ReliqError):
 class RedisUnsuitable(RedisUnavailable):
     """Redis answers but cannot hold a queue: a replica, too old, evicting keys, or refusing the credentials."""
 
+    of_server = False  #: whether Redis can serve no call at all, and not only this one
+
 
 class UnknownCommand(RedisUnsuitable):
     """The server does not know a command: it is too old, or the command was renamed."""

@@ -192,7 +192,7 @@ class Attempts:
         return answer
 
     def is_outage(self, error: Exception) -> bool:
-        """Whether the only server is unreachable: then no other duty can succeed either."""
+        """Whether the only server is unreachable, or refuses all: then no other duty can succeed either."""
         return not self._sharded and _unreachable(error)
 
     def _failed(self, part: Part, error: Exception, took: float) -> None:
@@ -209,8 +209,10 @@ class Attempts:
 
 def _unreachable(error: Exception) -> bool:
     """Whether the server gave no answer, or can serve nothing; not if a key has a wrong type, or its slot is moving."""
+    if isinstance(error, RedisUnsuitable):
+        return error.of_server
     if isinstance(error, RedisUnavailable):
-        return not (isinstance(error, RedisUnsuitable) or error.moving)
+        return not error.moving
     return isinstance(error, OutcomeUnknown)
 
 

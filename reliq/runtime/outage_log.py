@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from reliq.errors import RedisUnavailable, RedisUnsuitable
+from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 
 _AGAIN = 30.0  #: seconds between two reminders
 
@@ -21,6 +21,7 @@ class _Outage:
     said_at: float
     failed_at: float
     others: set[str] = field(default_factory=set)
+    refused: bool = False  #: Redis answers, and refuses; that has been said
     over: bool = False
 
     def and_others(self) -> str:
@@ -64,8 +65,9 @@ class OutageLog:
         if outage is None:
             self._since = now
         elif not outage.over:
-            outage.failed_at = now
-            if now - outage.said_at <= _AGAIN:
+            outage.failed_at, was_refused = now, outage.refused
+            outage.refused = was_refused or isinstance(error, RedisUnsuitable)
+            if now - outage.said_at <= _AGAIN and outage.refused == was_refused:
                 return ""
             outage.said_at = now
             return f"{self._who}{outage.and_others()}: for {now - outage.began:.0f} s: {error}"
@@ -76,8 +78,8 @@ class OutageLog:
 
     def _begin(self, now: float, error: Exception) -> tuple[_Outage, bool]:
         """Return the outage that this loop has from now on, and whether it is one that others have said."""
-        own = _Outage(self._since, said_at=now, failed_at=now)
-        if isinstance(error, RedisUnsuitable) or not isinstance(error, RedisUnavailable):
+        own = _Outage(self._since, said_at=now, failed_at=now, refused=isinstance(error, RedisUnsuitable))
+        if not _of_every_call(error):
             return own, False
         key = (self._log.name, str(error))
         known = _unreachable.get(key)
@@ -86,3 +88,10 @@ class OutageLog:
             return own, False
         known.others.add(self._who)
         return known, True
+
+
+def _of_every_call(error: Exception) -> bool:
+    """Whether other calls to this Redis fail likewise now; not if it lacks a permission, or a key is a foreign one."""
+    if isinstance(error, RedisUnsuitable):
+        return error.of_server
+    return isinstance(error, (RedisUnavailable, OutcomeUnknown))

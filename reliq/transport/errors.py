@@ -138,7 +138,9 @@ def translated(error: Exception) -> Exception:
     if unknown := _UNKNOWN.search(str(error)):
         return UnknownCommand(f"Redis does not know {unknown[1].upper()}: it is too old, or the command was renamed")
     if code in _LASTING:
-        return RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
+        refused = RedisUnsuitable(f"Redis refuses: {_LASTING[code]}")
+        refused.of_server = code != "WRONGTYPE"
+        return refused
     return ReliqError(f"Redis answered with an unexpected error: {type(error).__name__} {code}".rstrip())
 
 

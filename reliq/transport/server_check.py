@@ -53,6 +53,7 @@ def check_server(where: str, allow_eviction: bool, cluster: bool, known: bool = 
     info = {name: value for answer in answers for name, value in answer.items()}
     problem = unsuitable(info, where, allow_eviction, cluster, known)
     if problem is not None:
+        problem.of_server = True
         raise problem
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from reliq.errors import ForeignKey, RedisUnavailable
+from reliq.errors import ForeignKey, OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.runtime import outage_log
 from reliq.runtime.outage_log import OutageLog
 
@@ -61,6 +61,29 @@ def test_loops_that_cannot_reach_one_redis_have_one_line_together(clock, said):
     for one in reversed(loops):
         one.over()
     assert said() == ["queue=c and 2 more: works again after 31.0 s"]
+
+
+@pytest.mark.parametrize("kind", [OutcomeUnknown, RedisUnsuitable])
+def test_a_call_without_answer_and_a_server_that_refuses_all_are_said_once_for_all_loops(clock, said, kind):
+    """A restart of Redis, or a change of its password, wrote two lines for each queue."""
+    error = kind("Redis at a")
+    error.of_server = True
+    loops = [OutageLog(LOG, f"queue={name}") for name in "abc"]
+    for one in loops:
+        one.failed(error)
+    for one in loops:
+        one.over()
+    assert said() == ["queue=a: Redis at a", "queue=a and 2 more: works again after 0.0 s"]
+
+
+def test_what_a_server_that_is_back_refuses_is_said_at_once(clock, said):
+    one = OutageLog(LOG, "queue=a")
+    one.failed(AWAY)
+    clock.now += 1
+    for _ in range(2):
+        one.failed(RedisUnsuitable("Redis refuses: the password is wrong"))
+        one.failed(AWAY)
+    assert said() == ["queue=a: Redis at a cannot be reached", "queue=a: for 1 s: Redis refuses: the password is wrong"]
 
 
 def test_what_else_fails_is_said_by_each(said):

@@ -169,6 +169,25 @@ def test_a_foreign_set_of_queues_makes_the_monitor_look_stale(app, server, runni
     eventually(lambda: monitor.state().last_scan_at > stale)
 
 
+def test_a_server_that_refuses_every_call_is_away_and_no_duty_fails_at_it(app, server, running, caplog):
+    """Such as after a change of the password. There was a line for each duty of each queue, and pauses up to 30 s."""
+    caplog.set_level(logging.WARNING, "reliq.monitor")
+    for name in "abc":
+        app.queue(name).send(1)
+    monitor = running()
+    eventually(lambda: monitor.state().last_scan_at)
+    server.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        server.client_kill_filter(_type="normal", skipme=True)
+        eventually(lambda: any("allkeys-lru" in line for line in caplog.messages))
+        eventually(lambda: not monitor.state().last_scan_at, what="it is known to be away")
+    finally:
+        server.config_set("maxmemory-policy", "noeviction")
+    eventually(lambda: monitor.state().last_scan_at, what="it works again")
+    assert [line.partition(":")[0] for line in caplog.messages if "allkeys-lru" in line] == ["monitor"]
+    assert not any(monitor.state().failures.values())
+
+
 def leads(monitor):
     state = monitor.state()
     return state.leading, state.led_queues, state.members
