@@ -28,6 +28,8 @@ _NEARLY_FULL = 0.8
 _CLOCK_LARGEST = 1.0  #: seconds
 _PING_SLOW, _PING_HOPELESS = 0.01, 1.0  #: seconds
 _FORK_SLOW = 1_000_000  #: microseconds
+_ANSWERS = ("refuses temporarily", "maxclients")  #: parts of the errors of a server that runs
+_MEND = "Change what the refusal names; loading, and a failover, end by themselves."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,18 @@ def judge(facts: Facts) -> Report:
 
 
 def unreachable(error: ReliqError) -> Report:
-    """Return the report for a server that does not answer."""
-    refused = isinstance(error, RedisUnsuitable)
-    change = "Change what the refusal names." if refused else "Start Redis, or correct the URL."
-    return Report((Finding("failure", "connection", str(error), "Nothing can be sent or handled.", change),))
+    """Return the report for a server that does not answer, or refuses to tell of itself."""
+    refused = isinstance(error, RedisUnsuitable) or any(sign in str(error) for sign in _ANSWERS)
+    return Report((_no_connection(str(error), _MEND if refused else "Start Redis, or correct the URL."),))
+
+
+def _no_connection(why: str, change: str) -> Finding:
+    return Finding("failure", "connection", why, "Nothing can be sent or handled.", change)
+
+
+def _refusal(facts: Facts) -> Iterator[Finding]:
+    if facts.refusal:
+        yield _no_connection(facts.refusal, _MEND)
 
 
 def _nodes(facts: Facts) -> Iterator[Finding]:
@@ -295,6 +305,8 @@ def _latency(facts: Facts) -> Iterator[Finding]:
 
 
 def _rights(facts: Facts) -> Iterator[Finding]:
+    if facts.refusal:
+        return
     if facts.scripts:
         yield Finding("ok", "scripts", "allowed", "Every transition is one atomic script.")
     else:
@@ -307,5 +319,6 @@ def _rights(facts: Facts) -> Iterator[Finding]:
 
 
 _QUESTIONS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _nodes, _sentinels, _version, _role, _persistence, _recovery, _disk, _replicas, _memory, _clock, _latency, _rights,
+    _refusal, _nodes, _sentinels, _version, _role, _persistence, _recovery, _disk, _replicas, _memory, _clock, _latency,
+    _rights,
 )  # fmt: skip

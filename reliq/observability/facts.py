@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reliq import ops
@@ -31,6 +31,7 @@ class Facts:
     nodes: int = 0  #: masters of a cluster
     away: Mapping[str, str] = field(default_factory=dict)  #: those of them that do not answer, and why
     sentinels: Sequence[View] = ()  #: what each of the URL says
+    refusal: str = ""  #: why it serves nobody now, though it tells of itself; then neither pings nor rights are known
 
     def number(self, name: str) -> int:
         return int(self.info.get(name) or 0)
@@ -41,7 +42,7 @@ class Facts:
 
 
 def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Facts]:
-    """Read the facts; raises RedisUnavailable if there is no answer.
+    """Read the facts, or those that it tells while it refuses; raises RedisUnavailable if there is no answer.
 
     `cluster`: of all its nodes. `pings`: round trips that are measured.
     """
@@ -54,24 +55,20 @@ def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Fa
     settings: dict[str, str] = {}
     for setting in (yield from _ask_each([ops.server_setting(name) for name in _SETTINGS])):
         settings |= setting or {}
-    took = yield from _measure(pings)
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
-    jump = yield from or_unseen("the latest jump of the clock", _ask(ops.clock_jump()), None)
-    scripts, named = yield from _ask_each([ops.empty_script(), ops.few_clients()])
-    return Facts(
-        info=info,
-        settings=settings,
-        pings=took,
-        clock_ahead=now / 1000 - between,
-        clock_jump=jump or {},
-        scripts=scripts is not None,
-        client_list=named is not None,
-        nodes=nodes,
-        away=away,
-        sentinels=sentinels,
-    )
+    told = Facts(info, settings, clock_ahead=now / 1000 - between, nodes=nodes, away=away, sentinels=sentinels)
+    try:
+        took = yield from _measure(pings)
+        jump = yield from or_unseen("the latest jump of the clock", _ask(ops.clock_jump()), None)
+        scripts, named = yield from _ask_each([ops.empty_script(), ops.few_clients()])
+    except RedisUnsuitable:
+        raise
+    except RedisUnavailable as error:
+        return replace(told, refusal=str(error))
+    may_script, may_list = scripts is not None, named is not None
+    return replace(told, pings=took, clock_jump=jump or {}, scripts=may_script, client_list=may_list)
 
 
 def _ask(op: Op[Any]) -> Steps[Any]:

@@ -1,7 +1,10 @@
 """The doctor in front of real servers, and as a command."""
 
 import asyncio
+import contextlib
 import json
+import threading
+from pathlib import Path
 
 import pytest
 import redis
@@ -13,6 +16,7 @@ from reliq.errors import RedisUnavailable
 from reliq.observability.doctor import examine
 from reliq.transport.store import Store, unchecked_store
 from tests.support.commands import give_up_soon
+from tests.support.workers import eventually
 
 
 def run(capsys, *arguments: str) -> tuple[int, str]:
@@ -71,7 +75,7 @@ def test_a_user_without_rights_is_told_which_one_is_missing(url, redis_server, c
         finally:
             client.execute_command("ACL", "DELUSER", "nobody")
     (finding,) = json.loads(text)["findings"]
-    assert (status, "give it the permission +ping" in finding["fact"]) == (2, True)
+    assert (status, "give it the permission +time" in finding["fact"]) == (2, True)
     assert "Start Redis" not in finding["change"]
 
 
@@ -110,6 +114,64 @@ def test_a_disabled_command_is_as_good_as_refused():
     with EmbeddedRedis(settings=["--rename-command", "CONFIG", ""]) as server:
         report = unchecked_store(server.url).run(examine())
     assert [one.level for one in report.findings if one.subject == "persistence"] == ["warning"]
+
+
+def fails_to_save(client):
+    """As with a full disk, it refuses writes then, and PING."""
+    file = client.config_get("dbfilename")["dbfilename"]
+    Path(client.config_get("dir")["dir"], file).mkdir()
+    client.config_set("save", "3600 1")
+    client.bgsave()
+    eventually(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+
+def loses_its_master(client):
+    client.config_set("replica-serve-stale-data", "no")
+    client.replicaof("127.0.0.1", 1)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "refusal", "finding"),
+    [
+        (fails_to_save, "it cannot write to its disk", ("persistence", "the last write of the snapshot failed")),
+        (loses_its_master, "its master is away", ("role", "slave")),
+    ],
+)
+def test_a_server_that_refuses_calls_for_now_is_examined_as_far_as_it_answers(
+    capsys, monkeypatch, breaks, refusal, finding
+):
+    give_up_soon(monkeypatch)
+    with EmbeddedRedis() as server:
+        with redis.Redis(port=server.port) as client:
+            breaks(client)
+        status, text = run(capsys, "--url", server.url, "--json")
+    failed = {one["subject"]: one for one in json.loads(text)["findings"] if one["level"] == "failure"}
+    assert (status, refusal in failed["connection"]["fact"]) == (2, True)
+    assert "Start Redis" not in failed["connection"]["change"]
+    subject, fact = finding
+    assert failed[subject]["fact"] == fact
+    assert not {"scripts", "latency"}.intersection(one["subject"] for one in json.loads(text)["findings"])
+
+
+def test_what_refuses_even_to_tell_of_itself_is_not_said_to_be_stopped(capsys, monkeypatch):
+    give_up_soon(monkeypatch)
+    with EmbeddedRedis(settings=["--lua-time-limit", "1"]) as server, redis.Redis(port=server.port) as client:
+        loop = threading.Thread(target=refuses, args=(client, "EVAL", "while true do end", 0))
+        loop.start()
+        with redis.Redis(port=server.port) as other:
+            eventually(lambda: refuses(other, "PING"))
+            status, text = run(capsys, "--url", server.url, "--json")
+            other.script_kill()
+        loop.join()
+    (found,) = json.loads(text)["findings"]
+    assert (status, "a script of another client" in found["fact"], "Start Redis" in found["change"]) == (2, True, False)
+
+
+def refuses(client, *command) -> bool:
+    with contextlib.suppress(redis.RedisError):
+        client.execute_command(*command)
+        return False
+    return True
 
 
 def test_a_server_that_is_away_raises_redis_unavailable():
