@@ -230,7 +230,12 @@ def _replicas(facts: Facts) -> Iterator[Finding]:
     if facts.info.get("role", "") != "master":
         return
     count, needed = facts.number("connected_slaves"), int(facts.settings.get("min-replicas-to-write") or 0)
-    if not count:
+    good = int(facts.info.get("min_slaves_good_slaves") or needed)
+    if good < needed:
+        yield Finding("failure", "replicas", f"{good} of {needed} that must be connected",
+                      "Redis refuses every send, claim and settle.",
+                      "Start the missing ones, or lower min-replicas-to-write.")  # fmt: skip
+    elif not count:
         yield Finding("warning", "replicas", "none", "The queues are lost with this machine's disk.",
                       "Add a replica, with Sentinel or a managed service to fail over to it.")  # fmt: skip
     elif needed:

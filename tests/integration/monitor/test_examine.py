@@ -116,6 +116,16 @@ def test_a_disabled_command_is_as_good_as_refused():
     assert [one.level for one in report.findings if one.subject == "persistence"] == ["warning"]
 
 
+def test_a_server_that_misses_its_replicas_is_a_failure(url, redis_server):
+    with redis.Redis(port=redis_server.port) as client:
+        client.config_set("min-replicas-to-write", "1")
+        try:
+            report = unchecked_store(url).run(examine())
+        finally:
+            client.config_set("min-replicas-to-write", "0")
+    assert [one.level for one in report.findings if one.subject == "replicas"] == ["failure"]
+
+
 def fails_to_save(client):
     """As with a full disk, it refuses writes then, and PING."""
     file = client.config_get("dbfilename")["dbfilename"]

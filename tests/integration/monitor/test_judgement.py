@@ -62,6 +62,8 @@ def test_the_loss_window_of_each_persistence(info, settings, level, says):
         ({"used_memory": "850000000"}, "memory", "warning"),
         ({"used_memory": "1000000001"}, "memory", "failure"),
         ({"connected_slaves": "0"}, "replicas", "warning"),
+        ({"min_slaves_good_slaves": "0"}, "replicas", "failure"),
+        ({"min_slaves_good_slaves": "1"}, "replicas", "ok"),
         ({"aof_delayed_fsync": "3"}, "disk", "warning"),
         ({"latest_fork_usec": "2000000"}, "disk", "warning"),
         ({"aof_current_size": "20000000000"}, "recovery", "warning"),
