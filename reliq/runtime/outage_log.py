@@ -22,6 +22,7 @@ class _Outage:
     failed_at: float
     others: set[str] = field(default_factory=set)
     refused: bool = False  #: Redis answers, and refuses; that has been said
+    silent: bool = False  #: nothing was said of it: it is like one that was said shortly before
     over: bool = False
 
     def and_others(self) -> str:
@@ -40,6 +41,7 @@ class OutageLog:
         self._who = who
         self._outage: _Outage | None = None
         self._since = 0.0
+        self._latest = ("", 0.0)  #: what else than an outage of Redis was said last, and when
 
     def failed(self, error: Exception) -> None:
         """Note that a call failed."""
@@ -54,7 +56,7 @@ class OutageLog:
             return
         with _lock:
             outage, self._outage = self._outage, None
-            said, outage.over = outage.over, True
+            said, outage.over = outage.over or outage.silent, True
         if not said:
             lasted = time.monotonic() - outage.began
             self._log.warning("%s%s: works again after %.1f s", self._who, outage.and_others(), lasted)
@@ -69,10 +71,10 @@ class OutageLog:
             outage.refused = was_refused or isinstance(error, RedisUnsuitable)
             if now - outage.said_at <= _AGAIN and outage.refused == was_refused:
                 return ""
-            outage.said_at = now
+            outage.said_at, outage.silent = now, False
             return f"{self._who}{outage.and_others()}: for {now - outage.began:.0f} s: {error}"
         self._outage, joined = self._begin(now, error)
-        if joined:
+        if joined or self._outage.silent:
             return ""
         return f"{self._who}: {error}" if outage is None else f"{self._who}: for {now - self._since:.0f} s: {error}"
 
@@ -80,6 +82,11 @@ class OutageLog:
         """Return the outage that this loop has from now on, and whether it is one that others have said."""
         own = _Outage(self._since, said_at=now, failed_at=now, refused=isinstance(error, RedisUnsuitable))
         if not _of_every_call(error):
+            said, said_at = self._latest
+            if own.refused and said == str(error) and now - said_at <= _AGAIN:  # it fails and works in turn
+                own.silent, own.said_at = True, said_at
+            else:
+                self._latest = (str(error), now)
             return own, False
         key = (self._log.name, str(error))
         known = _unreachable.get(key)

@@ -76,6 +76,21 @@ def test_a_call_without_answer_and_a_server_that_refuses_all_are_said_once_for_a
     assert said() == ["queue=a: Redis at a", "queue=a and 2 more: works again after 0.0 s"]
 
 
+def test_what_fails_and_works_in_turn_is_said_once_in_thirty_seconds(clock, said):
+    """A worker whose user may claim and not wait wrote twelve lines a second."""
+    one = OutageLog(LOG, "queue=a")
+    for _ in range(310):
+        one.failed(RedisUnsuitable("Redis refuses: BLMOVE"))
+        clock.now += 0.1
+        one.over()
+    assert said() == ["queue=a: Redis refuses: BLMOVE", "queue=a: works again after 0.1 s"] * 2
+    one.failed(RedisUnsuitable("Redis refuses: BLMOVE"))
+    clock.now += 31
+    one.failed(RedisUnsuitable("Redis refuses: BLMOVE"))
+    one.over()
+    assert said() == ["queue=a: for 31 s: Redis refuses: BLMOVE", "queue=a: works again after 31.0 s"]
+
+
 def test_what_a_server_that_is_back_refuses_is_said_at_once(clock, said):
     one = OutageLog(LOG, "queue=a")
     one.failed(AWAY)
