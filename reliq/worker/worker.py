@@ -333,7 +333,7 @@ class Worker:
                 continue
             if _home(loop) == lease.keys.queue and loop.exchange.steps.consumer == lease.consumer:
                 if loop.runner.running or loop.exchange.unstarted or loop.exchange.quarantined:
-                    text = "lease_lost queue=%s: the monitor has returned its messages, and their handlers are told"
+                    text = "lease_lost queue=%s: a monitor has returned its messages, or Redis has lost its data"
                     log.warning(text, lease.keys.queue)
                 loop.runner.lost()
 

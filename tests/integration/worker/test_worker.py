@@ -545,3 +545,21 @@ def test_a_message_that_was_charged_with_a_death_runs_alone(app, kind):
     assert {one: others for one, others in beside.items() if one in suspects and others} == {}
     assert suspects <= beside.keys()
     assert any(beside[one] for one in ids)
+
+
+def test_a_worker_whose_redis_was_emptied_does_not_say_that_its_messages_are_back(app, caplog):
+    release, began = threading.Event(), threading.Event()
+
+    @app.handler("orders")
+    def handle(_):
+        began.set()
+        release.wait(30)
+
+    app.queue("orders").send("x")
+    with working(app, lease=1.0):
+        assert began.wait(30)
+        app.store.call(ops.command("FLUSHALL"))
+        eventually(lambda: "lease_lost queue=orders" in caplog.text)
+        release.set()
+    (said,) = [line for line in caplog.messages if "lease_lost" in line]
+    assert "or Redis has lost its data" in said
