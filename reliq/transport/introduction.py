@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from reliq.transport.errors import TryAgain, refuses_for_now
 from reliq.transport.resp import Command
 
-_IDENTITY = re.compile(rb"\bid=(\d+) addr=(\S+)")
+_IDENTITY = re.compile(rb"\bid=(\d+) addr=(.+?) (?:laddr|fd)=")
 
 
 class Identity(NamedTuple):
