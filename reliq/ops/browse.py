@@ -110,10 +110,6 @@ def as_names(reply: Sequence[bytes]) -> list[str]:
     return [one.decode() for one in reply]
 
 
-def count_between(zset: str, low: Argument, high: Argument) -> Op[int]:
-    return Op(("ZCOUNT", zset, low, high))
-
-
 def zset_size(zset: str) -> Op[int]:
     return Op(("ZCARD", zset))
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OLDEST = (4, 1)
-_FILTERS = "spark.sql.python.filterPushdown.enabled"
 _URL = "spark.reliq.secret.url"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH = str(4 * 1024 * 1024)  #: bytes; Spark's default is 10,000 rows of any size, which a task has in memory twice
@@ -29,15 +28,15 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     """Teach a Spark session the format "reliq", in the calling thread.
 
     Every session has the format anyway, by the package `pyspark_reliq`, with the server of RELIQ_URL or of the option
-    `connection`, and without filters. Spark looks it up in the session that is active in a thread, and a thread that
-    your program starts has none: a pool may have `initializer=register, initargs=(spark,)`.
+    `connection`. Spark looks it up in the session that is active in a thread, and a thread that your program starts has
+    none: a pool may have `initializer=register, initargs=(spark,)`.
 
     `url`: the Redis server of reads and writes that name none; else `spark.reliq.secret.url` of the session, else
     RELIQ_URL; without any of them such a read or write is refused. It may be a reference: `env:NAME`, `file:/path`.
     Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it. Reads and writes use
     the settings `spark.reliq.*` and the environment variables `RELIQ_*` as they are now: register again after a change.
-    Also lets readers take filters, and limits Arrow batches to 4 MiB unless the session has a limit of its own; in a
-    declarative pipeline, which refuses settings here, its specification has to. With a master `local[...]` Spark runs
+    Also limits Arrow batches to 4 MiB unless the session has a limit of its own; in a declarative pipeline, which
+    refuses settings here, its specification has to. With a master `local[...]` Spark runs
     the tasks of this program in its Python from now on, unless PYSPARK_PYTHON names another.
     Raises InvalidSetting where PySpark is missing or too old.
     """
@@ -58,14 +57,11 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
         name: value for name, value in os.environ.items() if name.startswith("RELIQ_") or url == f"env:{name}"
     }
     session = spark.conf.get(SESSION, None) or secrets.token_hex(8)
-    settings = {_FILTERS: "true", _BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH), SESSION: session}
+    settings = {_BATCH_BYTES: given_conf.get(_BATCH_BYTES, _BATCH), SESSION: session}
     _configure(spark, settings)
     _choose_python(spark)
     servers[session] = Given({}, url, conf, environment)
-    given = {
-        "default_url": url, "conf": conf, "environment": environment,
-        "session": session, "takes_filters": spark.conf.get(_FILTERS, "false") == "true",
-    }  # fmt: skip
+    given = {"default_url": url, "conf": conf, "environment": environment, "session": session}
     # A class of its own, so that Spark sends it to its planners by value, with the URL in it.
     source = type("RegisteredDataSource", (ReliqDataSource,), {**given, "__module__": "__main__"})
     spark.dataSource.register(source)

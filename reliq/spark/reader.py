@@ -1,17 +1,16 @@
 """The batch reader: reads ready, delayed or dead messages without consuming them."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from reliq import ops
 from reliq.model.element import BLANK
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.spark.columns import batches_of
-from reliq.spark.filters import Condition, condition_of, matching
 from reliq.spark.options import ROWS_PER_PARTITION, ReadOptions
 from reliq.spark.workers import in_worker, store_of
 from reliq.transport.store import Store
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _PAGE = 1000
-_ENDS = (float("-inf"), float("inf"))
 
 
 @dataclass
@@ -53,10 +51,13 @@ class ScoreSlice(InputPartition):
 
 @dataclass
 class ReliqReader(DataSourceReader):
-    """The reader: created on the driver, where it plans slices; copied to every task."""
+    """The reader: created on the driver, where it plans slices; copied to every task.
+
+    It takes no filters (pushFilters): Spark, up to 4.3 at least, keeps what it has planned with those of one query for
+    all others of the same DataFrame, which then lack rows.
+    """
 
     options: ReadOptions
-    conditions: list[Condition] = field(default_factory=list)
 
     @in_worker()
     def partitions(self) -> Sequence[InputPartition]:
@@ -99,33 +100,23 @@ class ReliqReader(DataSourceReader):
         return [LineSlice(keys.queue, low, high) for low, high in zip(borders, ends, strict=True)]
 
     def _plan_scores(self, keys: QueueKeys, wanted: int | None) -> Steps[list[InputPartition]]:
-        """Plan slices that begin at the scores of evenly spaced ranks, within the range of the filters."""
-        low, high = self._score_range()
+        """Plan slices that begin at the scores of evenly spaced ranks."""
         zset = self._zset(keys)
-        count = yield ops.count_between(zset, low, high)
+        count = yield ops.zset_size(zset)
         firsts = [first for first, _ in _ranges(count, wanted)][1:]
-        reads = [ops.browse(zset, "up", low, high, 1, first, shown=0) for first in firsts]
+        reads = [ops.browse(zset, "up", "-inf", "+inf", 1, first, shown=0) for first in firsts]
         replies = (yield reads) if reads else []
         borders = [glimpse.score.decode() for reply in replies for glimpse in reply.found]
-        borders = [low, *dict.fromkeys(borders)]
-        ends = [f"({border}" for border in borders[1:]] + [str(high)]
-        return [ScoreSlice(keys.queue, str(first), end) for first, end in zip(borders, ends, strict=True)]
+        borders = ["-inf", *dict.fromkeys(borders)]
+        ends = [f"({border}" for border in borders[1:]] + ["+inf"]
+        return [ScoreSlice(keys.queue, first, end) for first, end in zip(borders, ends, strict=True)]
 
     def _zset(self, keys: QueueKeys) -> str:
         return keys.dead if self.options.state == "dead" else keys.delayed
 
-    def _score_range(self) -> tuple[float, float]:
-        column = "died_at" if self.options.state == "dead" else "due_at"
-        ranges = [_ENDS, *(condition.scores(column) for condition in self.conditions)]
-        return max(low for low, _ in ranges), min(high for _, high in ranges)
-
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         with in_worker():
-            store = store_of(self.options.connection)
-            for page in self._pages(store, partition):
-                rows = matching(page, self.conditions)
-                if rows.num_rows:
-                    yield rows
+            yield from self._pages(store_of(self.options.connection), partition)
 
     def _pages(self, store: Store, part: InputPartition) -> Iterator["RecordBatch"]:
         if isinstance(part, ListSlice):
@@ -167,18 +158,6 @@ class ReliqReader(DataSourceReader):
         if self.options.state == "dead":
             return batches_of(store, keys, elements, died=times)
         return batches_of(store, keys, elements, due=times)
-
-
-class FilteringReader(ReliqReader):
-    """Takes filters too. Spark refuses it in a session whose setting does not let readers have them."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        for one in filters:
-            condition = condition_of(one)
-            if condition is None:
-                yield one
-            else:
-                self.conditions.append(condition)
 
 
 def _share(wanted: int | None, count: int, total: int) -> int | None:

@@ -21,18 +21,17 @@ from reliq.spark.workers import in_worker
 class _Messages(DataSource):
     """Reads messages."""
 
-    takes_filters: ClassVar[bool] = False  #: whether the session lets readers have filters; else none may ask
     _given: Given
 
     def schema(self) -> StructType:
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from reliq.spark.reader import FilteringReader, ReliqReader
+        from reliq.spark.reader import ReliqReader
 
         with in_worker():
             check_user_schema(schema)
-            return (FilteringReader if self.takes_filters else ReliqReader)(self._given.for_reading())
+            return ReliqReader(self._given.for_reading())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):  # before 4.2, the read limit is unknown
