@@ -101,13 +101,20 @@ class Claims:
         for part in self._parts(consumer):
             yield from part.keep()
 
-    def ack(self, stream: str, up_to: int) -> Steps[int]:
-        """Ack all batches up to this one; return how many messages. A batch with an expired lease has none left."""
+    def ack(self, stream: str, batch: int) -> Steps[int]:
+        """Ack a batch that is committed; return how many messages. One with an expired lease has none left.
+
+        The batches before it are acked, as none is claimed before that. What is held as one of them was claimed since,
+        by another driver with this checkpoint, which Spark has ended for it: it was written nowhere, and goes back.
+        """
         acked = 0
         consumers = yield ops.members(self.keys.consumers)
         for consumer in consumers:
-            owner, _, batch = consumer.partition(".")
-            if owner != _PREFIX + stream or not batch.isdecimal() or int(batch) > up_to:
+            owner, _, number = consumer.partition(".")
+            if owner != _PREFIX + stream or not number.isdecimal() or int(number) > batch:
+                continue
+            if int(number) < batch:
+                yield from self.release(consumer)
                 continue
             claimant = self._claimant(consumer)
             while elements := (yield ops.from_tail(self.keys.processing(consumer), 0, MAX_BATCH)):

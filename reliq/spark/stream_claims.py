@@ -97,11 +97,11 @@ class StreamClaims:
                 found += [Piece(queue, batch, place, messages) for place, messages in enumerate(left) if messages]
         return found
 
-    def ack(self, stream: str, up_to: int) -> Steps[int]:
-        """Ack all batches up to this one; return how many messages."""
+    def ack(self, stream: str, batch: int) -> Steps[int]:
+        """Ack a batch that is committed; return how many messages."""
         acked = 0
         for one in (yield from self._homes()):
-            acked += yield from one.ack(stream, up_to)
+            acked += yield from one.ack(stream, batch)
         return acked
 
     def ready(self) -> Steps[int]:

@@ -152,7 +152,8 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if batches and left < end["messages"]:
             text = (
                 f"micro-batch {end['batch']} had {end['messages']} messages and has {left}: the stream was away for "
-                f"longer than its lease of {self._options.lease:g} s, the others are back in the queue and come again"
+                f"longer than its lease of {self._options.lease:g} s, the others are back in the queue and come again; "
+                "or another driver with this checkpoint runs, and has committed it"
             )
             if self._options.fail_on_loss:
                 raise LeaseLost(f'{text}; option("failOnDataLoss", "false") lets the query go on without them')
@@ -183,7 +184,7 @@ class ReliqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_worker()
     def commit(self, end: dict[str, Any]) -> None:
-        """Ack the batches that the query has committed."""
+        """Ack the batch that the query has committed."""
         if end["batch"] == self._acked:
             return  # an idle query asks for the next offset a hundred times a second
         self._store.run(self._claims.ack(end["stream"], end["batch"]))

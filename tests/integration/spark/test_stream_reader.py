@@ -117,6 +117,29 @@ def test_a_stream_of_an_empty_queue_has_no_batch(driver, orders):
         assert reader.latestOffset(start, LIMIT) == {**start, "batch": 1}
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_what_a_driver_claims_that_another_one_has_replaced_comes_again(driver, app, orders, key):
+    def send(*numbers):
+        orders.send_many([NewMessage(one, key=key) for one in numbers])
+
+    send(0, 1)
+    with driver() as replaced, driver() as running:
+        first = first_offset(replaced)
+        assert read(replaced, replaced.initialOffset(), first) == [0, 1]
+        send(2, 3)
+        second = running.latestOffset(first, LIMIT)
+        assert read(running, first, second) == [2, 3]
+        assert running.latestOffset(second, LIMIT) == second
+        send(4, 5)
+        assert replaced.latestOffset(first, LIMIT) == second  # which is in the log already: Spark ends this query
+        orders.send(6)
+        third = running.latestOffset(second, LIMIT)
+        assert read(running, second, third) == [6]
+        running.commit(third)
+        Monitor(app.store).scan()
+        assert batches(running, third) == [[4, 5]]
+
+
 def test_available_now_reads_what_was_there_and_ends(driver, orders):
     orders.send_many(range(150))
     with driver() as reader:
