@@ -19,7 +19,7 @@
 --         {position ...}}: nothing was enqueued, because these messages with options, and with -1 the plain elements,
 --         belong to another partition of the queue; of the ordering keys of the second ones others are still here
 -- Refuses a full queue, and messages of a key with its home elsewhere. Answers 'repeated' to a sequence that this producer has used: the call was carried out before.
--- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, together, room, producers, dedup
+-- uses: now, element, bodies, index, rounds, lanes, partition, homes, follow, place, latest, fields, together, room, producers, dedup
 -- names of the keys and arguments (tools/generate_scripts.py)
 local delayed, index, producers = KEYS[14], KEYS[15], KEYS[16]
 local producer, sequence, plain_and_version, batches = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]

@@ -153,9 +153,11 @@ class NewMessage:
 
     @property
     def only_keyed(self) -> bool:
-        """Whether an ordering key, with a deduplication key or without, is all that decides where it goes."""
+        """Whether an ordering key, a deduplication key or both are all that decides where it goes."""
+        if self.limit_key and not self.key:
+            return False
         other = self.delay or self.replace or self.waits or self.in_cycle or self.batch
-        return bool(self.key) and not other and self.priority == "normal" and self.cost == 1
+        return not other and self.priority == "normal" and self.cost == 1
 
     @property
     def digest(self) -> str:

@@ -104,23 +104,26 @@ def push(
 
 
 def push_keyed(
-    keys: QueueKeys, entries: Sequence[Entry], producer: str, sequence: int, now: int
+    keys: QueueKeys, entries: Sequence[Entry], producer: str, sequence: int, now: int, ordered: bool
 ) -> Op["Enqueued | None"]:
-    """Push new messages with ordering keys, and all of them or none with deduplication keys, as `push` others.
+    """Push new messages with a key each, as `push` others: all with an ordering key (`ordered`) or none, and all with a
+    deduplication key or none.
 
     None: the queue has a limit or notes its messages, and `enqueue` must decide.
     """
+    deduplicated = [entry for entry in entries if entry.dedup_key is not None]
     call = signatures.push_keyed(
         keys,
-        dedup_keys=[keys.dedup(entry.dedup_key) for entry in entries if entry.dedup_key is not None],
+        dedup_keys=[keys.dedup(entry.dedup_key) for entry in deduplicated if entry.dedup_key is not None],
         producer=producer,
         sequence=sequence,
         entry=f"{sequence} {now}",
-        options=(
-            signatures.push_keyed_option(
-                id=entry.id, element=entry.element, window=milliseconds(entry.window), digest=entry.digest
-            )
-            for entry in entries
+        ordered=ordered,
+        count=len(entries),
+        elements=[entry.element for entry in entries],
+        contents=(
+            signatures.push_keyed_content(window=milliseconds(entry.window), digest=entry.digest)
+            for entry in deduplicated
         ),
     )
     return scripted(call, lambda reply: None if reply == 0 else _read_enqueued((b"ok", now, *reply)))

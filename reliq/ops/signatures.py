@@ -199,17 +199,18 @@ def push(
 
 def push_keyed(
     keys: NamedKeys, *, dedup_keys: Iterable[str], producer: Argument, sequence: float, entry: Argument,
-    options: Records,
+    ordered: bool, count: float, elements: Iterable[Argument], contents: Records,
 ) -> Call:
     return (
         "push_keyed",
-        (keys.messages, keys.waiting, keys.active, keys.counters, keys.config, keys.producers, *dedup_keys),
-        (producer, sequence, entry, *flat(options)),
+        (keys.messages, keys.waiting, keys.active, keys.counters, keys.config, keys.producers, keys.bodies,
+        *dedup_keys),
+        (producer, sequence, entry, int(ordered), count, *elements, *flat(contents)),
     )
 
 
-def push_keyed_option(*, id: Argument, element: Argument, window: Argument, digest: Argument) -> Record:
-    return (id, element, window, digest)
+def push_keyed_content(*, window: Argument, digest: Argument) -> Record:
+    return (window, digest)
 
 
 def put_notes(

@@ -101,13 +101,19 @@ class Call:
     batches: Mapping[str, int]  #: how many of the plain ones are of each batch
 
     @property
-    def in_order(self) -> bool:
-        """Whether all have ordering keys and no other option but deduplication keys, all of them or none."""
-        deduplicated = self.placed[0].dedup_key is not None if self.placed else False
-        return (
-            not (self.plain or self.bodies)
-            and bool(self.placed)
-            and all(one.only_keyed and (one.dedup_key is not None) == deduplicated for one in self.placed)
+    def ordered(self) -> bool:
+        """Whether its first message has an ordering key."""
+        return bool(self.placed and self.placed[0].key)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether all have keys and no other option: all of them ordering keys or none, and deduplication keys too."""
+        if self.plain or not self.placed:
+            return False
+        first = self.placed[0]
+        kind = bool(first.key), first.dedup_key is not None
+        return any(kind) and all(
+            one.only_keyed and (bool(one.key), one.dedup_key is not None) == kind for one in self.placed
         )
 
     @classmethod

@@ -92,20 +92,20 @@ class Home:
 
     def _push(self, call: Call, session: ProducerSession, now: int, retries: int | None, route: Route) -> Steps[bool]:
         """Enqueue by one of the scripts for queues without limits; False: that is not possible."""
-        pushed: Any
+        request: ops.Op[Any]
         if not (call.entries or call.batches):
-            push = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
-            if call.bodies:
-                _, pushed = yield from enqueue_with_bodies([self.keys], call.bodies, session, at_most(push, retries))
-            else:
-                pushed = yield at_most(push, retries)
-        elif call.in_order and route == DIRECT:
-            keyed = ops.push_keyed(self.keys, call.entries, session.producer, session.sequence, now)
-            pushed = yield at_most(keyed, retries)
-            if pushed:
-                session.ids = call.enqueued(pushed)
+            request = ops.push(self.keys, call.plain, session.producer, session.sequence, now, bool(call.bodies))
+        elif call.keyed and route == DIRECT:
+            request = ops.push_keyed(self.keys, call.entries, session.producer, session.sequence, now, call.ordered)
         else:
             return False
+        request = at_most(request, retries)
+        if call.bodies:
+            _, pushed = yield from enqueue_with_bodies([self.keys], call.bodies, session, request)
+        else:
+            pushed = yield request
+        if isinstance(pushed, ops.Enqueued):
+            session.ids = call.enqueued(pushed)
         self._limited = not pushed
         return bool(pushed)
 

@@ -1,11 +1,14 @@
 """What the hot path asks of Redis, counted by Redis itself: a regression shows here before it shows in seconds."""
 
+from typing import Any
+
 import pytest
 import redis
 
 from reliq import ops
 from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
+from reliq.model.outgoing import NewMessage
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
 from reliq.transport.store import Store
@@ -112,6 +115,22 @@ def test_send_is_one_round_trip(app, server):
     for _ in range(50):
         queue.send("x")
     assert round_trips(counted(server)) == 50
+
+
+def keyed(keys, value, size):
+    options: dict[str, Any] = dict.fromkeys(keys.split(), value)
+    return NewMessage(b"x" * size, **options)
+
+
+@pytest.mark.parametrize(("keys", "most"), [("key", 0.02), ("dedup_key", 2.02), ("key dedup_key", 2.02)])
+@pytest.mark.parametrize("size", [200, 4096])
+def test_keys_take_no_command_but_those_for_deduplication_keys(app, server, keys, most, size):
+    queue = app.queue("orders")
+    for _ in range(2):  # the queue is announced, and the scripts are loaded
+        queue.send_many([keyed(keys, "first", size)])
+    server.config_resetstat()
+    queue.send_many([keyed(keys, str(at), size) for at in range(1000)])
+    assert commands(counted(server)) / 1000 <= most
 
 
 def test_a_heartbeat_asks_as_much_as_before_workers_could_be_paused(app, server):

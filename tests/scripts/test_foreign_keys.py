@@ -70,7 +70,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "heartbeat": lambda: ops.heartbeat(KEYS, "w", 15.0),
     "promote": lambda: ops.promote(KEYS, 10),
     "purge": lambda: ops.purge(KEYS, 100),
-    "push_keyed": lambda: ops.push_keyed(KEYS, [ENTRY], "producer", 1, 0),
+    "push_keyed": lambda: ops.push_keyed(KEYS, [ENTRY], "producer", 1, 0, ordered=True),
     "push": lambda: ops.push(KEYS, elements("n"), "producer", 1, 0, bodies=True),
     "reclaim_when_full": reclaim,
     "redrive": lambda: ops.redrive(KEYS, [Revival(element("x"), "x", element("x2"))]),
@@ -114,6 +114,7 @@ UNTOUCHED = {
     ("claim", KEYS.consumers),
     ("receive_ready", KEYS.early),
     ("receive_ready", KEYS.bodies),
+    ("push_keyed", KEYS.messages),
 }
 #: Scripts for queues in which nothing has to be looked at: elsewhere they do nothing.
 PLAIN = ("push", "push_keyed", "receive_ready", "delete_flying")

@@ -14,7 +14,6 @@ from reliq.features.receipts.receiving import HomeReceiver, _flying
 from reliq.model.element import BLANK, decode_envelope, name_of, new_nonce
 from reliq.model.message import Message
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Entry
 from reliq.protocol.batch import Call
 from reliq.protocol.producer import ProducerPool
 from tests.support.state import KEYS, World, element
@@ -206,53 +205,89 @@ def test_a_receive_does_what_a_claim_does(world: World, seed: int):
             assert world.redis.hget(KEYS.counters, "claimed") == counters
 
 
-def entries(world: World, messages: list[NewMessage]) -> list[Entry]:
-    return Call.of(messages, world.now).entries
+def pushed(world: World, call: Call, sequence: int) -> ops.Enqueued | None:
+    """Push messages with keys, after their bodies."""
+    return with_its_bodies(world, call, sequence, ops.push_keyed(KEYS, call.entries, "p", sequence, 1, call.ordered))
 
 
+def with_its_bodies(world: World, call: Call, sequence: int, op: ops.Op[Any]) -> Any:
+    if not call.bodies:
+        return world.run(op)
+    return world.run(ops.with_bodies([KEYS], call.bodies, "p", sequence, op))[-1]
+
+
+@pytest.mark.parametrize("size", [1, 2000])
 @pytest.mark.parametrize("seed", range(40))
-def test_a_push_of_messages_with_keys_does_what_enqueue_does(world: World, seed: int):
+def test_a_push_of_messages_with_keys_does_what_enqueue_does(world: World, seed: int, size: int):
     chance = random.Random(seed)
     history(world, chance)
-    dedup = chance.random() < 0.7
+    ordered, deduplicated = chance.choice([(True, True), (True, False), (False, True)])
     for sequence in range(1, 4):
         messages = [
             NewMessage(
-                chance.choice("xy"),
+                chance.choice("xy") * size,
                 id=f"n{sequence}-{at}",
-                key=chance.choice("abc"),
-                dedup_key=chance.choice("defgh") if dedup else None,
+                key=chance.choice("abc") if ordered else None,
+                dedup_key=chance.choice("defgh") if deduplicated else None,
                 window=60.0,
             )
             for at in range(chance.randint(1, 6))
         ]
-        some, kept = entries(world, messages), Kept(world)
-        assert Call.of(messages, world.now).in_order
-        answer = world.run(ops.push_keyed(KEYS, some, "p", sequence, world.now))
+        call, kept = Call.of(messages, world.now), Kept(world)
+        assert call.keyed
+        answer = pushed(world, call, sequence)
+        assert answer is not None
         after = raw(world)
-        again = world.run(ops.push_keyed(KEYS, some, "p", sequence, world.now))
+        again = pushed(world, call, sequence)
         assert (again, raw(world)) == (answer, after)
         kept.restore()
-        expected = world.run(ops.enqueue(KEYS, (), some, "p", sequence))
+        expected = with_its_bodies(world, call, sequence, ops.enqueue(KEYS, (), call.entries, "p", sequence))
         assert (answer.first_ids, answer.conflicts) == (expected.first_ids, expected.conflicts)
         assert raw(world) == after
 
 
 @pytest.mark.parametrize("setting", ["max_length", "max_bytes", "track", "history", "flowing", "homes"])
-def test_a_push_of_messages_with_keys_is_left_to_enqueue(world: World, setting: str):
+@pytest.mark.parametrize("size", [1, 2000])
+def test_a_push_of_messages_with_keys_is_left_to_enqueue(world: World, setting: str, size: int):
     world.redis.hset(KEYS.config, setting, 9)
     before = raw(world)
-    assert world.run(ops.push_keyed(KEYS, entries(world, [NewMessage("x", key="k")]), "p", 1, 1)) is None
+    assert pushed(world, Call.of([NewMessage("x" * size, key="k")], world.now), 1) is None
     assert raw(world) == before
 
 
 @pytest.mark.parametrize(
-    "options", [{"delay": 5}, {"priority": "high"}, {"cost": 2}, {"limit_key": "k"}, {"key": "k", "priority": "low"}]
+    "options",
+    [
+        {"delay": 5},
+        {"priority": "high"},
+        {"cost": 2},
+        {"limit_key": "k"},
+        {"limit_key": "k", "dedup_key": "d"},
+        {"dedup_key": "d", "replace": True},
+        {"key": "k", "priority": "low"},
+    ],
 )
 def test_other_options_are_left_to_enqueue(options: dict[str, Any]):
-    assert not Call.of([NewMessage("x", **options)], 1).in_order
-    assert not Call.of([NewMessage("x" * 2000, key="k")], 1).in_order
-    assert not Call.of([NewMessage("x", key="k"), NewMessage("x", key="k", dedup_key="d")], 1).in_order
+    assert not Call.of([NewMessage("x", **options)], 1).keyed
+
+
+def test_keys_of_two_kinds_are_left_to_enqueue():
+    of_one, of_both = NewMessage("x", key="k"), NewMessage("x", key="k", dedup_key="d")
+    assert not Call.of([of_one, of_both], 1).keyed
+    assert not Call.of([NewMessage("x", dedup_key="d"), of_both], 1).keyed
+    assert not Call.of([of_one, NewMessage("x")], 1).keyed
+    assert not Call.of([NewMessage("x")], 1).keyed
+
+
+def test_a_thousand_keys_become_a_table_that_has_them_all(world: World):
+    messages = [NewMessage("x", key=str(at % 700)) for at in range(1000)]
+    call = Call.of(messages, world.now)
+    pushed(world, call, 1)
+    active = world.redis.hgetall(KEYS.active)
+    world.redis.flushall()
+    world.run(ops.enqueue(KEYS, (), call.entries, "p", 1))
+    assert world.redis.hgetall(KEYS.active) == active
+    assert sorted(active.values()) == sorted(one.id.encode() for one in messages[:700])
 
 
 def answered(world: World, steps: ops.Steps[Any], request: Any) -> Any:

@@ -3,6 +3,7 @@
 
 local VERSION_APART = 2 -- the body of such an element lies in the hash `bodies`
 local BODY_REFERENCE = 12 -- bytes: the field of `bodies`, which ends with the size of the body as four bytes
+local APART = 8 + BODY_REFERENCE -- bytes: what ends such an element, '\165apart\196\12' and the reference
 local GROUP = 16 -- bytes
 local BATCH = 12 -- bytes
 local COST = 8 -- bytes: a float64
@@ -11,7 +12,6 @@ local BLANK = '\193cancelled' -- in the place of a ready message that was cancel
 -- How these fields begin, in the order in which they end an element; each may be absent. The priority also has its value.
 local TAIL = {
   cost = '\164cost\203', batch = '\165batch\172', cycle = '\165cycle\195', lane = '\164lane\195', high = '\168priority\164high', low = '\168priority\163low', group = '\165group\176',
-  apart = '\165apart\196\12',
 }
 local PRIORITY = '\168priority'
 
@@ -50,7 +50,7 @@ end
 -- array of ten fields has them; one of nine ends with the body, which is never read.
 local function end_of(element)
   if string.byte(element) ~= 0x9a then return nil end
-  return body_of(element) and -1 - #TAIL.apart - BODY_REFERENCE or -1
+  return body_of(element) and -1 - APART or -1
 end
 
 local groups, priorities = {}, {} -- what this call has read, by element: a script asks for them several times

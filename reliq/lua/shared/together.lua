@@ -1,7 +1,5 @@
 -- Add many new messages with one command where `enter` of `place` and `index_add` of `index` have one for each: the
--- state is the same as if they were added one after another. Requires `index` and `place`.
-
-local AT_ONCE = 1000 -- values of one command; an even number
+-- state is the same as if they were added one after another. Requires `index`, `place` and `fields`.
 
 local function call_with(command, key, values)
   for from = 1, #values, AT_ONCE do
@@ -130,7 +128,7 @@ local function enter_together(q, elements, asked)
     weighted = weighted or cost_of(element) ~= 1
   end
   if weighted then redis.call('HSET', q.config, 'weighted', 1) end
-  call_with('HSET', q.active, changed)
+  set_fields(q.active, changed)
   join_lines(q, waiting)
   make_ready_together(q, ready)
 end
@@ -144,5 +142,5 @@ local function index_add_together(zset, index, now, entries)
     scores[2 * place - 1], scores[2 * place] = entry.id, score
   end
   call_with('ZADD', zset, members)
-  call_with('HSET', index, scores)
+  set_fields(index, scores)
 end

@@ -301,12 +301,12 @@ def test_a_send_that_ran_without_a_script_and_is_refused_then_is_an_unknown_outc
     store = Store(server.url)
     with Proxy(server.port, reply=reply) as proxy:
         queue = face(proxy.url, send_timeout=0.3).queue("q")
-        queue.send("x" * 5000, dedup_key="first")  # loads the scripts of its connection
+        queue.send("x" * 5000, cost=2)  # loads the scripts of its connection
         store.call(command("SCRIPT", "FLUSH"))
-        queue.send("small: the server knows the script that enqueues", dedup_key="small")
+        queue.send("small: the server knows the script that enqueues", cost=2)
         armed.set()
         with pytest.raises(OutcomeUnknown) as caught:
-            queue.send("x" * 5000, id="large", dedup_key="large", **options)
+            queue.send("x" * 5000, id="large", cost=2, **options)
     assert caught.value.ids == ("large",)
     assert store.call(command("LLEN", "reliq:{q}:messages")) == 3
     store.close()
