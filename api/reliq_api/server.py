@@ -11,7 +11,6 @@ from fastapi import FastAPI
 
 from reliq.errors import InvalidSetting
 from reliq.runtime import startup
-from reliq_api.app import create_app
 from reliq_api.http.forwarded import Forwarded
 from reliq_api.http.protocol import BoundedProtocol
 from reliq_api.settings import Served, Settings
@@ -58,6 +57,8 @@ def _without_query(record: logging.LogRecord) -> bool:
 
 
 def server_of(settings: Settings) -> Server:
+    from reliq_api.app import create_app  # a sixth of the start of `reliq sqs`, which has another application
+
     return server_for(create_app(settings), settings)
 
 

@@ -40,3 +40,10 @@ def test_an_application_loads_redis_py_when_it_is_made_but_not_its_own_store_for
 
     assert "redis" in loaded
     assert "reliq.transport.aiostore" not in loaded
+
+
+def test_the_sqs_endpoint_does_not_load_the_http_services_calls() -> None:
+    loaded = _loaded("import reliq_sqs.server")
+
+    assert "reliq_api.server" in loaded
+    assert "reliq_api.app" not in loaded

@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import httpx
 from fastapi import FastAPI
 
-from reliq_api import server as api_server
 from reliq_api.app import create_app
+from reliq_api.server import server_for
 from reliq_api.settings import Settings
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy
@@ -56,8 +55,7 @@ def serving(url: str, **settings: Any) -> Iterator[Service]:
         port = listener.getsockname()[1]
         asked = Settings(url=url, port=port, **{"no_auth": True, **settings})
         app = stack.enter_context(application(asked))
-        with mock.patch.object(api_server, "create_app", return_value=app):
-            server = api_server.server_of(asked)
+        server = server_for(app, asked)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         eventually(lambda: server.started or not thread.is_alive())
