@@ -133,6 +133,19 @@ def test_keys_take_no_command_but_those_for_deduplication_keys(app, server, keys
     assert commands(counted(server)) / 1000 <= most
 
 
+def test_calls_for_the_members_of_a_cycle_are_short(app, server):
+    cycle, members = app.queue("accounts").cycle, [str(number) for number in range(1000)]
+    for _ in range(2):
+        cycle.add("the scripts are loaded")
+        cycle.remove("the scripts are loaded")
+    server.config_resetstat()
+    assert cycle.add(*members) == 1000
+    assert round_trips(counted(server)) == 1 + 10  # the queue is announced
+    server.config_resetstat()
+    assert cycle.remove(*members) == 1000
+    assert round_trips(counted(server)) == 4
+
+
 def test_a_heartbeat_asks_as_much_as_before_workers_could_be_paused(app, server):
     """One script and one read a beat: instructions are in what it has read anyway."""
     keys, owner, told = QueueKeys("orders"), new_owner(), list[object]()
