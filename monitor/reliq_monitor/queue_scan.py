@@ -92,22 +92,24 @@ class Survey:
         self, duty: str, keys: Sequence[Callable[[Home], str]], homes: Sequence[Home], but: Container[str] = ()
     ) -> Steps[list[list[Home]]]:
         """Return for each key those of `homes` that have it; the server is asked about those that are not known."""
-        known = self.known.get
-        answers = [[known(key(home)) for key in keys] for home in homes]  # None: to be asked
-        unknown = {home: row for home, row in zip(homes, answers, strict=True) if None in row}
+        answers = [self.known.of([key(home) for home in homes]) for key in keys]  # by key; None: to be asked
+        unknown: dict[Home, int] = {}
+        if any(None in of_key for of_key in answers):
+            unknown = {homes[at]: at for at, row in enumerate(zip(*answers, strict=True)) if None in row}
 
         def ask(some: Sequence[Home]) -> Steps[list[Sequence[bool]]]:
             groups = [[key(one) for one in group for key in keys] for group in self.groups(some)]
             return [*pieces((yield from self._exist(groups, mostly=len(keys) > 1)), len(keys))]
 
         for home, found in (yield from self.attempts.together(duty, list(unknown), ask, "exists")) if unknown else ():
-            unknown[home][:] = found  # the row in `answers`
-            for key, exists in zip(keys, found, strict=True):
+            for key, of_key, exists in zip(keys, answers, found, strict=True):
+                of_key[unknown[home]] = exists
                 self.known.note(key(home), exists)
         if self.attempts.any_failing:
-            idle = (home for home, row in zip(homes, answers, strict=True) if all(exists is False for exists in row))
+            rows = zip(homes, zip(*answers, strict=True), strict=True)
+            idle = (home for home, row in rows if all(exists is False for exists in row))
             self.attempts.nothing_to_do(duty, idle, but)
-        return [[home for home, row in zip(homes, answers, strict=True) if row[at]] for at in range(len(keys))]
+        return [list(compress(homes, of_key)) for of_key in answers]
 
     def _exist(self, groups: Sequence[Sequence[str]], *, mostly: bool) -> Steps[list[bool]]:
         """Return for each name whether it exists; a call may ask about one group. `mostly`: of most groups some do."""
