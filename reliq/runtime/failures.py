@@ -58,6 +58,11 @@ class FailureLog:
         named, values = "failed queue=%s id=%s step=%s", [message.queue, message.id, step]
         self._failed(named, values, failures, failure, error, delay)
 
+    def held_back(self, message: Message, rest: str, step: str) -> None:
+        """Log that a branch of a handler waits long to let its message rest, or to run a step: another step runs."""
+        text = "held_back queue=%s id=%s name=%s by=%s"
+        self.write(logging.WARNING, ("held_back", message.queue, ""), text, message.queue, message.id, rest, step)
+
     def _failed(
         self, named: str, of: list[str], failures: int, failure: Failure, error: BaseException, delay: float
     ) -> None:

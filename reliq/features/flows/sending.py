@@ -121,6 +121,8 @@ class Sending:
                 f"flow {self._plan.id}: Redis has lost its record while it was sent, as in a restart without a file or "
                 "in a failover; none of its messages runs: send it again"
             )
+        if state == "cancelled":
+            raise ReliqError(f"flow {self._plan.id} was cancelled while it was sent")
         self._check(state in ("open", "ended"))  # if all of it was purged meanwhile, it has ended
 
     def _check(self, alive: object) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from reliq.features.flows import ops as own
 from reliq.features.flows.finishing import Cancellations
-from reliq.features.flows.model import DEAD, REVIVED, Node
+from reliq.features.flows.model import ACKED, DEAD, REVIVED, Node
 from reliq.features.flows.opened import FORGOTTEN, join, tell_parent
 from reliq.features.flows.steps import AT_ONCE, drop, give_up, homes_of, nodes_of, release
 from reliq.features.flows.stored import Happened, Noted, nodes_in
@@ -123,7 +123,7 @@ def tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Can
     if state == "sending" and age > _SENDING_FOR_MS:
         state = yield own.flow_change(flow, "sending", "abandoned")
     if state == "open" and ("held" in head or "untold" in head):
-        yield from _begin(flow)
+        yield from _release_all(flow)
     if state not in ("cancelled", "abandoned"):
         return False
     if "dropped" not in head:  # who began to give it up may have died
@@ -140,13 +140,14 @@ def tend(flow: str, head: Mapping[str, str] | None, now: int, cancellations: Can
     return True
 
 
-def _begin(flow: str) -> Steps[None]:
+def _release_all(flow: str) -> Steps[None]:
     """Let the first members go, if the producer has died before it did so, and tell those behind members that ended
-    while the flow was sent: they were purged, or cancelled.
+    while the flow was sent: they were purged, or cancelled. None was acked then; an ack since has told its own home.
     """
     nodes, outcomes = nodes_in((yield own.flow_fields(flow)))
     yield from release(flow, nodes)
-    yield from _tell_behind(nodes, {number: outcome for number, outcome in outcomes.items() if outcome != REVIVED})
+    ended = {number: outcome for number, outcome in outcomes.items() if outcome not in (ACKED, REVIVED)}
+    yield from _tell_behind(nodes, ended)
     yield own.flow_released(flow, "untold")
 
 

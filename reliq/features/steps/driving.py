@@ -1,5 +1,6 @@
 """Run the calls of durable handlers, in threads and in asyncio."""
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -21,10 +22,12 @@ class Call(NamedTuple):
 
 
 class Until(NamedTuple):
-    """Wait for the end of a span."""
+    """Wait for the end of a span, for LOOK seconds at most."""
 
     span: Span
 
+
+LOOK = 1.0  #: seconds between two looks whether a message that waits for a branch is still here
 
 Doing = Generator[Steps[Any] | Call | Until, Any, T]
 
@@ -47,7 +50,7 @@ def driven(run: Callable[[Steps[Any]], Any], book: Book, doing: Doing[T]) -> T:
             if isinstance(act, Call):
                 done = _not_async(act, act.function(*act.arguments))
             elif isinstance(act, Until):
-                done = act.span.over.wait()
+                done = act.span.over.wait(LOOK)
             else:
                 with turn:
                     done = run(act)
@@ -77,7 +80,9 @@ async def driven_async(run: Callable[[Steps[Any]], Awaitable[Any]], book: Book, 
                 done = act.function(*act.arguments)
                 done = await done if inspect.isawaitable(done) else done
             elif isinstance(act, Until):
-                done = await act.span.over.wait()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(act.span.over.wait(), LOOK)
+                done = None
             else:
                 await turn.acquire()
                 call = asyncio.ensure_future(run(act))

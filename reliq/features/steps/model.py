@@ -75,6 +75,9 @@ class Wait:
     frees_key: bool
 
 
+_NOT_BEFORE = b"\n>"
+
+
 class Entry(NamedTuple):
     """One entry of a record. `place`: as which one of its group the handler asked for it, from 1 on."""
 
@@ -96,6 +99,19 @@ class Entry(NamedTuple):
     def failures(self) -> int:
         return int(self.value.partition(b" ")[0] or 0) if self.kind in "rfb" else 0
 
+    def not_before(self, due: float) -> Self:
+        """Return this failed step as one that is tried again at this time, in ms, whenever its message comes again."""
+        return self._replace(value=self.value + _NOT_BEFORE + b"%d" % due)
+
+    @property
+    def due(self) -> int:
+        """When a failed step is tried again, if the message may come before: ms since the epoch; 0: when it comes."""
+        return int(self.value.partition(_NOT_BEFORE)[2] or 0) if self.kind == "r" else 0
+
+    def resting(self) -> Self:
+        """Return an entry to which the script of a sleep adds the ms at which its message comes again."""
+        return self._replace(value=self.value.partition(_NOT_BEFORE)[0] + b"\n") if self.kind == "r" else self
+
 
 class Recorded(NamedTuple):
     """The record of a message as Redis has it, without its signals."""
@@ -109,6 +125,10 @@ class Recorded(NamedTuple):
             return cls()
         count, sent, _ = reply[0].decode().split("\n")[0].split(" ")
         return cls(int(sent), tuple(Entry.read(one) for one in reply[1 : 1 + int(count)]))
+
+
+class AskedInside(InvalidMessage):
+    """Something was asked for inside of a step."""
 
 
 @dataclass(eq=False, slots=True)
@@ -146,32 +166,45 @@ class Book:
             self.note(entry)
         self.is_read = True  # last: other branches of the handler may look now
 
-    def begin(self, span: Span) -> Span | None:
-        """Begin a span, for `during`; or return another one that is to end before."""
+    def has_others(self, *own: Span) -> bool:
+        """Whether another branch of the handler is in a span, or waits for one. `own`: of the branch that asks."""
         with self._spans_lock:
-            other = next((one for one in self._spans if one.alone or span.alone), None)
-            if other is None:
-                self._spans.append(span)
-            return other
+            return any(one not in own and one is not _inside.get() for one in self._spans)
+
+    def line_up(self, span: Span) -> None:
+        """Put a span behind those that are here."""
+        with self._spans_lock:
+            self._spans.append(span)
+
+    def ahead_of(self, span: Span) -> Span | None:
+        """Return a span that is to end before this one begins; None: it may begin."""
+        with self._spans_lock:
+            if _inside.get() in self._spans:  # a link that a step asks for
+                return None
+            before = self._spans[: self._spans.index(span)]
+            return next((one for one in before if one.alone or span.alone), None)
+
+    def end(self, span: Span) -> None:
+        with self._spans_lock:
+            self._spans.remove(span)
+        span.over.set()
 
     @contextmanager
     def during(self, span: Span) -> Iterator[None]:
-        """End a span with this block."""
+        """End a span with this block, which is inside of it."""
         before = _inside.get()
         _inside.set(span)
         try:
             yield
         finally:
             _inside.set(before)
-            with self._spans_lock:
-                self._spans.remove(span)
-            span.over.set()
+            self.end(span)
 
     def check_outside(self, name: str) -> None:
-        """Raise InvalidMessage inside of a step: what it asks for would be asked for only in the run that calls it."""
+        """Raise AskedInside inside of a step: what it asks for would be asked for only in the run that calls it."""
         outer = _inside.get()
         if outer is not None and outer in self._spans:
-            raise InvalidMessage(
+            raise AskedInside(
                 f"{name!r} is asked for inside of step {outer.name!r}, which later runs do not call again: let the "
                 "handler ask for it before or after that step, or call the function itself"
             )
@@ -207,7 +240,8 @@ class Book:
         number = self._numbers.get(entry.name, len(self.entries) + 1)
         if number > MAX_STEPS:
             raise InvalidMessage(f"step {entry.name!r} is number {number:,} of its message, of at most {MAX_STEPS:,}")
-        if (size := self.size + len(entry.value)) > MAX_RECORD_BYTES:
+        size = self.size + len(entry.value)
+        if size > MAX_RECORD_BYTES and entry.kind not in "rf":  # the error of a step that has run is short, and is kept
             raise InvalidMessage(
                 f"with step {entry.name!r} the record of its message has {size:,} bytes, of at most "
                 f"{MAX_RECORD_BYTES:,}: store large results elsewhere, and return a reference"

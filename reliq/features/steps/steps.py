@@ -6,6 +6,7 @@ the same generators: see `_begin`.
 
 import inspect
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn, get_type_hints
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from reliq.features.steps import ops as own
 from reliq.features.steps.driving import FIRST, Call, Doing, Until, driven, driven_async
 from reliq.features.steps.model import (
     TIMED_OUT,
+    AskedInside,
     Book,
     Entry,
     Link,
@@ -51,6 +53,7 @@ from reliq.runtime.failures import failures as failure_log
 from reliq.runtime.moment import Moment
 from reliq.runtime.origin import traceback_of
 
+_LONG = 60.0  #: seconds after which it is logged for what a branch waits
 LONGEST_ERROR = 1000  #: characters of the error of a failed step
 
 
@@ -100,25 +103,46 @@ class Hand:
             self.message, (yield self._store(entry, lambda number: own.record(self.hold, number, entry.encoded())))
         )
 
-    def begin(self, name: str, *, alone: bool = False) -> Doing[Span]:
-        """Begin a span of the book once no other one forbids it: no step runs while the message is let rest.
-
-        Else what a step has done in another branch would be lost, and done again.
-        """
+    def line_up(self, name: str, *, alone: bool = False) -> Span:
+        """Return a new span of the book, behind those that are here; `wait_for_turn` comes next."""
         span = Span(name, alone, self.book.event())
-        while (other := self.book.begin(span)) is not None:
-            yield Until(other)
+        self.book.line_up(span)
+        return span
+
+    def wait_for_turn(self, span: Span) -> Doing[Span]:
+        """Wait until a span may begin: no step runs while the message is let rest, and spans begin in their order.
+
+        Else what a step has done in another branch would be lost, and done again. Raises as `check_may_rest`.
+        """
+        began, is_told = time.monotonic(), False
+        try:
+            while (other := self.book.ahead_of(span)) is not None:
+                yield Until(other)
+                self.check_may_rest()
+                if time.monotonic() > began + _LONG and not is_told:
+                    is_told = True
+                    failure_log.held_back(self.message, span.name, other.name)
+        except BaseException:
+            self.book.end(span)
+            raise
         return span
 
     def rest(
-        self, entry: Entry, seconds: float, parting: Parting, counter: str, error: Exception | None = None
+        self,
+        entry: Entry,
+        seconds: float,
+        parting: Parting,
+        counter: str,
+        error: Exception | None = None,
+        span: Span | None = None,
     ) -> Doing[None]:
         """Store an entry, let the message be delayed, and end the run. `error`: of a step that is tried again."""
 
         def sleep(number: int) -> Op[str]:
-            return own.sleep(self.hold, number, entry.encoded(), seconds, parting, counter)
+            return own.sleep(self.hold, number, entry.resting().encoded(), seconds, parting, counter)
 
-        with self.book.during((yield from self.begin(entry.name, alone=True))):
+        span = span or self.line_up(entry.name, alone=True)
+        with self.book.during((yield from self.wait_for_turn(span))):
             self.check_may_rest()
             self.leave((yield self._store(entry, sleep)), error)
 
@@ -193,9 +217,11 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
         raise _final(entry)
     if entry.kind == "b":
         error: Exception = InterruptedError("its worker ended while it ran, and it is to run at most once")
-        return (yield from _failed(hand, asked, entry, error))
+        return (yield from (yield from _fail(hand, asked, entry, error)))
     hand.book.number(entry)  # raises while the step has not run
-    with hand.book.during((yield from hand.begin(asked.name))):
+    if entry.due and (left := entry.due - (yield ops.one(ops.server_time()))) > 0:
+        yield from hand.rest(entry, left / 1000, Parting(resting(hand.message)), Counter.RETRIED)
+    with hand.book.during((yield from hand.wait_for_turn(hand.line_up(asked.name)))):
         check_runs(hand.message)
         if asked.at_most_once:
             entry = entry._replace(kind="b", value=b"%d " % entry.failures)
@@ -210,7 +236,8 @@ def _step(hand: Hand, asked: Step, place: int) -> Doing[Any]:
             error = raised
         else:
             return (yield from _returned(hand, entry, value, reader))
-    return (yield from _failed(hand, asked, entry, error))
+        rest = yield from _fail(hand, asked, entry, error)
+    yield from rest
 
 
 def _returned(hand: Hand, entry: Entry, value: object, reader: Reader | None) -> Doing[Any]:
@@ -224,25 +251,37 @@ def _returned(hand: Hand, entry: Entry, value: object, reader: Reader | None) ->
     return _result(entry, reader)
 
 
-def _failed(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[Any]:
-    """End the run of a step that failed: it is tried again later. Raises StepFailed; its error without `retry`."""
+def _fail(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[Doing[None]]:
+    """Return what ends the run of a step that has failed, to be tried again later. It is for after the step's span.
+
+    Raises StepFailed if it is not tried again; its error without `retry`.
+    """
     if asked.retry is None and entry.kind != "b":
         raise error
     failures, delay = entry.failures + 1, None
     if asked.retry is not None:
         policy = Policy(asked.retry, asked.retry_on)
-        is_final = policy.rejects(error) or isinstance(error, InvalidMessage)  # the same again with each try
+        is_final = policy.rejects(error) or isinstance(error, AskedInside)  # the same again with each try
         delay = None if is_final else policy.delay(failures, error)
     if delay is None:
         return (yield from _failed_for_good(hand, entry, error))
-    # The times after it are those of the sleep: the script writes the ms behind a line feed.
-    entry = entry._replace(kind="r", value=_failure_text(failures, error) + b"\n")
+    entry = entry._replace(kind="r", value=_failure_text(failures, error))
     failure = failure_now(hand.consumer.consumer, type(error).__qualname__, f"step {asked.name}: {error}")
     if not hand.message.lost:
         shown = failure_now(failure.worker, failure.error_class, traceback_of(error))
         failure_log.step_failed(hand.message, asked.name, failures, shown, error, delay)
+    span = hand.line_up(asked.name, alone=True)
+    if hand.book.has_others(
+        span
+    ):  # another branch may let the message rest first: the failure counts, and the delay too
+        try:
+            now = yield ops.one(ops.server_time())
+            yield from hand.record(entry.not_before(now + 1000 * delay))
+        except BaseException:
+            hand.book.end(span)
+            raise
     parting = Parting(_going_on(hand.message.failed(failure, charged=False)))
-    yield from hand.rest(entry, delay, parting, Counter.RETRIED, error)
+    return hand.rest(entry, delay, parting, Counter.RETRIED, error, span)
 
 
 def _failed_for_good(hand: Hand, entry: Entry, error: Exception) -> Doing[NoReturn]:
@@ -275,17 +314,27 @@ def _sleep(hand: Hand, asked: Nap, place: int) -> Doing[None]:
 
 
 def _wait(hand: Hand, asked: Wait, place: int) -> Doing[Any]:
-    with hand.book.during((yield from hand.begin(asked.name, alone=True))):
-        hand.check_may_rest()
-        parting = Parting(resting(hand.message), asked.frees_key)
-        said, signal = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
-        if said != "given":
-            hand.leave(said)
+    signal = None
+    if hand.book.has_others():  # one that is there is not held back by the steps of other branches
+        signal = (yield ops.one(own.signals_of(hand.consumer.keys, hand.message.id))).get(asked.name)
+    if signal is None:
+        signal = yield from _park(hand, asked)
     if signal != TIMED_OUT:
         return read_result(signal)
     if asked.default is Missing:
         raise SignalTimeout(f"message {hand.message.id} of {hand.message.queue!r} got no signal {asked.name!r} in time")
     return asked.default
+
+
+def _park(hand: Hand, asked: Wait) -> Doing[bytes]:
+    """Return a signal that is there; else let the message wait for it, and end the run."""
+    with hand.book.during((yield from hand.wait_for_turn(hand.line_up(asked.name, alone=True)))):
+        hand.check_may_rest()
+        parting = Parting(resting(hand.message), asked.frees_key)
+        parked: tuple[str, bytes] = yield ops.one(own.park(hand.hold, asked.name, asked.timeout, parting))
+        if parked[0] != "given":
+            hand.leave(parked[0])
+    return parked[1]
 
 
 def _link(hand: Hand, asked: Link, place: int) -> Doing[str]:
@@ -333,7 +382,10 @@ def _reader(function: Callable[..., Any]) -> Reader | None:
     """Return what reads the results of a function by its annotation; None without one."""
     inner: Any = inspect.unwrap(function)
     inner = getattr(inner, "__func__", inner)  # a bound method is another object each time
-    if "return" not in getattr(inner, "__annotations__", ()):
+    try:
+        if "return" not in getattr(inner, "__annotations__", ()):
+            return None
+    except NameError:  # from Python 3.14 on they are evaluated here
         return None
     if inner not in _readers:
         _readers[inner] = _make_reader(inner)

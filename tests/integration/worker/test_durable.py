@@ -14,6 +14,7 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.features.steps import driving
 from reliq.features.steps import ops as own
 from reliq.model.found import Place
 from reliq.model.keys import QueueKeys
@@ -517,6 +518,102 @@ def flaky() -> Any:
 
     failed: list[int] = []
     return fail_once
+
+
+def test_each_failure_of_steps_in_two_branches_counts_and_each_waits_for_its_own_time(app):
+    queue, tried = app.queue("q"), []
+
+    async def fail(letter: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        tried.append((letter, time.monotonic()))
+        raise ValueError(letter)
+
+    @app.handler("q", retry=0)
+    async def handle(message: reliq.Message) -> None:
+        often = message.step("a/often", fail, "a", 0.05, retry=reliq.fixed(0.1, limit=9))
+        twice = message.step("b/twice", fail, "b", 0.01, retry=reliq.fixed(0.6, limit=1))
+        await asyncio.gather(often, twice)
+
+    queue.send("x")
+    with working_as("async", app, monitor=True):
+        eventually(lambda: queue.stats().dead)
+    (letter,) = queue.dead.list()
+    assert "step 'b/twice' failed for good, after 2 tries: ValueError: b" in letter.errors[-1].text
+    first, second = (at for one, at in tried if one == "b")
+    assert second - first >= 0.6
+
+
+def test_a_signal_that_is_there_is_not_held_back_by_the_steps_of_other_branches(app):
+    order: list[str] = []
+    queue = app.queue("q")
+
+    @app.handler("q", retry=0)
+    async def handle(message: reliq.Message) -> None:
+        waited = asyncio.Event()
+
+        async def until_waited() -> None:
+            await asyncio.wait_for(waited.wait(), 20)
+
+        async def other() -> None:
+            order.append(await message.wait("go"))
+            waited.set()
+
+        await asyncio.gather(message.step("a/step", until_waited), other())
+
+    identity = queue.send("x")
+    queue.signal(identity, "go", "gone")
+    with working_as("async", app, monitor=True):
+        eventually(lambda: queue.stats().counters.get("acked") or queue.stats().dead)
+    assert (order, queue.stats().dead) == (["gone"], 0)
+
+
+@pytest.mark.parametrize("kind", ["threads", "async"])
+def test_a_branch_that_is_held_back_ends_with_its_message(app, kind, monkeypatch):
+    """What a step waits for is let go by the branch that waits for the step, and the time limit ends both."""
+    monkeypatch.setattr(driving, "LOOK", 0.05)
+    queue, ended = app.queue("q"), threading.Event()
+
+    def note_end() -> None:
+        ended.set()
+
+    if kind == "async":
+
+        @app.handler("q", retry=0, time_limit=0.5)
+        async def handle_async(message: reliq.Message) -> None:
+            lock = asyncio.Lock()
+
+            async def sleep() -> None:
+                async with lock:
+                    await asyncio.sleep(0.05)
+                    await message.sleep("a/nap", 60)
+
+            try:
+                await asyncio.gather(sleep(), message.step("b/step", lock.acquire))
+            finally:
+                note_end()
+    else:
+
+        @app.handler("q", retry=0, time_limit=0.5)
+        def handle(message: reliq.Message) -> None:
+            begun, slept = threading.Event(), threading.Event()
+
+            def until_slept() -> None:
+                begun.set()
+                slept.wait(20)
+
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(message.step, "b/step", until_slept)
+                begun.wait()
+                try:
+                    message.sleep("a/nap", 60)
+                finally:
+                    slept.set()
+                    note_end()
+
+    queue.send("x")
+    with working_as(kind, app, monitor=True):
+        assert ended.wait(20)
+        eventually(lambda: queue.stats().dead)
 
 
 @pytest.mark.parametrize("at_most_once", [False, True])
@@ -1251,6 +1348,43 @@ def test_a_step_whose_result_cannot_be_stored_is_named_and_runs_once(app, kind, 
     assert "step 'pay' returned " in letter.last_error.text
     assert said in letter.last_error.text
     assert ran == [1]
+
+
+def test_a_step_whose_record_is_full_runs_once(app, monkeypatch):
+    from reliq.features.steps import model
+
+    monkeypatch.setattr(model, "MAX_RECORD_BYTES", 10)
+    ran: list[int] = []
+
+    @app.handler("q", retry=reliq.fixed(0, limit=2))
+    def handle(message: reliq.Message) -> None:
+        def pay() -> str:
+            ran.append(1)
+            return "longer than ten bytes"
+
+        message.step("pay", pay)
+
+    app.queue("q").send("x")
+    with working_as("inline", app, monitor=True):
+        (letter,) = eventually(app.queue("q").dead.list)
+    assert (letter.last_error.error_class, ran) == ("reliq.StepFailed", [1])
+
+
+def test_a_step_that_raises_invalid_message_is_tried_again(app):
+    ran: list[int] = []
+
+    @app.handler("q", retry=0)
+    def handle(message: reliq.Message) -> None:
+        def read() -> Any:
+            ran.append(1)
+            return message.json()
+
+        message.step("read", read, retry=reliq.fixed(0, limit=2))
+
+    app.queue("q").send(b"no JSON")
+    with working_as("inline", app, monitor=True):
+        eventually(app.queue("q").dead.list)
+    assert len(ran) == 3
 
 
 def test_a_step_beyond_the_limit_of_steps_does_not_run(app, monkeypatch):

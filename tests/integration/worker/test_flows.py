@@ -603,6 +603,23 @@ def test_messages_behind_one_that_is_purged_while_their_flow_is_sent_wait_until_
     assert app.flow_progress(plan.id).state == "ended"
 
 
+def test_an_ack_counts_once_if_a_monitor_lets_a_flow_begin_that_has_begun(app):
+    """Its producer has let the first messages go, and died before it said so."""
+    plan = Plan()
+    first = [plan.add("q", reliq.NewMessage(name), (), "fail") for name in (b"a", b"b")]
+    plan.add("q", reliq.NewMessage(b"last"), first, "fail")
+    with contextlib.suppress(Died):
+        app.store.run(up_to(lambda op, _: op.command[0] == "HDEL", Sending(plan, app._queue_steps)._send()))
+    with app.queue("q").consumer() as consumer:
+        a, b = consumer.claim(limit=2)
+        consumer.ack(a)
+        for _ in range(2):
+            Monitor(app.store).tell_flows()
+        assert app.queue("q").stats().waiting == 1
+        consumer.ack(b)
+    assert app.queue("q").stats().ready == 1
+
+
 def test_a_flow_that_is_purged_as_a_whole_while_it_is_sent_has_ended(app, client):
     plan = Plan()
     plan.add("q", reliq.NewMessage(b"only"), (), "fail")
