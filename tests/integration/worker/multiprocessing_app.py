@@ -5,10 +5,12 @@ Arguments: how children are started (fork, spawn, forkserver), how many, and how
 
 import faulthandler
 import multiprocessing
+import signal
 import sys
 
 import reliq
 
+faulthandler.register(signal.SIGUSR1)  # in each child too
 app = reliq.Reliq()
 queue, held = app.queue("orders"), app.queue("held")
 
@@ -35,5 +37,4 @@ def main(method: str, children: int, sends: int) -> None:
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(100, exit=True)
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.forking import CHILDREN, SENDS, all_ready, environment, send_from_all_children, serving_wsgi
@@ -17,13 +19,33 @@ from tests.support.workers import ROOT
 def test_children_of_multiprocessing_send_every_message_once(app, url, method, children):
     script = Path(__file__).with_name("multiprocessing_app.py")
     command = [sys.executable, str(script), method, str(children), str(SENDS)]
-    done = subprocess.run(command, env=environment(url), capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    ids = done.stdout.split()
+    printed, errors, status = output_of(command, url)
+    assert status == 0, errors
+    ids = printed.split()
     assert len(ids) > 2 * children * 2 * SENDS
     assert len(set(ids)) == len(ids)
     assert all_ready(app) == sorted(ids)
     assert app.queue("held").stats().counters["acked"] == 10
+
+
+def output_of(command, url):
+    """Return what the script prints, its errors, and its status; if it hangs, with what each process does."""
+    script = subprocess.Popen(
+        command, env=environment(url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    try:
+        return (*script.communicate(timeout=100), script.returncode)
+    except subprocess.TimeoutExpired:
+        family = [psutil.Process(script.pid), *psutil.Process(script.pid).children(recursive=True)]
+        for one in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGUSR1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            script.wait(2)
+        for one in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        return (*script.communicate(), "it hangs")
 
 
 @pytest.mark.parametrize("kind", ["sync", "gthread"])
