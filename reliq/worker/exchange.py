@@ -3,7 +3,7 @@
 The loop's thread and the watchdog share this object. The watchdog takes over settling while a handler takes long. The
 deques have atomic single operations: an item that one thread takes out belongs to it alone. Two locks do the rest:
 
-- `_asking` is held by the thread that sends or reads a settle-and-claim call;
+- `_asking` is held by the thread that uses the loop's connection: two at once would get each other's answers;
 - `_relieving` is held by another thread while it settles (the watchdog, or that of kombu's acks), and by the loop while
   it leaves: never both at once.
 """
@@ -97,7 +97,8 @@ class Exchange:
     def ensure_registered(self) -> None:
         """Register the consumer unless it is registered."""
         if not self.steps.alive:
-            self._store.run(self.steps.ensure_registered(), self._connection, timeout=0)
+            with self._asking:
+                self._store.run(self.steps.ensure_registered(), self._connection, timeout=0)
 
     def settle_and_claim(self, limit: int, *, waits: bool = True) -> list[Message]:
         """Settle finished messages and claim up to `limit` new ones; `waits`: the caller waits if there are none."""
@@ -155,7 +156,11 @@ class Exchange:
             return call.result()
 
     def complete_all(self) -> None:
-        """Complete all calls under way; the messages that they claimed are unstarted."""
+        """Complete all calls under way, and wait for one that another thread completes.
+
+        The messages that they claimed are unstarted.
+        """
+        self.unstarted.extend(self.complete())
         while self._under_way:
             self.unstarted.extend(self.complete())
 
@@ -187,10 +192,15 @@ class Exchange:
         self._connection = connection
 
     def wait(self, limit: int, seconds: float = values.BLOCK) -> list[Message]:
-        """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive."""
+        """Wait for messages and claim up to `limit`; shorter than the lease, which a BLMOVE must not outlive.
+
+        Do nothing while a call is under way: the watchdog may have handed back what this loop had to run meanwhile.
+        """
         seconds = min(seconds, self.steps.lease / values.HEARTBEATS_PER_LEASE)
         self._waits = True  # before the look at `_left`: `hand_back` sets that, and `unregister` looks at this
-        messages = [] if self._left else self._store.run(self.steps.wait(limit, seconds), self._connection, timeout=0)
+        with self._asking:
+            busy = self._left or self._under_way
+            messages = [] if busy else self._store.run(self.steps.wait(limit, seconds), self._connection, timeout=0)
         self._waits = False  # not after an error: Redis may still wait then
         self._announce_dead()
         return messages
@@ -204,7 +214,8 @@ class Exchange:
     def claim(self, limit: int) -> list[Message]:
         """Settle, then claim up to `limit` messages without waiting, also from a queue that was empty for a while."""
         self.relieve()
-        messages = self._store.run(self.steps.claim(limit), self._connection, timeout=0)
+        with self._asking:
+            messages = self._store.run(self.steps.claim(limit), self._connection, timeout=0)
         self._announce_dead()
         return messages
 
@@ -267,7 +278,8 @@ class Exchange:
         self._moves.extend(released(message, delay) for message in drained(self.quarantined) if not message.lost)
 
     def _complete_unless_asking(self) -> None:
-        if not self._asking.locked():  # else the loop's own thread waits for Redis, not for a handler
+        # With the lock taken, the loop's own thread waits for Redis, not for a handler.
+        if self._under_way and not self._asking.locked():
             self.complete_all()
 
     # --- any thread ---

@@ -185,6 +185,36 @@ def test_a_message_whose_lease_cannot_be_confirmed_is_handed_back(app, store):
     assert [move.destination for move in exchange._moves] == ["tail"]
 
 
+def test_what_the_watchdog_hands_back_does_not_come_twice_after_a_lost_connection(app, store):
+    """It took all that a loop had not started, just when that had asked ahead, and the loop had nothing left to run."""
+    _, exchange, message = runner_with_a_message(app, store, lambda message: None)
+    exchange.add_unstarted([message])
+    exchange.steps.connected(named=True)
+    exchange.begin(1)
+    assert exchange.wait(1, 0.01) == []
+    assert exchange.relieve(store.connection())
+    (again,) = exchange.complete()
+    assert again.element != message.element
+    assert list(exchange.steps.held) == [again.element]
+
+
+def test_a_loop_does_not_use_its_connection_while_the_watchdog_reads_from_it(app, store, monkeypatch):
+    """Each of two threads would get answers to the other's calls."""
+    _, exchange, _ = runner_with_a_message(app, store, lambda message: None)
+    alone: list[bool] = []
+
+    def run(*_, **__):
+        alone.append(exchange._asking.locked())
+        return []
+
+    monkeypatch.setattr(store, "run", run)
+    exchange.wait(1)
+    exchange.claim(1)
+    exchange.steps.end_life()
+    exchange.ensure_registered()
+    assert alone == [True, True, True]
+
+
 @pytest.mark.parametrize("clock", ["monotonic", "wall"])
 def test_a_moment_passes_by_either_clock(monkeypatch, clock):
     moment = Moment.now().after(10)
