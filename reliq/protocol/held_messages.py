@@ -109,11 +109,16 @@ class HeldMessages:
         return sorted(acks, key=lambda element: place.get(element, len(place)))
 
     def row_of(self, acks: Sequence[bytes]) -> int:
-        """Return how many of the acks, from the first on, should be the oldest messages when the call arrives."""
+        """Return how many of the acks, from the first on, should be the oldest messages when the call arrives.
+
+        None that may have left the list: another message could be in its place, as Redis compares only two of a row.
+        """
         oldest = list(itertools.islice(self.by_element, self.leaving, self.leaving + len(acks)))
-        if oldest == acks:
+        gone = self.unanswered
+        if oldest == acks and not gone:
             return len(acks)
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(acks, oldest, strict=False))
+        pairs = zip(acks, oldest, strict=False)
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1] and pair[0] not in gone, pairs)
         return sum(1 for _ in same)
 
     def places(self, elements: Iterable[bytes]) -> Mapping[bytes, int]:

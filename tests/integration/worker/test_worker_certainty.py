@@ -53,6 +53,26 @@ def test_what_a_read_back_finds_of_messages_that_are_just_settled_is_not_handed_
     assert store.call(ops.held_count(KEYS, consumer.consumer)) == 0
 
 
+def test_a_row_of_acks_takes_no_other_message_with_it(store):
+    """One of the row had left by a call without an answer, and one of a lost call, found later, was in its place."""
+    for text in "abcd":
+        store.call(ops.enqueue(KEYS, [NewMessage(text).element(0)]))
+    consumer = ConsumerSteps(KEYS, new_owner(), 30.0)
+    first, second = store.run(consumer.claim(2))
+    lost, behind = consumer.claim(1), consumer.claim(1)
+    store.call(next(lost))
+    request = next(behind)
+    with pytest.raises(reliq.OutcomeUnknown):
+        lost.throw(reliq.OutcomeUnknown("the reply was lost"))
+    (fourth,) = rest(store, behind, store.call(request))
+    store.call(consumer.settle_op([second.element], []))
+    consumer.note_unanswered([second.element], [])
+    (third,) = store.run(consumer.claim(1))
+    assert third.body == b"c"
+    store.run(consumer.settle([first.element, second.element, fourth.element]))
+    assert store.call(ops.read_back(KEYS, consumer.consumer)) == [third.element]
+
+
 def rest(store, steps, answer):
     """Run steps to their end, of which the first answer is already there; what they return."""
     while True:
