@@ -32,6 +32,8 @@ def main(method: str, children: int, sends: int) -> None:
                 results.wait(0.01)
             for one in results.get():
                 ids += one
+            pool.close()  # the end of the block would terminate it, and hang: it may miss a child that begins now
+            pool.join()
         consumer.ack(*messages)  # raises LeaseLost, had a child ended the lease of its parent
     print(*ids, sep="\n")
 
