@@ -31,7 +31,7 @@ class Facts:
     nodes: int = 0  #: masters of a cluster
     away: Mapping[str, str] = field(default_factory=dict)  #: those of them that do not answer, and why
     sentinels: Sequence[View] = ()  #: what each of the URL says
-    refusal: str = ""  #: why it serves nobody now, though it tells of itself; then neither pings nor rights are known
+    refusal: str = ""  #: the error of other commands than INFO, if it refuses them now: pings and rights are unknown
 
     def number(self, name: str) -> int:
         return int(self.info.get(name) or 0)

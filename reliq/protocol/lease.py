@@ -31,7 +31,7 @@ class Trust:
 
 
 def _ignore(_: object) -> None:
-    """Do nothing: nobody is told that this lease is lost."""
+    """Do nothing: the default of the functions that a lease calls."""
 
 
 class Lease:

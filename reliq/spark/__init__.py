@@ -36,8 +36,8 @@ def register(spark: "SparkSession", url: str | None = None) -> None:
     Given here it is no option of a DataFrame, so that no plan, log or page of Spark ever has it. Reads and writes use
     the settings `spark.reliq.*` and the environment variables `RELIQ_*` as they are now: register again after a change.
     Also limits Arrow batches to 4 MiB unless the session has a limit of its own; in a declarative pipeline, which
-    refuses settings here, its specification has to. With a master `local[...]` Spark runs
-    the tasks of this program in its Python from now on, unless PYSPARK_PYTHON names another.
+    refuses settings here, its specification has to. With a master `local[...]` Spark runs the tasks of this program in
+    its Python from now on, unless PYSPARK_PYTHON names another.
     Raises InvalidSetting where PySpark is missing or too old.
     """
     check_pyspark()

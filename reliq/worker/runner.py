@@ -125,7 +125,7 @@ class Runner:
         return after_return(message, result)
 
     def _run_over(self, message: Message, error: Exception | None) -> None:
-        """Note that a script has moved a message whose handler runs: nothing of what that does now is settled.
+        """Note that a script has moved a message while its handler runs: what that returns or raises settles nothing.
 
         `error`: of its step, which is tried again.
         """

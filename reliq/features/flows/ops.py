@@ -49,12 +49,14 @@ def flow_change(flow: str, before: str, state: str, *, dropped: bool = False) ->
     return scripted(call, as_text)
 
 
-def flow_released(flow: str, *what: str) -> Op[int]:
-    """Note that the members that wait for no others were let go: until then a monitor does it.
+def flow_released(flow: str) -> Op[int]:
+    """Note that the members that wait for no others were let go: until then a monitor does it."""
+    return Op(("HDEL", flow_record(flow), "held"))
 
-    `what`: also that others were told of those that had ended ("untold").
-    """
-    return Op(("HDEL", flow_record(flow), "held", *what))
+
+def flow_all_told(flow: str) -> Op[int]:
+    """Note that those behind members that ended while the flow was sent were told: until then a monitor does it."""
+    return Op(("HDEL", flow_record(flow), "untold"))
 
 
 def flow_ended(flow: str, ended: Iterable[tuple[int, str]], *, joined: bool = False) -> Op[Ended]:

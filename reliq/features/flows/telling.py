@@ -148,7 +148,7 @@ def _release_all(flow: str) -> Steps[None]:
     yield from release(flow, nodes)
     ended = {number: outcome for number, outcome in outcomes.items() if outcome not in (ACKED, REVIVED)}
     yield from _tell_behind(nodes, ended)
-    yield own.flow_released(flow, "untold")
+    yield own.flow_all_told(flow)
 
 
 _Notes = dict[tuple[str, str], Noted]  #: by queue and id: what is known of a member

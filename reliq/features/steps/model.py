@@ -127,10 +127,6 @@ class Recorded(NamedTuple):
         return cls(int(sent), tuple(Entry.read(one) for one in reply[1 : 1 + int(count)]))
 
 
-class AskedInside(InvalidMessage):
-    """Something was asked for inside of a step."""
-
-
 @dataclass(eq=False, slots=True)
 class Span:
     """A time in which a step runs or, `alone`, in which a branch of the handler lets the message rest."""
@@ -157,6 +153,7 @@ class Book:
         self._names: dict[tuple[str, int], str] = {}
         self._spans: list[Span] = []
         self._spans_lock = threading.Lock()
+        self.refused: list[InvalidMessage] = []  #: errors of what was asked for inside of a step
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
@@ -201,13 +198,15 @@ class Book:
             self.end(span)
 
     def check_outside(self, name: str) -> None:
-        """Raise AskedInside inside of a step: what it asks for would be asked for only in the run that calls it."""
+        """Raise InvalidMessage inside of a step: what it asks for would be asked for only in the run that calls it."""
         outer = _inside.get()
         if outer is not None and outer in self._spans:
-            raise AskedInside(
+            error = InvalidMessage(
                 f"{name!r} is asked for inside of step {outer.name!r}, which later runs do not call again: let the "
                 "handler ask for it before or after that step, or call the function itself"
             )
+            self.refused.append(error)
+            raise error
 
     def ask(self, name: str) -> int:
         """Return as which one of its group a step is asked for, from 1 on; raises InvalidMessage for the second one."""

@@ -21,7 +21,6 @@ from reliq.features.steps import ops as own
 from reliq.features.steps.driving import FIRST, Call, Doing, Until, driven, driven_async
 from reliq.features.steps.model import (
     TIMED_OUT,
-    AskedInside,
     Book,
     Entry,
     Link,
@@ -261,7 +260,7 @@ def _fail(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[Doin
     failures, delay = entry.failures + 1, None
     if asked.retry is not None:
         policy = Policy(asked.retry, asked.retry_on)
-        is_final = policy.rejects(error) or isinstance(error, AskedInside)  # the same again with each try
+        is_final = policy.rejects(error) or error in hand.book.refused  # the same again with each try
         delay = None if is_final else policy.delay(failures, error)
     if delay is None:
         return (yield from _failed_for_good(hand, entry, error))
@@ -270,17 +269,15 @@ def _fail(hand: Hand, asked: Step, entry: Entry, error: Exception) -> Doing[Doin
     if not hand.message.lost:
         shown = failure_now(failure.worker, failure.error_class, traceback_of(error))
         failure_log.step_failed(hand.message, asked.name, failures, shown, error, delay)
+    parting = Parting(_going_on(hand.message.failed(failure, charged=False)))
     span = hand.line_up(asked.name, alone=True)
-    if hand.book.has_others(
-        span
-    ):  # another branch may let the message rest first: the failure counts, and the delay too
+    if hand.book.has_others(span):  # one may let the message rest first: the failure counts, and its delay too
         try:
             now = yield ops.one(ops.server_time())
             yield from hand.record(entry.not_before(now + 1000 * delay))
         except BaseException:
             hand.book.end(span)
             raise
-    parting = Parting(_going_on(hand.message.failed(failure, charged=False)))
     return hand.rest(entry, delay, parting, Counter.RETRIED, error, span)
 
 
