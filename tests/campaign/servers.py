@@ -160,6 +160,7 @@ class ClusterServer(Server):
 
     def __enter__(self) -> Self:
         self.cluster.__enter__()
+        self.cluster.fail_over_after(15)  # sooner only when a master is killed
         return self
 
     def __exit__(self, *error: object) -> None:

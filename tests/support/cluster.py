@@ -14,6 +14,7 @@ from tests.support.fleet import wait
 from tests.support.ports import free_port_with_bus
 
 _SLOTS = 16384
+_FAILOVER_AFTER = 1.0  #: seconds without a sign of life
 _FLAGS, _MASTER, _EPOCH, _FIRST_SLOTS = 2, 3, 6, 8  #: fields of CLUSTER NODES
 
 
@@ -28,8 +29,8 @@ class Cluster:
 
     def __enter__(self) -> Self:
         settings = (
-            "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no",
-            "--repl-diskless-sync-delay", "0",
+            "--cluster-enabled", "yes", "--cluster-node-timeout", str(round(1000 * _FAILOVER_AFTER)),
+            "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0",
         )  # fmt: skip
         for _ in range(self._size):
             server = EmbeddedRedis(settings=settings, port=free_port_with_bus())
@@ -85,8 +86,15 @@ class Cluster:
         with _client(self.master_of(tag)) as client:
             return list(client.execute_command("KEYS", pattern))
 
+    def fail_over_after(self, seconds: float) -> None:
+        """Let replicas take over after so long a silence. A busy machine can keep a server silent for a second."""
+        for server in self.servers:
+            with _client(server) as client:
+                client.config_set("cluster-node-timeout", round(1000 * seconds))
+
     def kill_master(self, key: str) -> float:
         """Kill the master of a key; return when. Its replica takes over, and it comes back as a replica."""
+        self.fail_over_after(_FAILOVER_AFTER)
         slot, former = slot_of(key), self.master_of(key)
         living = [one for one in self.servers if one is not former]
         began = time.monotonic()
