@@ -39,7 +39,6 @@ _STATUSES = {
     "InvalidAddress": 404,
     "ReceiptHandleIsInvalid": 404,
     "ResourceNotFoundException": 404,
-    "UnknownOperationException": 404,
     "OverLimit": 403,
     "RequestThrottled": 403,
     "PurgeQueueInProgress": 403,
@@ -57,16 +56,13 @@ _STATUSES = {
 
 
 class SqsError(Exception):
-    """An error answer. `name`: of the model, or one of those that all services of AWS have."""
+    """An error answer. `name`: of the model, or one that all services of AWS have; `status`: if not that of it."""
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, name: str, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.name = name
         self.message = message
-
-    @property
-    def status(self) -> int:
-        return _STATUSES.get(self.name, 400)
+        self.status = status or _STATUSES.get(name, 400)
 
     @property
     def code(self) -> str:

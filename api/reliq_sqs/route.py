@@ -146,7 +146,7 @@ def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes
     name = next((value for field, value in form if field == "Action"), None)
     if name is None:
         asked.json_of_query = False  # AWS says this in XML to all
-        raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.")
+        raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.", 404)
     asked.action = wire_query.action_of(name)
     if path:  # the address of a queue
         if "QueueUrl" not in asked.action.takes.members and name != "GetQueueUrl":

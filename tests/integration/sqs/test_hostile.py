@@ -292,6 +292,13 @@ def test_methods_and_addresses_of_no_action(hostile):
     assert "<Code>InvalidAction</Code>" in answer.text
 
 
+@pytest.mark.parametrize("target", ["AmazonSQS.Nothing", "Other.SendMessage", ""])
+def test_an_action_that_does_not_exist_is_400_over_json_as_on_aws(hostile, target):
+    answer = hostile.post("/", json={}, headers={"x-amz-target": target})
+    assert answer.status_code == 400
+    assert answer.json()["__type"] == "com.amazon.coral.service#UnknownOperationException"
+
+
 def test_a_client_that_sends_its_headers_slowly_is_cut_off(redis_server):
     with (
         serving(redis_server.url, header_timeout=0.3) as port,
