@@ -42,11 +42,12 @@ def read(text: str, source: Place, names: Names) -> Redrive:
     target = names.of_arn(arn)
     if target is None:
         raise refused(_why_no_target(arn, names))
-    count = _whole(policy["maxReceiveCount"])
+    given = policy["maxReceiveCount"]
+    count = _whole(given)
     if count is None or not 1 <= count <= _MOST_RECEIVES:
+        written = given if isinstance(given, str) else json.dumps(given)
         raise refused(
-            f"Invalid value for maxReceiveCount: {policy['maxReceiveCount']}, "
-            f"valid values are from 1 to {_MOST_RECEIVES} both inclusive."
+            f"Invalid value for maxReceiveCount: {written}, valid values are from 1 to {_MOST_RECEIVES} both inclusive."
         )
     if target.region != source.region:
         raise refused("Dead-letter target must be in same region as the source.")

@@ -143,6 +143,8 @@ def test_without_its_policy_a_message_is_received_for_ever(sqs, pair):
         ({"maxReceiveCount": None}, "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
         ({"maxReceiveCount": 0}, "Invalid value for maxReceiveCount: 0, valid values are from 1 to 1000"),
         ({"maxReceiveCount": "1001"}, "Invalid value for maxReceiveCount: 1001, valid values are from 1 to 1000"),
+        ({"maxReceiveCount": True}, "Invalid value for maxReceiveCount: true, valid values are from 1 to 1000"),
+        ({"maxReceiveCount": [None]}, "Invalid value for maxReceiveCount: [null], valid values are from 1 to 1000"),
         ({"deadLetterTargetArn": "arn:x"}, "Invalid value for deadLetterTargetArn."),
         ({"deadLetterTargetArn": "arn:aws:sns:us-east-1:000000000000:x"}, "Only SQS queues are valid resources for "),
         ({"deadLetterTargetArn": "arn:aws:sqs:us-east-1:111111111111:x"}, "Dead-letter target owner should be same"),
