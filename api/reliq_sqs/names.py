@@ -67,7 +67,7 @@ class Names:
         """Return the queue of this account that an ARN names; None for all other texts."""
         parts = arn.split(":")
         whole = len(parts) == 6 and parts[0] == "arn" and parts[2] == "sqs" and parts[4] == self.account
-        if not whole or _REGION.fullmatch(parts[3]) is None or _KNOWN.fullmatch(parts[5]) is None:
+        if not whole or not (parts[3] == self.region or known_region(parts[3])) or _KNOWN.fullmatch(parts[5]) is None:
             return None
         return Place(parts[3], parts[5])
 

@@ -60,6 +60,12 @@ def test_an_arn_of_something_else_names_no_queue(arn):
     assert NAMES.of_arn(arn) is None
 
 
+@pytest.mark.parametrize("region", ["elasticmq", "local", "mars-1"])
+def test_the_region_of_the_endpoint_may_have_any_name(region):
+    names, place = Names("000000000000", region), Place(region, "orders")
+    assert names.of_arn(names.arn(place)) == place
+
+
 def test_ids_and_sequence_numbers_grow_also_within_a_millisecond():
     ids = Ids()
     made = [ids.new() for _ in range(20_000)]
