@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from typing import Any, cast
 
 import reliq
 from tests.campaign.nested import QUEUES, send
@@ -18,7 +17,7 @@ def note(**words: object) -> None:
 
 def handle(message: reliq.Message) -> str:
     plan = message.json()
-    note(what="begin", name=plan["name"], results=cast(Any, message.results()))
+    note(what="begin", name=plan["name"], results=message.results())
     if plan["opens"]:
         with app.flow(parent=message) as flow:
             send(flow, plan["opens"])

@@ -79,6 +79,16 @@ async def charged(order: Order, message: reliq.Message) -> None:
     await post(message, Mail(to=receipt))
 
 
+@app.handler("assembly")
+def assembly(message: reliq.Message) -> list[str]:
+    return [str(part) for part in message.results()]
+
+
+@app.handler("reports")
+async def report(message: reliq.Message) -> int:
+    return len(await message.results())
+
+
 async def send() -> None:
     orders = [Order(1), Order(2)]
     app.queue("orders").send(Order(1), delay="5s")

@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -262,11 +262,10 @@ class FlowCalls:
 
     __slots__ = ()
 
-    def results(self, kind: Any = None) -> Awaitable[list[Any]]:
-        """Return what the handlers of the messages in `after` returned, in that order; await it in async handlers.
+    def results(self, kind: Any = None) -> Any:
+        """Return a list of what the handlers of those in `after` returned, in that order; await it in async handlers.
 
         Their handlers need `result=`. A message that failed, or whose handler returned nothing, gives None. `kind`: the
         type of each, as in `reliq.Results[kind]`; a result that is missing or of another type is then an InvalidBody.
         """
-        found: Awaitable[list[Any]] = self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]
-        return found
+        return self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]
