@@ -265,7 +265,8 @@ class FlowCalls:
     def results(self, kind: Any = None) -> Any:
         """Return a list of what the handlers of those in `after` returned, in that order; await it in async handlers.
 
-        Their handlers need `result=`. A message that failed, or whose handler returned nothing, gives None. `kind`: the
-        type of each, as in `reliq.Results[kind]`; a result that is missing or of another type is then an InvalidBody.
+        It is empty for a message of no flow. Their handlers need `result=`. A message that failed, or whose handler
+        returned nothing, gives None. `kind`: the type of each, as in `reliq.Results[kind]`; a result that is missing or
+        of another type is then an InvalidBody.
         """
         return self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]

@@ -133,16 +133,13 @@ def nodes_of(flow: str) -> Steps[list[Node]]:
 
 def _results(message: Message, kind: Any) -> Steps[list[Any]]:
     flow, number = message.headers.get(FLOW, ""), number_of(message.headers.get(NUMBER, ""))
-    alone = ReliqError(f"message {message.id} of {message.queue!r} is not of a flow: it has waited for no others")
     if not flow or number is None:
-        if kind is not None:
-            return []
-        raise alone
+        return []
     (own_node,) = yield own.flow_members(flow, [number])
     if own_node is None:
         raise ReliqError(f"flow {flow} of message {message.id} has ended long ago: its members are forgotten")
     if not own_node.startswith(beginning_of(QueueKeys(message.queue).logical, message.id)):
-        raise alone
+        raise ReliqError(f"message {message.id} of {message.queue!r} is not of flow {flow}, which its headers name")
     before = decode_node(own_node).after
     nodes: list[Node] = []
     for numbers in pieces(before, AT_ONCE):

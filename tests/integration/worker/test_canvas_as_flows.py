@@ -13,8 +13,7 @@ def canvas(app):
 
     @app.handler("add", result="1h")
     def add(message):
-        before = message.results() if message.headers.get("flow") else []
-        return sum([*before, *message.json()])
+        return sum([*message.results(), *message.json()])
 
     @app.handler("mul", result="1h")
     def mul(message):
@@ -50,6 +49,13 @@ def test_a_chain(canvas):
         second = flow.send("add", [4], after=first)
         third = flow.send("add", [8], after=second)
     assert results(canvas, first, second, third) == [4, 8, 16]
+
+
+def test_a_task_of_chains_alone(canvas):
+    """add.delay(2, 2).get() == 4."""
+    queue = canvas.queue("add")
+    with working(canvas):
+        assert queue.result(queue.send([2, 2]), wait=10) == 4
 
 
 def test_a_chain_of_other_tasks(canvas):
