@@ -60,7 +60,8 @@ class PreparedSteps:
                 raise Moved(keys.queue, [entry.id], [])
             if answer.status == "full":
                 yield from count_rejected((keys, 1))
-                raise QueueFull(f"{at_limit(keys, answer)}, not counting prepared messages; nothing was prepared")
+                holds = at_limit(keys, answer)
+                raise QueueFull(f"{holds}, besides prepared ones, which count, too; nothing was prepared")
             if answer.status == "id_in_use":
                 raise _in_use(entry.id)
             yield from self._confirm(terms, known, session, "prepared")

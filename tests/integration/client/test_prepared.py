@@ -189,7 +189,7 @@ def test_a_dedup_key_counts_from_the_commit_on(queue, app):
 def test_a_full_queue_refuses_to_prepare_and_never_to_commit(queue, app):
     app.queue("q").configure(max_length=2)
     handles = [queue.prepare("x") for _ in range(2)]
-    with pytest.raises(reliq.QueueFull):
+    with pytest.raises(reliq.QueueFull, match="holds 0 of at most 2 messages, besides prepared ones, which count, too"):
         queue.prepare("y")
     queue.send("z")
     for handle in handles:
