@@ -25,7 +25,7 @@ from reliq.cli.options import (
 )
 from reliq.cli.progress import age
 from reliq.cli.queue_names import known_names
-from reliq.cli.stdin import broken_json, read_batches, read_body
+from reliq.cli.stdin import read_batches, read_body, say_broken_json
 from reliq.cli.streams import write_no_more
 from reliq.client.app import Reliq
 from reliq.client.queue import Queue
@@ -95,8 +95,7 @@ def send(options: argparse.Namespace) -> int:
         return _send_lines(options, queue, more)
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     identity = queue.send(body, **given_options(options, SEND))
-    if why := broken_json(body):
-        print(f"reliq: the body begins like JSON, but was sent as text: {why}", file=sys.stderr)
+    say_broken_json("body", body)
     print(json.dumps({"id": identity}) if options.json else identity)
     return 0
 

@@ -42,7 +42,13 @@ def read_batches(limit: int) -> Iterator[list[bytes]]:
         yield lines
 
 
-def broken_json(body: str | bytes) -> str:
+def say_broken_json(what: str, body: str | bytes) -> None:
+    """Say on standard error why what begins like a JSON object or array, and was sent as text, is none."""
+    if why := _broken_json(body):
+        print(f"reliq: the {what} begins like JSON, but was sent as text: {why}", file=sys.stderr)
+
+
+def _broken_json(body: str | bytes) -> str:
     """Return why a body that begins like a JSON object or array is none; empty for any other body."""
     text = body.encode("utf-8", "replace") if isinstance(body, str) else body
     if not text.lstrip().startswith((b"{", b"[")):

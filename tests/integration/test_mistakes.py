@@ -549,6 +549,23 @@ def test_a_body_that_begins_like_json_and_is_not_json(app, input):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["message", "signal", "orders", "order-1", "approval"], "value"),
+        (["message", "publish", "order.new"], "body"),
+        (["schedule", "add", "daily", "1d", "orders"], "body"),
+    ],
+)
+def test_what_else_begins_like_json_and_is_not_json(app, arguments, what):
+    app.subscribe("orders", "order.new")
+    done = run(*arguments, "{bad", url=app.url)
+    assert (done.stderr, done.returncode) == (
+        f"reliq: the {what} begins like JSON, but was sent as text: object keys must be strings (byte 1)\n",
+        0,
+    )
+
+
+@pytest.mark.parametrize(
     ("login", "says"),
     [
         ("", f"it needs a password, and the URL has none: {ESCAPES}"),

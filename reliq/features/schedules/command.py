@@ -9,7 +9,7 @@ from typing import Any, get_args
 from reliq.cli.columns import columns
 from reliq.cli.options import app_of, command, counted, given_options, max_body, message_options, say
 from reliq.cli.queue_names import known_queue
-from reliq.cli.stdin import read_body
+from reliq.cli.stdin import read_body, say_broken_json
 from reliq.contract.options import SCHEDULE
 from reliq.features.schedules.locating import Schedule
 from reliq.features.schedules.model import CatchUp
@@ -84,6 +84,7 @@ def add(options: argparse.Namespace) -> int:
         "catch_up": options.catch_up, "catch_up_limit": options.catch_up_limit, **given_options(options, SCHEDULE),
     }  # fmt: skip
     added = app_of(options).schedules.add(options.name, options.when, options.queue, body, **more)
+    say_broken_json("body", body)
     return say(options, f"next tick: {_next(added)}", **added.summary())
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from reliq.cli.options import command, queue_of, say, say_each, utc
 from reliq.cli.progress import since
+from reliq.cli.stdin import say_broken_json
 from reliq.errors import SignalRefused
 from reliq.features.steps.model import json_or_text
 from reliq.features.steps.ops import Parked
@@ -43,6 +44,8 @@ def signal(options: argparse.Namespace) -> int:
     except SignalRefused as error:
         print(f"reliq: {error}", file=sys.stderr)
         return 1
+    if taken:
+        say_broken_json("value", options.value or "")
     text = (
         "the signal is given; if there is no such message yet, it is kept for a day"
         if taken

@@ -16,7 +16,7 @@ from reliq.cli.options import (
     say,
     say_none,
 )
-from reliq.cli.stdin import read_body
+from reliq.cli.stdin import read_body, say_broken_json
 from reliq.contract.options import PUBLISH
 from reliq.errors import InvalidSetting
 
@@ -51,6 +51,7 @@ def publish(options: argparse.Namespace) -> int:
     body = read_body(body_limit_of(options)) if options.body in (None, "-") else options.body
     more = given_options(options, PUBLISH)
     sent = app_of(options).publish(options.routing_key, body, mandatory=options.mandatory, **more)
+    say_broken_json("body", body)
     if options.json:
         print(json.dumps(sent))
     else:
