@@ -124,7 +124,7 @@ _CONSUMER, _MONITOR = "its consumer", "a monitor"
 DEATHS: Final = (
     Reason("max_failures", "its handler failed too often", _CONSUMER, FAILED),
     Reason("max_deliveries", "too many consumers died with it", _MONITOR),
-    Reason("expired", "it was not started within its ttl", _CONSUMER),
+    Reason("expired", "it was not started, or not tried again, within its ttl", _CONSUMER),
     Reason("rejected", "its handler or its consumer rejected it", _CONSUMER, PASSED),
     Reason("decode", "its bytes are not a valid message", f"{_CONSUMER}, or {_MONITOR}"),
     Reason("undecided", "it was prepared, and never committed or rolled back", _MONITOR),
