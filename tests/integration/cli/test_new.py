@@ -37,6 +37,11 @@ def test_the_tests_of_a_new_project_pass(shop):
     assert "2 passed" in done.stdout, done.stdout
 
 
+def test_a_new_project_passes_pyright(shop):
+    done = run("-m", "pyright", "--pythonpath", sys.executable, ".", folder=shop)
+    assert done.stdout.startswith("0 errors"), done.stdout
+
+
 def test_the_application_of_a_new_project_sends_and_handles(shop, app):
     with process("worker", "shop_of_mine:app", folder=shop, RELIQ_URL=app.url) as worker:
         done = subprocess.run(
