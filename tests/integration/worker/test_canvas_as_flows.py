@@ -126,6 +126,20 @@ def test_an_error_callback_runs_behind_a_failure(canvas):
         assert canvas.queue("xsum").result(error.id) == [1]
 
 
+@pytest.mark.parametrize(("task", "before"), [("add", [4]), ("fails", [None])])
+def test_what_takes_the_place_of_an_error_callback_sees_whether_there_is_an_error(canvas, task, before):
+    """add.apply_async((2, 2), link_error=...) runs nothing more after a success; a message behind it does."""
+
+    @canvas.handler("error", result="1h")
+    def error(message):
+        return message.results()
+
+    with canvas.flow() as flow:
+        last = flow.send("error", "", after=flow.send(task, [2, 2]), on_failure="run")
+    with working(canvas, monitor=True):
+        assert canvas.queue("error").result(last.id, wait=10) == before
+
+
 def test_a_task_that_replaces_itself_by_a_canvas(canvas):
     """self.replace(group(...) | tsum.s()) in the middle of a chain: a flow within the flow."""
 
