@@ -88,8 +88,8 @@ def register(keys: QueueKeys, consumer: str, lease: float, marks: bool = False, 
 
 
 def describe(keys: QueueKeys, consumer: str, about: bytes) -> Op[int]:
-    """Replace what is known about the process of a consumer."""
-    return Op(("HSET", keys.workers, consumer, about), repeatable=True)
+    """Replace what is known about the process of a consumer; the answer is 0 if it has left."""
+    return scripted(signatures.describe(keys, consumer=consumer, about=about))
 
 
 def described(keys: QueueKeys) -> Op[list[bytes]]:

@@ -73,6 +73,10 @@ def claim_limited(
     )
 
 
+def describe(keys: NamedKeys, *, consumer: Argument, about: Argument) -> Call:
+    return "describe", (keys.workers,), (consumer, about)
+
+
 def discard(keys: NamedKeys, *, counter: Argument, letters: Records, call: str | None = None) -> Call:
     return (
         "discard",

@@ -114,7 +114,17 @@ def test_a_consumer_says_who_it_is_until_it_leaves(world):
     world.run(ops.register(KEYS, "w", 15.0, about=b"{}"))
     world.run(ops.register(KEYS, "earlier", 15.0))  # a worker of an earlier version says nothing
     assert world.redis.hgetall(KEYS.workers) == {b"w": b"{}"}
+    assert world.run(ops.describe(KEYS, "w", b'{"running": "a"}')) == 1
+    assert world.redis.hgetall(KEYS.workers) == {b"w": b'{"running": "a"}'}
     assert world.run(ops.forget(KEYS, "w", leaving=True)) is True
+    assert not world.redis.exists(KEYS.workers)
+
+
+def test_a_heartbeat_that_is_late_says_nothing_of_a_consumer_that_has_left(world):
+    """Its thread asks for the news once the lease is renewed; the consumer may leave in between."""
+    world.run(ops.register(KEYS, "w", 15.0, about=b"{}"))
+    assert world.run(ops.forget(KEYS, "w", leaving=True)) is True
+    assert world.run(ops.describe(KEYS, "w", b"{}")) == 0
     assert not world.redis.exists(KEYS.workers)
 
 

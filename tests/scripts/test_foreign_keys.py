@@ -75,6 +75,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "reclaim_when_full": reclaim,
     "redrive": lambda: ops.redrive(KEYS, [Revival(element("x"), "x", element("x2"))]),
     "register": lambda: ops.register(KEYS, "new", 15.0),
+    "describe": lambda: ops.describe(KEYS, "w", b"{}"),
     "settle": settle,
     "starts": lambda: ops.starts(KEYS, [b"reference"], 10),
     "instruct": lambda: ops.instruct(KEYS, "w", Instruction.PAUSE, 1),
