@@ -150,6 +150,17 @@ def test_an_attempt_does_not_give_out_what_was_extended_since(held: World, repea
     assert flying(held) == {"a2": 600, "b2": 60}
 
 
+def test_an_attempt_of_an_earlier_version_finds_its_messages(held: World):
+    """That wrote no times into its list. In a rolling upgrade an SDK may ask an endpoint of this version again."""
+    held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "attempt"))
+    entries = KEYS.attempt_of(dedup_digest("attempt"))
+    for place, name in enumerate("ab"):
+        held.redis.lset(entries, place, b" " + flight(name).name)
+    for _ in range(2):
+        assert [shown(one) for one in held.run(own.receive_again(KEYS, "attempt", 300.0))] == ["a2", "b2"]
+    assert flying(held) == {"a2": 300, "b2": 300}
+
+
 def test_an_attempt_does_not_give_out_what_another_call_has_received_since(held: World):
     held.run(own.receive(KEYS, "w", MINUTE, [flight("a"), flight("b")], "attempt"))
     received_again(held)

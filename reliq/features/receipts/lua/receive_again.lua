@@ -22,7 +22,8 @@ local elements, scored = {}, {}
 for at, name in ipairs(names) do
   local field = field_of(records, name)
   local before = field and tonumber(redis.call('ZSCORE', received, field) or nil)
-  if not before or before <= now or before ~= tonumber(string.match(entries[at], '^%d+')) then return {} end
+  local noted = tonumber(string.match(entries[at], '^%d+')) or before -- an earlier version noted no time
+  if not before or before <= now or before ~= noted then return {} end
   scored[#scored + 1], scored[#scored + 2] = until_ms, field
   elements[at] = string.sub(records[field], #FIRST_TURN + 1)
 end
