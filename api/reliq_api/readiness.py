@@ -59,6 +59,7 @@ class Readiness:
             with looking():
                 return await store.run(readiness_problems(self._reliq), timeout=0)
         except RedisUnsuitable as error:
+            store.depart(store.epoch)  # from a former master, for one: the host name may lead to the new one by now
             return [str(error).replace(f" at {store.where}", "")], []
         except ReliqError as error:
             return [f"Redis cannot be used: {type(error).__name__}"], []

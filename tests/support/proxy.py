@@ -22,7 +22,7 @@ class Proxy:
     ) -> None:
         self.request = request
         self.reply = reply
-        self._target = port
+        self.target = port  #: new connections lead to it
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -42,7 +42,7 @@ class Proxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:  # the server is away, and so is what stands before it
                 client.close()
                 continue

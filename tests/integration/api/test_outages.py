@@ -40,6 +40,22 @@ def test_redis_away_is_503_and_nothing_was_enqueued(name):
         assert service.get(f"/v1/queues/{name}").json()["ready"] == 2
 
 
+def test_a_service_is_ready_again_when_the_host_name_of_its_redis_leads_to_the_new_master():
+    """A probe, which only reads, went on asking the former master, and kept the writes away that would have left it."""
+    with (
+        EmbeddedRedis() as former,
+        EmbeddedRedis() as master,
+        Proxy(former.port) as proxy,
+        serving(proxy.url) as service,
+    ):
+        assert service.get("/readyz").is_success
+        with contextlib.closing(Store(former.url)) as direct:
+            direct.call(command("REPLICAOF", "127.0.0.1", master.port))
+        eventually(lambda: "is a replica" in service.get("/readyz").json().get("detail", ""))
+        proxy.target = master.port
+        eventually(lambda: service.get("/readyz").is_success)
+
+
 def test_a_service_starts_and_is_alive_without_redis(name):
     with serving("redis://127.0.0.1:1/0", send_timeout=0.3) as service:
         assert service.get("/healthz").json() == {"status": "ok"}

@@ -213,7 +213,7 @@ def failover():
         def fail_over():
             with redis.Redis(port=first.port) as client:
                 client.replicaof("127.0.0.1", second.port)
-            address._target = second.port
+            address.target = second.port
 
         yield address.url, fail_over, second
         second.kill()  # stopped, it would wait for the replica
