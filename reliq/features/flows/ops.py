@@ -17,8 +17,8 @@ KEPT = 3600.0  #: seconds for which the record of a flow stays after its end
 # --- the record of a flow ---
 
 
-def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[str, str] = ("", "")) -> Op[bool]:
-    """Store a part of the record of a flow; the reply is False if the flow was given up.
+def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[str, str] = ("", "")) -> Op[int]:
+    """Store a part of the record of a flow; the reply is the server's time in ms, or 0 if the flow was given up.
 
     `parent`: queue and id of the message whose handler opens it; `place`: the flow of that, and its number there.
     """
@@ -34,7 +34,7 @@ def flow_open(plan: Plan, first: int, end: int, parent: str = "", place: tuple[s
         graph=flow_record(plan.id), every=FLOWS, outer=flow_record(outer) if outer else None, id=plan.id,
         size=len(plan.nodes), by=plan.producer, number=place_there, member=member, fields=fields,
     )  # fmt: skip
-    return scripted(call, bool)
+    return scripted(call)
 
 
 def flow_change(flow: str, before: str, state: str, *, dropped: bool = False) -> Op[str]:

@@ -5,7 +5,6 @@ open; at last those that wait for no others are let go, by a monitor if the prod
 flow is open, none of them has run, and a monitor gives the flow up.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -68,9 +67,9 @@ class Sending:
         self._parent = parent  #: the message whose handler sends it
         self._queue = queue
         self._homes: dict[int, str] = {}  #: by number: the queue that is the member's home
-        #: The number of the latest call that tells homes what to know. It begins with the ms: a flow that a handler
-        #: sends again, as it was forgotten since, has the same id, and calls with earlier numbers count as late.
-        self._first = self._latest = time.time_ns() // 1_000_000
+        #: The number of the latest call that tells homes what to know. It begins with the server's ms: a flow that a
+        #: handler sends again, as it was forgotten since, has the same id, and calls with lower numbers count as late.
+        self._first = self._latest = 0
         self._noted_by: dict[str, int] = {}  #: by home: the number of the last of these that noted members
         self._entered = False  #: whether a message may be enqueued
         self._full: set[str] = set()  #: homes that have had no room
@@ -90,7 +89,8 @@ class Sending:
         plan, parent = self._plan, self._parent
         of = () if parent is None else (parent.text, parent.place)
         for first in range(0, len(plan.nodes), AT_ONCE):
-            self._check((yield own.flow_open(plan, first, first + AT_ONCE, *of)))
+            self._first = self._latest = yield own.flow_open(plan, first, first + AT_ONCE, *of)
+            self._check(self._first)
         try:
             if parent is not None:
                 yield from hold(plan, parent)

@@ -8,7 +8,8 @@
 --       number: of that message in its flow
 --       member: how the record of that flow begins to tell of it, if the message is really of it
 --       fields: each with its value
--- Returns 1, also if this call was carried out before; 0: the flow was given up meanwhile, or is another one's
+-- Returns the ms of the server's clock, also if this call was carried out before; 0: the flow was given up meanwhile, or is
+-- another one's
 -- uses: now
 -- names of the keys and arguments (tools/generate_scripts.py)
 local graph, every, outer = KEYS[1], KEYS[2], KEYS[3]
@@ -28,4 +29,4 @@ if not state then
   if there and string.sub(there, 1, #member) == member then redis.call('HSET', outer, opened, number) end
 end
 for from = FIELDS, #ARGV, 1000 do redis.call('HSET', graph, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
-return 1
+return now
