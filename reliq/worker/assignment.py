@@ -89,8 +89,8 @@ class Assignment:
         """The queues of the partitions that this process serves."""
         return [*self._own, self._helped] if self._helped else self._own
 
-    def leave(self) -> Steps[None]:
-        """Leave the partitions to the others at once."""
+    def leave(self) -> Steps[bool]:
+        """Leave the partitions to the others at once; return False if Redis could not be told."""
         if self.partitioned and self._owners:
             self._owners = []
             try:
@@ -99,6 +99,8 @@ class Assignment:
                 log.debug(
                     "queue=%s could not say that it leaves; others take over in some seconds: %s", self.queue, error
                 )
+                return False
+        return True
 
     def _learn(self) -> Steps[None]:
         """Read the layout and, with partitions, say that this process is there and read who else is."""

@@ -1,6 +1,7 @@
 """The worker: every message is handled, settled as its handler's outcome says, and never lost on the way."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from queue import SimpleQueue
@@ -9,6 +10,7 @@ import pytest
 
 import reliq
 from reliq import ops
+from reliq.embedded import EmbeddedRedis
 from reliq.errors import InvalidSetting
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
@@ -16,6 +18,8 @@ from reliq.model.outgoing import NewMessage
 from reliq.protocol.workers import every_worker
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
+from reliq.worker.assignment import Assignment
+from reliq.worker.exchange import Exchange
 from reliq.worker.prefetch import MOST
 from tests.support.handlers import bind, settled, working_as
 from tests.support.proxy import Proxy
@@ -388,6 +392,55 @@ def test_the_end_of_the_grace_names_the_first_ten_messages_that_it_cuts_off(app,
     named = told.partition(" ids=")[2].partition(":")[0].split(",")
     assert "messages=12 " in told
     assert (len(set(named[:10]) & set(ids)), named[10:]) == (10, ["..."])
+
+
+def test_a_worker_whose_redis_is_away_ends_though_it_has_many_queues(caplog, monkeypatch):
+    """Each queue waited for Redis in its turn: a worker of twenty went on for minutes after its grace."""
+    release, running, tried = threading.Event(), [], []
+    hand_back = Exchange.hand_back
+
+    def work(message):
+        running.append(message)
+        release.wait(60)
+
+    def try_it(exchange, *given):
+        tried.append(exchange)
+        hand_back(exchange, *given)
+
+    monkeypatch.setattr(Exchange, "hand_back", try_it)
+    with EmbeddedRedis() as server, contextlib.closing(reliq.Reliq(server.url)) as app:
+        for name in ("a", "b", "c"):
+            app.handler(name)(work)
+            app.queue(name).send("x")
+        worker = Worker(Store(server.url, timeout=0.2), app.handlers, Options(grace=0, threads=3))
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        eventually(lambda: len(running) == 3)
+        server.stop()
+        worker.stop()
+        thread.join(60)
+        release.set()
+        assert not thread.is_alive()
+    assert len(tried) == 1
+    told = [one.split()[1] for one in caplog.messages if one.startswith("not_handed_back")]
+    assert sorted(told) == ["queue=a", "queue=b", "queue=c"]
+
+
+def test_a_worker_that_is_to_stop_asks_about_no_further_queue(app, monkeypatch):
+    """With a Redis that does not answer, each question takes four seconds."""
+    looked = []
+
+    def look(assignment, taken_at):
+        looked.append(assignment.queue)
+        worker.stop()
+        yield from ()
+
+    monkeypatch.setattr(Assignment, "look", look)
+    for name in ("a", "b", "c"):
+        app.handler(name)(lambda message: None)
+    worker = Worker(Store(app.url), app.handlers, Options())
+    assert worker.run() == 0
+    assert looked == ["a"]
 
 
 def test_a_lost_lease_tells_the_handler_and_its_result_is_nothing(app):
