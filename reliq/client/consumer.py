@@ -100,12 +100,16 @@ class Consumer:
     def _leave(self) -> dict[str, ReliqError]:
         """Leave every home, and let the lease end; return the errors of homes."""
         failed: dict[str, ReliqError] = {}
+        away: dict[Node | None, RedisUnavailable] = {}  # so that the others on this node wait for it no more
         try:
             for name, holding in self._holdings.items():
+                node = self._store.node_of(holding.keys.messages)
                 try:
-                    holding.leave()
+                    holding.leave(away.get(node))
                 except ReliqError as one:
                     failed[name] = one
+                    if isinstance(one, RedisUnavailable):
+                        away[node] = one
         finally:  # also when the event loop ends meanwhile
             if self._heartbeat is not None and not self._first.steps.is_parents:
                 self._heartbeat.stop()

@@ -7,7 +7,7 @@ from typing import Any
 from reliq import ops
 from reliq.client.connections import Connections
 from reliq.client.unbroken import bring, finish
-from reliq.errors import ReliqError
+from reliq.errors import RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
@@ -53,11 +53,13 @@ class Holding:
         """Whether the message was claimed here."""
         return isinstance(message, Message) and message.holder is self.steps
 
-    def leave(self) -> None:
-        """Give back what is held, and unregister the consumer."""
+    def leave(self, away: RedisUnavailable | None = None) -> None:
+        """Give back what is held, and unregister the consumer. `away`: raised without a try."""
         if self.steps.is_parents:  # a forked child leaves its parent what that holds
             return
         try:
+            if away is not None and self.steps.alive:
+                raise away
             with self._connections.lock:
                 self.steps.end_lost_life()
                 self._store.run(self.steps.leave(), self._connections.main)

@@ -15,6 +15,7 @@ from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys, process_of
 from reliq.ops.topology import slot_of
 from reliq.protocol import claiming
+from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Trust
 from reliq.protocol.stats import stats_of
 from tests.support.cluster import Cluster
@@ -265,6 +266,27 @@ def test_who_leaves_without_an_answer_from_one_partition_has_left_the_others(fac
     assert [client.scard(QueueKeys(name).consumers) for name in (*NAMES[:2], NAMES[3])] == [0, 0, 0]
     assert "not_unregistered queue=orders@partition.2" in caplog.text
     assert app.queue("orders").stats().counters["acked"] == 400
+
+
+def test_who_leaves_while_redis_is_away_waits_for_it_once(face, monkeypatch):
+    """Each partition waited for Redis in its turn: 16 of them for more than a minute, if Redis hung."""
+    tried, leave = [], ConsumerSteps.leave
+
+    def try_it(steps):
+        tried.extend([steps.keys.queue] * steps.alive)
+        return leave(steps)
+
+    monkeypatch.setattr(ConsumerSteps, "leave", try_it)
+    with EmbeddedRedis() as server:
+        app = face(server.url, send_timeout=0.2)
+        app.queue("orders").configure(partitions=4)
+        app.queue("orders").send_many(["body"] * 400)
+        with pytest.raises(reliq.ReliqError), app.queue("orders").consumer() as consumer:  # noqa: PT012
+            got: list[reliq.Message] = []
+            while len(got) < 400:
+                got += claimed(consumer)
+            server.stop()
+    assert tried in (NAMES[:1], NAMES[:2])  # a call that was sent before may have been carried out
 
 
 def test_a_heartbeat_by_hand_renews_the_other_leases_if_a_partition_fails(face, monkeypatch):
