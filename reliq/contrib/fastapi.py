@@ -62,8 +62,9 @@ def client_of(app: Any) -> Reliq:
     client = getattr(app.state, "reliq", None)
     if not isinstance(client, Reliq):
         raise InvalidSetting(
-            "the application has no client of reliq: make it with FastAPI(lifespan=lifespan(url)); one that is mounted "
-            "in another shares what that has: mounted.state = app.state"
+            "the application has no client of reliq: make it with FastAPI(lifespan=lifespan(url)), and let that run: "
+            "in tests by `with TestClient(app) as http` or `async with app.router.lifespan_context(app)` around httpx. "
+            "One that is mounted in another shares what that has: mounted.state = app.state"
         )
     return client
 

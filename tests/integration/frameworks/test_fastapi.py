@@ -134,3 +134,9 @@ def test_an_application_without_the_lifespan_is_told_so() -> None:
             await http.post("/orders", json={})
 
     calling(ordering(FastAPI()), story)
+
+
+def test_an_application_whose_lifespan_does_not_run_is_told_how(url: str) -> None:
+    http = TestClient(ordering(FastAPI(lifespan=lifespan(url))))  # without `with`
+    with pytest.raises(InvalidSetting, match="let that run: in tests by `with TestClient"):
+        http.post("/orders", json={})
