@@ -13,6 +13,13 @@ from typing import NamedTuple
 
 _LUA = Path(__file__).parent.with_name("lua")
 _FEATURES = _LUA.with_name("features")
+#: The text of each Lua file. All are read with this module: a process keeps its scripts when another version is
+#: installed over it, whose scripts take other keys and arguments.
+_TEXTS = {
+    path: path.read_text(encoding="utf-8")
+    for folder in (_LUA, *sorted(_FEATURES.glob("*/lua")))
+    for path in sorted(folder.rglob("*.lua"))
+}
 #: A statement that begins a line, with the comment above it. Its other lines are indented, or close a block.
 _STATEMENT = re.compile(r"(?:^--.*\n)*^(?!--)\S.*\n(?:^(?:[ \t].*|[)}].*|end\b.*|)\n)*", re.MULTILINE)
 _DEFINED = re.compile(r"\s*(?:local (?:function )?)?(\w+(?:, \w+)*)(?: = |\(|\s*$)", re.MULTILINE)
@@ -32,10 +39,10 @@ class Script:
     def __init__(self, name: str) -> None:
         feature, _, self.name = name.rpartition("/")
         folder = _FEATURES / feature / "lua" if feature else _LUA
-        source = (folder / f"{self.name}.lua").read_text(encoding="utf-8")
+        source = _TEXTS[folder / f"{self.name}.lua"]
         uses = re.search(r"^-- uses: (.+)$", source, re.MULTILINE)
         shared = [path for one in uses[1].split(", ") for path in _shared(folder, one)] if uses else []
-        needed = _needed([one for path in shared for one in statements(path)], _names(_COMMENT.sub("", source)))
+        needed = _needed([one for path in shared for one in statements(_TEXTS[path])], _names(_COMMENT.sub("", source)))
         self.source = "".join([*(one.text for one in needed), source])
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
@@ -49,9 +56,9 @@ class Statement(NamedTuple):
 
 
 @functools.cache
-def statements(path: Path) -> list[Statement]:
-    """Return the statements of a file of shared functions."""
-    return [_statement(text) for text in _STATEMENT.findall(path.read_text(encoding="utf-8"))]
+def statements(text: str) -> list[Statement]:
+    """Return the statements of a file of shared functions, by its text."""
+    return [_statement(one) for one in _STATEMENT.findall(text)]
 
 
 def _statement(text: str) -> Statement:
@@ -82,7 +89,7 @@ def _needed(shared: Sequence[Statement], names: frozenset[str]) -> list[Statemen
 def _shared(folder: Path, name: str) -> list[Path]:
     """Return a file of shared functions, that of the slice or of the core; with `follow` those of all features too."""
     own = folder / "shared" / f"{name}.lua"
-    path = own if own.exists() else _LUA / "shared" / f"{name}.lua"
+    path = own if own in _TEXTS else _LUA / "shared" / f"{name}.lua"
     if name != "follow":
         return [path]
-    return [path, _LUA / "shared" / "ring.lua", *sorted(_FEATURES.glob("*/lua/shared/moments.lua"))]
+    return [path, _LUA / "shared" / "ring.lua", *(one for one in _TEXTS if one.name == "moments.lua")]
