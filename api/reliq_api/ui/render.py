@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from reliq import features
@@ -23,6 +23,8 @@ from reliq_api.ui.assets import VERSION
 from reliq_api.ui.bodies import shown
 
 _FOLDERS = [Path(__file__).with_name("templates"), *Path(features.__file__).parent.glob("*/templates")]
+#: By name, read with this module: the service keeps its pages when another version is installed over it.
+_TEMPLATES = {file.name: file.read_text(encoding="utf-8") for folder in _FOLDERS for file in folder.glob("*.html")}
 _UNITS = ((1e3, "k"), (1e6, "M"), (1e9, "G"))
 _AGES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -114,7 +116,7 @@ def _legible(value: Any) -> Any:
 
 
 _environment = Environment(
-    loader=FileSystemLoader(_FOLDERS),
+    loader=DictLoader(_TEMPLATES),
     autoescape=True,
     finalize=_legible,
     undefined=StrictUndefined,

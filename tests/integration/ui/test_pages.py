@@ -47,6 +47,13 @@ def test_no_page_leads_to_one_that_a_deleted_slice_had(app, client, monkeypatch,
     assert lead == (set() if gone else {*OF_SLICES, "/find"})
 
 
+def test_pages_are_those_of_the_start_whatever_is_installed_since(client, monkeypatch):
+    """`pip install` replaces the templates while the service runs; those of another version ask for other values."""
+    monkeypatch.setattr(render._environment, "cache", None)
+    monkeypatch.setattr("jinja2.loaders.open", None, raising=False)
+    assert [client.get(path).status_code for path in ("/", "/topics", "/workers")] == [200, 200, 200]
+
+
 def text_of(answer: httpx.Response) -> str:
     """What a reader sees: no tags, single spaces."""
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", answer.text)))
