@@ -131,7 +131,9 @@ def _reload(options: argparse.Namespace, child: ChildSettings | None) -> int:
 
 
 def _supervise(options: argparse.Namespace, store: Store, metering: Any, child: ChildSettings | None) -> int:
+    # All at the start: when a child dies, another version may be installed over this one.
     from reliq.worker.supervisor import Child, Supervisor
+    from reliq_monitor.reclaim import take_back_owner
 
     def start(place: int) -> Child:
         settings = ChildSettings(new_owner(), place, child_options(options), metering.folder)
@@ -139,7 +141,10 @@ def _supervise(options: argparse.Namespace, store: Store, metering: Any, child: 
         return Child(settings.owner, command, settings.environment())
 
     def take_back(owner: str, seen_at: float) -> int:
-        return _take_back(store, owner, seen_at, metering.own)
+        returned = store.run(take_back_owner(owner))
+        for queue, messages in returned.items():
+            metering.own.recovered(queue, time.monotonic() - seen_at, messages)
+        return sum(returned.values())
 
     supervisor = Supervisor(start, options.processes, options.grace, take_back)
     supervisor.stop_on_signals()
@@ -193,12 +198,3 @@ def _monitor(store: Store, measurements: Measurements, reconnect_grace: float) -
     from reliq_monitor import MonitorThread
 
     return MonitorThread(store, measurements=measurements, reconnect_grace=reconnect_grace)
-
-
-def _take_back(store: Store, owner: str, seen_at: float, measurements: Measurements) -> int:
-    from reliq_monitor.reclaim import take_back_owner
-
-    returned = store.run(take_back_owner(owner))
-    for queue, messages in returned.items():
-        measurements.recovered(queue, time.monotonic() - seen_at, messages)
-    return sum(returned.values())

@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import shutil
+import signal
 import socket
 import threading
 import time
@@ -25,7 +27,7 @@ from reliq.worker.news import News
 from tests.integration.api.serving import serving
 from tests.support.commands import run
 from tests.support.turns import Monitor
-from tests.support.workers import eventually, working
+from tests.support.workers import ROOT, eventually, working
 from tests.support.workers import process as running
 
 
@@ -275,3 +277,20 @@ def test_what_another_program_wrote_says_nothing(text):
     one = read("orders", "c1", text, None, 0)
     assert one.process in (None, Process("", 0, "", 0, ""))
     assert (one.doing, one.beat) == (Doing(), None)
+
+
+def test_a_parent_returns_what_a_killed_child_held_when_its_files_have_been_replaced(app, tmp_path):
+    """As by `pip install`: it has what it needs for that in memory from its start on. No monitor runs here."""
+    for source in (ROOT / "reliq", ROOT / "monitor" / "reliq_monitor"):
+        shutil.copytree(source, tmp_path / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "shop.py").write_text(
+        "import reliq, signal\napp = reliq.Reliq()\napp.handler('orders')(lambda message: signal.pause())\n"
+    )
+    queue = app.queue("orders")
+    queue.send("x")
+    arguments = ("worker", "shop", "--processes", "2", "--no-monitor")
+    with running(*arguments, folder=tmp_path, fresh=True, RELIQ_URL=app.url, PYTHONPATH=str(tmp_path)):
+        (busy,) = eventually(lambda: [one for one in app.store.run(every_worker()) if one.processing], timeout=30)
+        (tmp_path / "reliq_monitor" / "reclaim.py").write_text("raise ImportError('of another version')\n")
+        os.kill(busy.process.pid, signal.SIGKILL)
+        eventually(lambda: queue.stats().counters.get("reclaimed"), timeout=30)
