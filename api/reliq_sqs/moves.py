@@ -22,7 +22,7 @@ from reliq.errors import ReliqError
 from reliq.features.receipts.model import Received
 from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Steps, one
+from reliq.ops import Steps, one, server_time
 from reliq.ops import sqs as ops
 from reliq.runtime.outage_log import OutageLog
 from reliq_api.background import Background
@@ -98,7 +98,7 @@ class Moves:
             destination_arn=destination.arn if destination else "",
             queues=queues,
             rate=rate,
-            started=time.time_ns() // 1_000_000,
+            started=await self._now(),
             to_move=stats.ready,
         )
         await self._app.store.run(_add(task))
@@ -150,7 +150,7 @@ class Moves:
     async def _run(self, task: Task) -> None:
         source = self._app.queue(task.source)
         began, moved_before = time.monotonic(), task.moved
-        inherited = time.time_ns() // 1_000_000 - task.started > ops.LEAD * 1000  # from an endpoint that may have died
+        inherited = await self._now() - task.started > ops.LEAD * 1000  # from an endpoint that may have died
         made: dict[str, int] = {}  # when each target was created
         while await self._may_go_on(task):
             limit = min(_STEP, task.rate or _STEP)
@@ -167,6 +167,11 @@ class Moves:
             if task.rate:
                 due = began + (task.moved - moved_before) / task.rate
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    async def _now(self) -> int:
+        """Return the time of the Redis server, ms since the epoch: endpoints on other machines have other clocks."""
+        now: int = await self._app.store.run(one(server_time()))
+        return now
 
     async def _may_go_on(self, task: Task) -> bool:
         """Keep the lead; return False if another endpoint has it, or if the task was cancelled."""

@@ -449,7 +449,10 @@ def test_what_a_killed_endpoint_had_in_flight_is_moved_by_another_one(url, name,
         assert (moved if fifo else sorted(moved, key=int)) == [str(number) for number in range(200)]
 
 
-def test_a_task_does_not_end_before_what_a_killed_endpoint_held_has_come_back(url, sqs, queue, monkeypatch):
+@pytest.mark.parametrize("behind", [0, 60], ids=["", "the clock is behind"])
+def test_a_task_does_not_end_before_what_a_killed_endpoint_held_has_come_back(url, sqs, queue, monkeypatch, behind):
+    time_of_day = time.time_ns
+    began = time_of_day() // 1_000_000 - 20_000
     dead, target = queue("-dead"), queue("-target")
     source, destination = (address.rpartition("/")[2] for address in (dead, target))
     receive, calls = aio.Queue.receive, []
@@ -466,12 +469,14 @@ def test_a_task_does_not_end_before_what_a_killed_endpoint_held_has_come_back(ur
             runner = moves.Moves(
                 app, Registry(app, Names("000000000000", _EAST), strict=False, background=background), background
             )
-            task = moves.Task(id="inherited", source=source, source_arn=arn_of(sqs, dead), destination=destination)
+            arn = arn_of(sqs, dead)
+            task = moves.Task(id="inherited", source=source, source_arn=arn, destination=destination, started=began)
             await app.store.run(one(ops_of_sqs.lead_sqs_move(task.id, runner._endpoint)))
             await app.store.run(moves._add(task))
             await runner._run(task)
             return task
 
     monkeypatch.setattr(aio.Queue, "receive", receive_before_it_comes_back)
+    monkeypatch.setattr(time, "time_ns", lambda: time_of_day() - behind * 10**9)
     task = asyncio.run(main())
     assert (task.status, task.moved, _ready(sqs, dead), _ready(sqs, target)) == ("COMPLETED", 1, 0, 1)
