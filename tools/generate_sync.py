@@ -15,7 +15,7 @@ SOURCE = Path("reliq/aio")
 TARGET = Path("reliq/client")
 FEATURES = Path("reliq/features")  #: a slice has both faces side by side
 #: A task renews a lease, or a thread; one of them waits; only a task is cancelled.
-WRITTEN_BY_HAND = ("__init__", "heartbeat", "news", "unbroken")
+WRITTEN_BY_HAND = ("__init__", "heartbeat", "home_waiter", "unbroken")
 
 # In this order. A difference that needs more than a word belongs into reliq.protocol, which both share.
 REPLACEMENTS = tuple(

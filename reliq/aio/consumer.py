@@ -11,7 +11,7 @@ from weakref import WeakSet
 from reliq.aio.connections import Connections
 from reliq.aio.heartbeat import Heartbeat
 from reliq.aio.holding import Holding
-from reliq.aio.news import HomeNews
+from reliq.aio.home_waiter import HomeWaiter
 from reliq.aio.unbroken import finish
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
@@ -58,7 +58,7 @@ class Consumer(AsyncBlock):
         self._first = self._held_at(homes.first.keys, self._owner)
         self._holdings = {homes.queue: self._first}  #: one for each home of the queue
         self._heartbeat: Heartbeat | None = None
-        self._news: HomeNews | None = None  #: of several homes, once it has waited
+        self._waiter: HomeWaiter | None = None  #: of several homes, once it has waited
         self._former: WeakSet[ConsumerSteps] = WeakSet()  #: of homes that are not there any more
         self._lives: dict[str, str] = {}  #: the id that follows in such a home, should it come back
         self._turn = 0
@@ -213,22 +213,22 @@ class Consumer(AsyncBlock):
 
     def _known_empty(self, keys: QueueKeys) -> bool:
         steps = self._holdings[keys.queue].steps
-        return self._news is not None and steps.awaits and self._news.known_empty(steps.awaited)
+        return self._waiter is not None and steps.awaits and self._waiter.known_empty(steps.awaited)
 
     async def _wait(self, left: float, in_vain: int) -> bool:
         """Wait a while until one of the homes may have messages; return whether the server has told so.
 
         `in_vain`: how often in a row it had, and none was left.
         """
-        if self._news is None and self._entered:
-            self._news = HomeNews(self._store)
+        if self._waiter is None and self._entered:
+            self._waiter = HomeWaiter(self._store)
         homes = [holding for name, holding in self._holdings.items() if name not in self._homes.failing]
         keys = [holding.steps.awaited for holding in homes if holding.steps.awaits]
-        if self._news is None or not keys:
+        if self._waiter is None or not keys:
             await self._store.run(one(Sleep(min(left, _WAIT))))
             return False
         most = values.BLOCK if len(keys) == len(self._holdings) else _WAIT
-        return await self._news.wait(keys, min(left, most), _WAIT, in_vain)
+        return await self._waiter.wait(keys, min(left, most), _WAIT, in_vain)
 
     async def _take_back(self, messages: Sequence[Message]) -> None:
         """Give back claimed messages that the caller does not receive."""

@@ -66,9 +66,9 @@ class SlotMap(Protocol):
 
 
 class Waiter(Protocol):
-    """Who waits for keys. The watch does not keep it: one that has ended is told nothing."""
+    """Who waits for keys. The watch does not keep it: one that has ended is not notified."""
 
-    def told(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """Note, in the thread of the watch, that a key may exist."""
 
 
@@ -80,7 +80,7 @@ class Watch(threading.Thread):
         self._connection = store.connection() if node is None else store.connection_to(node)
         self._notices = self._connection.notices = Notices(self._note)
         self._lock = threading.Lock()
-        self._waiting: defaultdict[str, WeakSet[Waiter]] = defaultdict(WeakSet)  #: by key: whom to tell
+        self._waiting: defaultdict[str, WeakSet[Waiter]] = defaultdict(WeakSet)  #: by key: whom to notify
         self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
         self._unasked: set[str] = set()  #: keys to ask about
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -90,8 +90,8 @@ class Watch(threading.Thread):
 
     # --- the threads of the callers ---
 
-    def tell(self, keys: Sequence[str], waiter: Waiter) -> bool:
-        """Tell of each of the keys, once, as soon as it may exist; return False if that will never be."""
+    def add_waiter(self, keys: Sequence[str], waiter: Waiter) -> bool:
+        """Notify the waiter of each key, once, as soon as it may exist; return False if that will never be."""
         with self._lock:
             if not self._usable:
                 return False
@@ -203,7 +203,7 @@ class Watch(threading.Thread):
             with self._lock:
                 waiting = list(self._waiting.pop(key, ()))
             for waiter in waiting:
-                waiter.told(key)
+                waiter.notify(key)
 
     def _note(self, keys: list[str] | None) -> None:
         """Note what has changed: the callers that wait for it go on."""
@@ -242,12 +242,12 @@ class Watches:
                 self.by_node.pop(one).stop()  # who waits there goes on, and waits elsewhere
             return self.by_node.get(node)
 
-    def tell(self, keys: Iterable[str], waiter: Waiter) -> list[str]:
-        """Tell of each of the keys, once, as soon as it may exist; return those that are not watched."""
+    def add_waiter(self, keys: Iterable[str], waiter: Waiter) -> list[str]:
+        """Notify the waiter of each key, once, as soon as it may exist; return those that are not watched."""
         by_watch: defaultdict[Watch | None, list[str]] = defaultdict(list)
         for key in keys:
             by_watch[self.of(key)].append(key)
-        refused = [some for watch, some in by_watch.items() if watch is None or not watch.tell(some, waiter)]
+        refused = [some for watch, some in by_watch.items() if watch is None or not watch.add_waiter(some, waiter)]
         return [key for some in refused for key in some]
 
     def stop(self) -> None:

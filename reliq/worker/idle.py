@@ -54,14 +54,14 @@ class Idle:
             self._shared.working.discard(loop)
             self._resting.add(loop)
         self._waiting[key] = loop
-        if watch.tell([key], self):
+        if watch.add_waiter([key], self):
             return True
         if not self._taken(loop):  # it was woken meanwhile, for another reason
             return True
         self._shared.working.add(loop)
         return False
 
-    def told(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """Wake the loop that waits for a key; called in the thread of the watch."""
         self.wake(self._waiting[key])
 

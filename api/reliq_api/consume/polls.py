@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from reliq import ops
-from reliq.aio.news import HomeNews
+from reliq.aio.home_waiter import HomeWaiter
 from reliq.contract import values
 from reliq.errors import OutcomeUnknown, RedisUnavailable, ReliqError
 from reliq.model.keys import QueueKeys, new_owner
@@ -195,7 +195,7 @@ class Poller:
         self._waiting: deque[Poll] = deque()
         self._served: Poll | None = None  #: the poll for which the connection blocks
         self._started = False
-        self._news = HomeNews(store)
+        self._waiter = HomeWaiter(store)
 
     async def wait(self, poll: Poll, gone: Gone) -> list[Message]:
         self._waiting.append(poll)
@@ -270,7 +270,7 @@ class Poller:
                 await asyncio.sleep(_PAUSE)
                 continue
             if not messages and (awaited := poll.awaited):
-                in_vain = in_vain + 1 if await self._news.wait(awaited, timeout, _LOOK, in_vain) else 0
+                in_vain = in_vain + 1 if await self._waiter.wait(awaited, timeout, _LOOK, in_vain) else 0
         if not messages or poll.gone:
             messages = []
             try:
@@ -280,7 +280,7 @@ class Poller:
         self._answer(poll, messages, error)
 
     def _known_empty(self, keys: QueueKeys) -> bool:
-        return self._news.known_empty(keys.messages)
+        return self._waiter.known_empty(keys.messages)
 
     def _answer(self, poll: Poll, messages: list[Message], error: ReliqError | None) -> None:
         self._waiting.remove(poll)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from reliq import ops
-from reliq.aio.news import HomeNews
+from reliq.aio.home_waiter import HomeWaiter
 from reliq.aio.unbroken import Lock, acquire, bring
 from reliq.contract import values
 from reliq.contract.values import Duration
@@ -40,7 +40,7 @@ class Receiver:
         self._turn = Lock()
         self._waiters = 0
         self._connection = store.connection("reliq-receive")
-        self._news: HomeNews | None = None  #: of several homes, once it has waited
+        self._waiter: HomeWaiter | None = None  #: of several homes, once it has waited
 
     async def receive(self, wanted: Wanted, wait: float, patience: "Patience") -> list[Received]:
         """Return messages, or none after `wait` seconds."""
@@ -66,7 +66,7 @@ class Receiver:
         if not self._waiters and await acquire(self._turn, _ENOUGH):
             try:
                 if not self._waiters:
-                    self._news = None
+                    self._waiter = None
                     await self._connection.close()
             finally:
                 self._turn.release()
@@ -76,8 +76,8 @@ class Receiver:
         in_vain = 0
         while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
             if awaited := self._steps.awaited:
-                self._news = self._news or HomeNews(self._store)
-                told = await self._news.wait(awaited, min(left, _LOOK_AT_HOMES), _UNWATCHED, in_vain)
+                self._waiter = self._waiter or HomeWaiter(self._store)
+                told = await self._waiter.wait(awaited, min(left, _LOOK_AT_HOMES), _UNWATCHED, in_vain)
                 in_vain = in_vain + 1 if told else 0
             received = await self._receive(wanted, min(left, self._steps.look), self._connection)
         return received

@@ -12,8 +12,8 @@ import pytest
 
 import reliq
 from reliq import aio
-from reliq.aio import news as aio_news
-from reliq.client import news
+from reliq.aio.home_waiter import HomeWaiter as AioHomeWaiter
+from reliq.client.home_waiter import HomeWaiter
 from reliq.contract import values
 from reliq.embedded import EmbeddedRedis
 from reliq.model.keys import QueueKeys
@@ -261,11 +261,11 @@ def test_a_caller_to_whom_others_were_faster_a_thousand_times_still_waits(url):
 
     async def wait() -> bool:
         async with aio.Reliq(url) as app:
-            return await aio_news.HomeNews(app.store).wait([key], 0.1, 0.1, in_vain=5000)
+            return await AioHomeWaiter(app.store).wait([key], 0.1, 0.1, in_vain=5000)
 
     assert asyncio.run(wait()) is False
     with reliq.Reliq(url) as app:
-        assert news.HomeNews(app.store).wait([key], 0.1, 0.1, in_vain=5000) is False
+        assert HomeWaiter(app.store).wait([key], 0.1, 0.1, in_vain=5000) is False
 
 
 def test_the_thread_that_waits_ends_with_its_application(url, orders):

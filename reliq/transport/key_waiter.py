@@ -1,4 +1,4 @@
-"""What a caller who waits for several homes knows of their keys. `reliq.aio.news` and `reliq.client.news` wait."""
+"""The part of `HomeWaiter` that `reliq.aio` and `reliq.client` share: which keys are empty."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ def left_to_others(in_vain: int) -> float:
     return _MOMENT * (1 << min(in_vain, _DOUBLINGS))
 
 
-class News(ABC):
-    """What one caller knows of some keys: one that was empty stays so until the watch says that it may exist."""
+class KeyWaiter(ABC):
+    """Knows which keys are empty: one that was stays so until the watch says that it may exist."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -25,15 +25,15 @@ class News(ABC):
         """Whether the key did not exist when it was last asked about, and has not changed since."""
         return key in self._empty
 
-    def _expect(self, keys: Sequence[str]) -> bool:
-        """Have the watch tell of these keys, which were empty a moment ago; return whether it will, of each."""
+    def _watch(self, keys: Sequence[str]) -> bool:
+        """Let the watch notify of these keys, which were empty a moment ago; return whether it watches all of them."""
         new = [key for key in keys if key not in self._empty]
         self._empty.update(new)
-        unwatched = self._server.watches.tell(new, self)
+        unwatched = self._server.watches.add_waiter(new, self)
         self._empty.difference_update(unwatched)
         return not unwatched
 
-    def told(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """Note that a key may exist; called in the thread of the watch."""
         self._empty.discard(key)
         self._wake()

@@ -1,19 +1,19 @@
-"""Waiting for several homes at once. Written by hand, as `reliq.aio.news`: there a task waits, here a thread."""
+"""Waiting for several homes at once. Written by hand: here a thread waits, in `reliq.aio.home_waiter` a task."""
 
 import threading
 import time
 from collections.abc import Sequence
 
-from reliq.transport.news import News, left_to_others
+from reliq.transport.key_waiter import KeyWaiter, left_to_others
 from reliq.transport.store import Store
 
 
-class HomeNews(News):
+class HomeWaiter(KeyWaiter):
     """Waits until one of several homes may have messages."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._news = threading.Event()
+        self._woken = threading.Event()
 
     def wait(self, keys: Sequence[str], seconds: float, unwatched: float, in_vain: int) -> bool:
         """Wait until one of the keys may exist, at most so many seconds; return whether that was told.
@@ -23,9 +23,9 @@ class HomeNews(News):
         """
         if in_vain:
             time.sleep(min(seconds, unwatched, left_to_others(in_vain)))
-        self._news.clear()
-        watched = self._expect(keys)
-        return self._news.wait(seconds if watched else min(seconds, unwatched))
+        self._woken.clear()
+        watched = self._watch(keys)
+        return self._woken.wait(seconds if watched else min(seconds, unwatched))
 
     def _wake(self) -> None:
-        self._news.set()
+        self._woken.set()
