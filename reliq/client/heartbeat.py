@@ -56,7 +56,7 @@ class Heartbeat(threading.Thread):
         self._is_part = part_of is not None
         self.over = False  #: its node has gone
         self._parts: dict[Node, Heartbeat] = {}
-        self._untold: dict[tuple[QueueKeys, str], bytes] = {}  # news of consumers that Redis does not have yet
+        self._unsent: dict[tuple[QueueKeys, str], bytes] = {}  # descriptions that Redis does not have yet
 
     def beat(self) -> None:
         """Renew every lease now, but for those that a part of this heartbeat sees to."""
@@ -73,13 +73,13 @@ class Heartbeat(threading.Thread):
             else:
                 self._lost(lease)
         looks: list[ops.Op[Any]] = [ops.told(lease.keys) for lease in leases]
-        news = {(lease.keys, lease.consumer): lease.news() for lease in alive_ones if lease.news is not None}
-        self._untold = {one: text for one in news if (text := news[one] or self._untold.get(one))}
-        tells = [ops.describe(*one, text) for one, text in self._untold.items()]
+        changed = {(one.keys, one.consumer): one.description() for one in alive_ones if one.description is not None}
+        self._unsent = {one: text for one in changed if (text := changed[one] or self._unsent.get(one))}
+        describes = [ops.describe(*one, text) for one, text in self._unsent.items()]
         try:
-            answers = self._store.call([*looks, *tells], self._connection, timeout=0)
-            self._untold = {}
-        except QueueFull:  # the news are for people only: they wait for room
+            answers = self._store.call([*looks, *describes], self._connection, timeout=0)
+            self._unsent = {}
+        except QueueFull:  # descriptions are for people only: they wait for room
             answers = self._store.call(looks, self._connection, timeout=0)
         for lease, cancelled in zip(leases, answers, strict=False):
             if cancelled:

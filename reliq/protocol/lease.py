@@ -37,7 +37,7 @@ def _ignore(_: object) -> None:
 class Lease:
     """One consumer's lease, as its heartbeat needs to know it."""
 
-    __slots__ = ("consumer", "keys", "length", "news", "renewed", "told")
+    __slots__ = ("consumer", "description", "keys", "length", "renewed", "told")
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class Lease:
         length: float,
         renewed: Callable[[Moment], object] = _ignore,
         told: Callable[[ops.Told], object] = _ignore,
-        news: Callable[[], bytes | None] | None = None,
+        description: Callable[[], bytes | None] | None = None,
     ) -> None:
         """`renewed` gets the moment at which each renewal that Redis confirmed was sent; `told` the cancelled messages
-        of the queue: id, and ms of the server's clock. `news`: what Redis is to know about the consumer, if it changed.
+        of the queue: id, and ms of the server's clock. `description` returns that of the consumer if it has changed.
         """
         self.keys = keys
         self.consumer = consumer
         self.length = length
         self.renewed = renewed
         self.told = told
-        self.news = news
+        self.description = description

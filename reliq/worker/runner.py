@@ -18,8 +18,8 @@ from reliq.protocol.outcomes import cancelled, released
 from reliq.runtime.failures import failures
 from reliq.runtime.moment import Moment
 from reliq.transport.store import Store
+from reliq.worker.description import Description
 from reliq.worker.exchange import Exchange
-from reliq.worker.news import News
 from reliq.worker.once import began
 from reliq.worker.outcome import after_error, after_return
 from reliq.worker.threads import in_thread
@@ -48,7 +48,7 @@ class Runner:
         self.handler = handler
         self.running: dict[bytes, Run] = {}  #: by element
         self._outliving: set[bytes] = set()  #: elements of runs that go on though their messages are settled
-        self._news = News(exchange.steps.lease)
+        self._description = Description(exchange.steps.lease)
         self.paused = False  #: set by the worker: hand back messages that have not started, and claim none
         self.handled = 0  #: runs that have ended; with several threads nearly
         self._store = store
@@ -237,13 +237,13 @@ class Runner:
         self._exchange.move(after_error(self.handler, run.message, error, self._owner))
         _abandon(run)
 
-    def news(self) -> bytes | None:
-        """Return what Redis is to know about this consumer, None if there is nothing new."""
+    def description(self) -> bytes | None:
+        """Return what Redis is to say about this consumer, None if it is as before."""
         longest = min(list(self.running.values()), key=_started, default=None)
         if longest is None:
-            return self._news.text(self.handled, "", 0, self.paused)
+            return self._description.changed(self.handled, "", 0, self.paused)
         since = round((longest.started + self._steps.arrivals.clock_offset) * 1000)
-        return self._news.text(self.handled, longest.message.id, since, self.paused)
+        return self._description.changed(self.handled, longest.message.id, since, self.paused)
 
     def tell(self, ids: ops.Told) -> None:
         """Tell the runs of cancelled messages, given by id and ms; those that have not started do not run."""

@@ -308,7 +308,7 @@ class Worker:
                 one.lease,
                 one.trust.renewed,
                 functools.partial(self._told, loop),
-                loop.runner.news,
+                loop.runner.description,
             )
             for loop, one in alive
         ]

@@ -178,11 +178,11 @@ def test_a_full_server_registers_consumers_and_renews_their_leases(server):
 def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(server):
     app, keys, owner = reliq.Reliq(server.url), QueueKeys("q"), new_owner()
     told, lost = list[Told](), list[Lease]()
-    consumer, news = ConsumerSteps(keys, owner, 15.0), [b"third", b"second", b"first"]
+    consumer, texts = ConsumerSteps(keys, owner, 15.0), [b"third", b"second", b"first"]
     one = app.queue("q").send("x")
     app.store.call(register(keys, owner, 15.0, about=b"none"))
     assert app.store.run(consumer.settle((), (), 1))[1]
-    lease = Lease(keys, owner, 15.0, told=told.append, news=lambda: news.pop() if news else None)
+    lease = Lease(keys, owner, 15.0, told=told.append, description=lambda: texts.pop() if texts else None)
     beating = Heartbeat(app.store, owner, 15.0, lambda: [lease], lost.append)
     beating.beat()
     configure(server, "maxmemory", "1mb")
@@ -194,7 +194,7 @@ def test_a_full_server_passes_on_a_cancellation_and_hears_news_of_workers_later(
     beating.beat()
     assert app.store.call(description(keys, owner)) == b"third"
     configure(server, "maxmemory", "1mb")
-    news.append(b"fourth")
+    texts.append(b"fourth")
     beating.beat()
     configure(server, "maxmemory", "0")
     beating.beat()

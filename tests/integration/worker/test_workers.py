@@ -23,7 +23,7 @@ from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.workers import every_worker, instruct
 from reliq.runtime import process
 from reliq.spark.claims import Claims
-from reliq.worker.news import News
+from reliq.worker.description import Description
 from tests.integration.api.serving import serving
 from tests.support.commands import run
 from tests.support.turns import Monitor
@@ -262,10 +262,10 @@ def test_the_command_line_pauses_resumes_and_stops_a_worker_by_the_beginning_of_
 
 def test_nothing_is_told_twice(monkeypatch):
     clock = SimpleNamespace(monotonic=iter([0.0, 5.0, 10.0, 15.0, 20.0]).__next__)
-    monkeypatch.setattr("reliq.worker.news.time", clock)
-    news = News(15.0)
-    told = [news.text(handled, "", 0) for handled in (10, 10, 10, 30)]
-    rates = [one and json.loads(one)["rate"] for one in told]
+    monkeypatch.setattr("reliq.worker.description.time", clock)
+    description = Description(15.0)
+    texts = [description.changed(handled, "", 0) for handled in (10, 10, 10, 30)]
+    rates = [one and json.loads(one)["rate"] for one in texts]
     assert rates == [2.0, 0.0, None, 4.0]
 
 
