@@ -5,7 +5,7 @@ from typing import Any
 
 from reliq.features.flows import signatures
 from reliq.features.flows.model import OnFailure, Plan, beginning_of, encode_node
-from reliq.features.flows.stored import Ended, Happened, News, Noted
+from reliq.features.flows.stored import Ended, Happened, FlowNews, Noted
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.ops.browse import as_names
 from reliq.ops.held import Hold
@@ -175,10 +175,12 @@ def flow_drop(keys: QueueKeys, flow: str, ids: Sequence[str], *, step: int = 0, 
     return scripted(call)
 
 
-def flow_news(keys: QueueKeys, limit: int) -> Op[News]:
-    def read(reply: list[Any]) -> News:
+def flow_news(keys: QueueKeys, limit: int) -> Op[FlowNews]:
+    def read(reply: list[Any]) -> FlowNews:
         up_to, any_flows, *texts = reply
-        return News(up_to, any_flows > 0, [Happened.read(part) for text in texts if text for part in text.split(b"\v")])
+        return FlowNews(
+            up_to, any_flows > 0, [Happened.read(part) for text in texts if text for part in text.split(b"\v")]
+        )
 
     return scripted(signatures.flow_news(keys, limit=limit), read)
 

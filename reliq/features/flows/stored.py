@@ -2,7 +2,7 @@
 
 A member is `FLOW NUMBER`, then the flows that its handler has opened (`FLOW!` has a dead message, `FLOW-` a cancelled
 one), then the marks `h`, its handler has ended, and `r`, it was said to be dead. A line follows for each message behind
-it: `PLACE ID`, and that one's home unless it is the same. News are `OUTCOME ID` and such a record.
+it: `PLACE ID`, and that one's home unless it is the same. FlowNews are `OUTCOME ID` and such a record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class Happened(NamedTuple):
         return cls(outcome.decode(), noted.id, flow, int(number), noted.behind)
 
 
-class News(NamedTuple):
+class FlowNews(NamedTuple):
     """What has happened to members of flows in one home."""
 
     up_to: int
