@@ -12,7 +12,7 @@ from reliq.ops import Steps
 from reliq.protocol.in_parts import InParts
 from reliq.protocol.producer import ProducerPool
 from reliq.protocol.relocation import send_strays
-from reliq.protocol.resizing import forget_retired, settle, take_in
+from reliq.protocol.resizing import apply_layout, forget_retired, try_to_finish
 from reliq.protocol.resting import rest
 from reliq.protocol.shares import finish_change, share_again
 from reliq_monitor.duty import Duty
@@ -90,7 +90,7 @@ class Spreading(Duty[int]):
         if not (yield from self._take_effect(first, layout)):
             return
         if layout.moving:
-            if (yield from settle(queue, layout)):
+            if (yield from try_to_finish(queue, layout)):
                 text = "queue=%s has %d partitions, %d before: all keys are in their home"
                 log.info(text, queue, layout.count, layout.before)
         elif (yield from rest(queue, layout, survey.away)):
@@ -105,7 +105,7 @@ class Spreading(Duty[int]):
         if not is_new and not layout.moving:
             return True
         # Again while keys move: a restart may have undone it.
-        telling = share_again(queue, layout) if is_new else take_in(queue, layout)
+        telling = share_again(queue, layout) if is_new else apply_layout(queue, layout)
         is_known = yield from self._go_on((queue, version), telling)
         if is_known:
             self._effective[queue] = version

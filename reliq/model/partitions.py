@@ -82,7 +82,7 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the layout with these of the retired partitions at rest."""
         return msgspec.structs.replace(self, resting=tuple(resting), version=self.version + 1)
 
-    def settled(self) -> "Layout":
+    def finished(self) -> "Layout":
         """Return the layout once no message is in the earlier home of its key."""
         return msgspec.structs.replace(self, moving=False, version=self.version + 1)
 

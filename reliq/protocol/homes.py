@@ -24,8 +24,8 @@ from reliq.runtime.looking import unseen
 
 T = TypeVar("T")
 
-_SETTLING = 0.05  #: seconds before a message is offered again to homes that all refused it
-_SETTLED_WITHIN = 10.0  #: seconds for which a call offers messages to homes that all refuse them; docs say it
+_OFFER_AGAIN_AFTER = 0.05  #: seconds before a message is offered again to homes that all refused it
+_OFFER_FOR = 10.0  #: seconds for which a call offers messages to homes that all refuse them; docs say it
 _FRESH = 2.0  #: seconds for which an operator's call trusts the layout that was read last
 _AWAY = 5.0  #: seconds for which messages without a key avoid a home that could not be reached
 _LOOKS = 3  #: reads of counters, while the homes change
@@ -81,7 +81,7 @@ class QueueHomes:
 
     def read_again(self) -> Steps[None]:
         """Read the layout again, a little later: a home that it names has refused a message."""
-        yield ops.Sleep(_SETTLING)
+        yield ops.Sleep(_OFFER_AGAIN_AFTER)
         yield from self.read()
 
     def current(self) -> Layout | None:
@@ -212,7 +212,7 @@ class QueueHomes:
         return sorted((*names[first:], *names[:first]), key=self.is_away)
 
 
-class Settling:
+class LayoutWait:
     """One call's wait for a change of the number of homes: those that it knows all refuse messages until then."""
 
     def __init__(self, homes: QueueHomes) -> None:
@@ -225,7 +225,7 @@ class Settling:
         `messages`: how many are refused. Raises RedisUnavailable ten seconds after the first time.
         """
         if self._until is None:
-            self._until = time.monotonic() + _SETTLED_WITHIN
+            self._until = time.monotonic() + _OFFER_FOR
             yield from self._homes.read()
         elif time.monotonic() < self._until:
             yield from self._homes.read_again()

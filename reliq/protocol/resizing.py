@@ -1,7 +1,7 @@
 """Changing the number of partitions of a queue, under load.
 
 The change is stored first, in the first partition: from then on producers offer a message with a key to the home that
-its key had before, then to the new one. `take_effect` tells each partition of which keys it is the home, the losses
+its key had before, then to the new one. `apply_layout` tells each partition of which keys it is the home, the losses
 before the gains. A former home refuses a message, and says whether it still has others of the ordering key. If it has,
 the new home lets the message wait in line until a monitor finds that the former home has none any more: so the messages
 of a key stay in order, and one at a time. What comes back to a former home later, such as a delayed message or a
@@ -81,7 +81,7 @@ def _letters() -> Iterator[str]:
         yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
 
-def take_in(queue: str, layout: Layout) -> Steps[bool]:
+def apply_layout(queue: str, layout: Layout) -> Steps[bool]:
     """Tell each partition of which keys it is the home: those that lose keys before those that gain some.
 
     Otherwise a message that is due could come to the new home of its key, and wait there, before one that the former
@@ -92,14 +92,14 @@ def take_in(queue: str, layout: Layout) -> Steps[bool]:
     its node was restarted from an older state: its layout becomes the latest. A partition that is away keeps no other
     from being told; then raises its error.
     """
-    told, away = yield from tell(queue, layout)
+    told, away = yield from apply_to_reachable(queue, layout)
     for error in away.values():
         raise error
     return told
 
 
-def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
-    """Tell each partition as `take_in` does; return whether all know it, and the errors of those that are away."""
+def apply_to_reachable(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
+    """Do as `apply_layout`, but return the errors of those that are away, beside whether all have been told."""
     every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
     places = range(len(every))
     away: dict[str, ReliqError] = {}
@@ -118,14 +118,14 @@ def tell(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]
         if later:
             latest = msgspec.structs.replace(layout, version=later + 1)
             if (yield from replace(queue, layout, latest)):
-                yield from tell(queue, latest)
+                yield from apply_to_reachable(queue, latest)
             return False, {}
     try:
         stored = yield ops.layout(QueueKeys(queue))
     except ReliqError as error:
         return False, {queue: error, **away}
     if stored.version < layout.version:  # a restart from an older state has undone the change meanwhile
-        yield from tell(queue, stored)
+        yield from apply_to_reachable(queue, stored)
         return False, away
     return not away, away
 
@@ -160,7 +160,7 @@ def _held_elsewhere(keys: QueueKeys) -> Steps[int]:
     return int(count)
 
 
-def _is_settled(keys: QueueKeys) -> Steps[bool]:
+def _has_no_strays(keys: QueueKeys) -> Steps[bool]:
     """Return whether no message is in a former home of its key, and none waits for that."""
     if (yield from _held_elsewhere(keys)):
         return False
@@ -170,16 +170,16 @@ def _is_settled(keys: QueueKeys) -> Steps[bool]:
     return not waiting
 
 
-def settle(queue: str, layout: Layout) -> Steps[bool]:
+def try_to_finish(queue: str, layout: Layout) -> Steps[bool]:
     """End the change of a layout if no message is in a former home of its key; return whether it has ended."""
     for name in layout.every(queue):
-        if not (yield from _is_settled(QueueKeys(name))):
+        if not (yield from _has_no_strays(QueueKeys(name))):
             return False
-    changed = layout.settled()
+    changed = layout.finished()
     if not (yield from replace(queue, layout, changed)):
         return False
     if changed.several:
-        yield from take_in(queue, changed)
+        yield from apply_layout(queue, changed)
     return True
 
 

@@ -25,7 +25,7 @@ from reliq.ops.schema import Config
 from reliq.protocol.done_in_part import done_everywhere
 from reliq.protocol.homes import QueueHomes, checked
 from reliq.protocol.policy import SHARED, check_shares, is_paced, read_whole, share
-from reliq.protocol.resizing import change, settle, take_in, tell
+from reliq.protocol.resizing import apply_layout, apply_to_reachable, change, try_to_finish
 
 _Share = dict[str, int | float | str | None]  #: settings as they are stored; None = it is not set
 _Policy = Mapping[str, str]
@@ -54,19 +54,19 @@ def configure(
     if count != layout.count:
         layout = yield from change(keys.queue, count, sharded)
     if (yield from take_effect(keys.queue, layout, changed)) and layout.moving:
-        yield from settle(keys.queue, layout)  # at once if no message has to move; else a monitor does
+        yield from try_to_finish(keys.queue, layout)  # at once if no message has to move; else a monitor does
     yield from homes.read()
 
 
 def take_effect(queue: str, layout: Layout, changed: Callable[[_Policy], _Policy]) -> Steps[bool]:
-    """Change the policy, and tell each partition its share, and of which keys it is the home; return as `take_in`.
+    """Change the policy, and tell each partition its share, and of which keys it is the home; return as `apply_layout`.
 
     `changed` returns the policy that replaces another one; it is called again if that is changed meanwhile. Without
     the first partition, nothing is changed. Raises DoneInPart if others are away: a monitor finishes the change.
     """
     yield ops.announce(queue)
     sharing = yield from _share_out(queue, changed, secrets.token_hex(8))
-    told, away = yield from tell(queue, layout)
+    told, away = yield from apply_to_reachable(queue, layout)
     done_everywhere("the change of the policy", queue, {**sharing.answers, **away}, by_monitor=True)
     yield from _end(queue, sharing)
     return told
@@ -120,12 +120,12 @@ def finish_change(queue: str, layout: Layout, token: str) -> Steps[bool]:
 
 
 def share_again(queue: str, layout: Layout) -> Steps[bool]:
-    """Give all partitions their shares of the policy that the queue has; return as `take_in`."""
+    """Give all partitions their shares of the policy that the queue has; return as `apply_layout`."""
     sharing = yield from _share_out(queue, _unchanged)
     checked(list(sharing.answers.values()))
     if sharing.layout != layout:
         return False
-    return not layout.several or (yield from take_in(queue, layout))
+    return not layout.several or (yield from apply_layout(queue, layout))
 
 
 @dataclass(frozen=True, slots=True)

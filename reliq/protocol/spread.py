@@ -11,7 +11,7 @@ from reliq.ops import Steps, Together
 from reliq.protocol.batch import RawBatch, Route
 from reliq.protocol.durability import ANY, Terms
 from reliq.protocol.home import AtLimit, Moved, count_rejected
-from reliq.protocol.homes import QueueHomes, Settling
+from reliq.protocol.homes import LayoutWait, QueueHomes
 from reliq.runtime.pieces import grouped, pieces
 
 _PART = 1000  #: messages that a call sends to one partition at a time
@@ -91,7 +91,7 @@ class Spread:
         self._ids: dict[int, str] = {}  #: by the place of a message that was enqueued
         self._refused: dict[int, list[str]] = {}  #: by the place of a message: which partitions have refused it
         self._waiting = frozenset[str]()  #: ids of messages that wait in the partition they are offered next
-        self._settling = Settling(partitions)
+        self._layout_wait = LayoutWait(partitions)
         self._unreachable: set[str] = set()  #: partitions that messages without a key have tried
         self._full: dict[str, int] = {}  #: by partition: how many messages without a key it had no room for
         self._fittings = 0  #: how often others were looked for that have room
@@ -182,7 +182,7 @@ class Spread:
     def _look_again(self, left: Sequence[int]) -> Steps[None]:
         """Read the layout again, because all homes of a message have refused it."""
         try:
-            yield from self._settling.look_again(len(left))
+            yield from self._layout_wait.look_again(len(left))
         except ReliqError as error:
             self._fail(error)
             self._raise()

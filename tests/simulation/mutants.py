@@ -178,7 +178,7 @@ PARTITION_SCRIPTS = {
 PARTITION_MUTANTS: dict[str, Mutant] = {
     **{name: functools.partial(script, *change) for name, change in PARTITION_SCRIPTS.items()},
     "a change ends before its keys have moved": lambda: mock.patch.object(
-        resizing, "_is_settled", _nothing(answer=True)
+        resizing, "_has_no_strays", _nothing(answer=True)
     ),
     "lines begin without a look at the former home": lambda: mock.patch.object(ops, "has_key", return_value=[]),
     "strays are taken home in the wrong order": lambda: mock.patch.object(

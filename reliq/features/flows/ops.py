@@ -5,7 +5,7 @@ from typing import Any
 
 from reliq.features.flows import signatures
 from reliq.features.flows.model import OnFailure, Plan, beginning_of, encode_node
-from reliq.features.flows.stored import Ended, Happened, FlowNews, Noted
+from reliq.features.flows.stored import Ended, FlowNews, Happened, Noted
 from reliq.model.keys import FLOWS, QueueKeys, flow_record
 from reliq.ops.browse import as_names
 from reliq.ops.held import Hold

@@ -22,7 +22,7 @@ from reliq.protocol.dedup import first_elsewhere
 from reliq.protocol.durability import ANY, MEMORY, Terms, confirm, durability
 from reliq.protocol.features import Hidden
 from reliq.protocol.home import Moved, at_limit, count_rejected
-from reliq.protocol.homes import QueueHomes, Settling
+from reliq.protocol.homes import LayoutWait, QueueHomes
 from reliq.protocol.producer import ProducerPool, ProducerSession, enqueue_with_bodies
 from reliq.protocol.sending import around_send, ready
 
@@ -154,7 +154,7 @@ class PreparedQueue:
         yield from around_send(self._pool, self._homes.queue, [message], steps, prepared=True)
 
     def _prepare(self, message: NewMessage, check_after: float, checks: int, terms: Terms) -> Steps[list[str]]:
-        settling = Settling(self._homes)
+        layout_wait = LayoutWait(self._homes)
         while True:
             keys = yield from self._homes.home_of(message)
             yield from self._check_unused(message.id, keys)
@@ -162,7 +162,7 @@ class PreparedQueue:
                 yield from PreparedSteps(keys, self._pool).prepare(message, check_after, checks, terms)
                 return [message.id]
             except Moved:  # by a layout that was read a while ago
-                yield from settling.look_again(1)
+                yield from layout_wait.look_again(1)
 
     def _check_unused(self, identity: str, home: QueueKeys) -> Steps[None]:
         """Raise InvalidMessage if another home, of another key, has prepared a message with this id.

@@ -9,7 +9,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import bucket_of
 from reliq.ops import Steps
 from reliq.protocol.home import Home
-from reliq.protocol.homes import QueueHomes, Settling
+from reliq.protocol.homes import LayoutWait, QueueHomes
 
 
 class Destination:
@@ -20,7 +20,7 @@ class Destination:
         self.queue = homes.queue
         self.waits = False  #: whether the message waits in the home for others of its key, which the former one has
         self._bucket = bucket_of(message)
-        self._settling = Settling(homes)
+        self._layout_wait = LayoutWait(homes)
         self._refused: list[str] = []  #: homes that are not the home of its key
         self._unreachable: set[str] = set()
 
@@ -38,7 +38,7 @@ class Destination:
             yield from self.homes.read()
         names = self._names()
         if not names:
-            yield from self._settling.look_again(1)
+            yield from self._layout_wait.look_again(1)
             self._refused.clear()
             self.waits = False
             names = self._names()

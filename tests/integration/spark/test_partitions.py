@@ -82,14 +82,14 @@ def listed(app, name: str) -> list:
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 9), (9, 2), (4, 1)])
 @pytest.mark.parametrize("moving", [False, True])
 def test_the_home_of_each_bucket_is_the_one_to_which_a_producer_goes_first(before, after, moving):
-    layout = resized(resized(Layout(), before).settled(), after)
-    layout = layout if moving else layout.settled()
+    layout = resized(resized(Layout(), before).finished(), after)
+    layout = layout if moving else layout.finished()
     homes, every = homes_in(layout), layout.every("orders")
     assert [every[home] for home in homes] == [layout.homes("orders", bucket)[0] for bucket in range(BUCKETS)]
 
 
 def test_rows_without_a_key_go_to_all_partitions_evenly_and_tasks_begin_with_different_ones():
-    layout = resized(Layout(), 4).settled()
+    layout = resized(Layout(), 4).finished()
     counts = dict.fromkeys(NAMES, 0)
     for task in range(8):
         spread = Spread(lambda _: layout, task)
