@@ -3,28 +3,26 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from reliq import forks
 from reliq.ops import Await, Op, Request, Sleep, Transaction, Watch
-from reliq.ops.topology import Node
 from reliq.transport.aio_replies import Replies, read_replies, replies_on
 from reliq.transport.calls import (
-    Loaded,
     answered,
     asked_elsewhere,
     carried_out,
     loading,
     not_sent,
-    read,
     to_repeat,
     unknown_in_transaction,
     unknown_scripts,
     waits,
 )
+from reliq.transport.connection_state import ConnectionState
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
-from reliq.transport.introduction import Identity, introduced, introduction
+from reliq.transport.introduction import introduced, introduction
 from reliq.transport.resp import Command, commands_of, pack, portions
 from reliq.transport.sentinel import Sentinels
 from reliq.transport.target import Endpoint
@@ -35,27 +33,13 @@ _LOOK_EVERY = 0.2  #: seconds between two checks of a connection that should sta
 _of_parents: list[Any] = []  # kept alive: closing or collecting them would remove them from the parent's selector
 
 
-class AioConnection:
+class AioConnection(ConnectionState):
     """One asyncio connection; the contract of Connection."""
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
-        self._endpoint = endpoint
-        self._name = name
-        self._raw: Any = None
-        self._replies: Replies | None = None  #: on it; None: redis-py reads them
-        self._mark = forks.mark()
-        self._epoch = endpoint.epoch
-        self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
-        self.connects = 0
-        self._loaded = Loaded()
-        self.idle_since = 0.0  #: by time.monotonic()
-        self.named = False  #: the server knows its name
+        super().__init__(endpoint, name)
+        self._replies: Replies | None = None  #: on the connection; None: redis-py reads them
         self.placed = False  #: its run has a place of the store
-        #: Called for each new connection with whether it is named.
-        self.on_connect: Callable[[bool], None] | None = None
-        self._identity: Identity | None = None  #: of the latest connection, even if it is lost
-        #: In a cluster: asks the node a key moves to.
-        self.follow: Callable[[Node, Request, int], Awaitable[Any]] | None = None
 
     async def perform(self, request: Request) -> Any:
         """Send a request once and read the answer. Raises ConnectionLost, TryAgain or a ReliqError."""
@@ -77,16 +61,12 @@ class AioConnection:
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = await self.follow(node, request, place)
-        watched = self.watching
-        if isinstance(request, (Watch, Transaction)):
-            self.watching = isinstance(request, Watch)
         try:
-            answer = read(request, replies)
+            answer = self._answer(request, replies)
             if self._endpoint.sentinels is not None and waits(request):
                 await self._ask_for_failover(self._endpoint.sentinels)
             return answer
         except TryAgain as refusal:
-            self.watching = watched  # a refused transaction has ended the watch: it cannot be repeated alone
             if refusal.elsewhere:
                 await self._depart()
             raise
@@ -228,11 +208,10 @@ class AioConnection:
     async def _introduce(self) -> None:
         """See that the server answers; name a connection that has a name, and make the server end the previous one."""
         try:
-            replies = await self._exchange(introduction(self._name, self._identity))
+            with not_sent():
+                replies = await self._exchange(introduction(self._name, self._identity))
             if self._name:
                 self.named, self._identity = introduced(replies, self.named)
-        except ConnectionLost as error:
-            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent
         except TryAgain:
             await self.close()
             raise
@@ -253,11 +232,6 @@ class AioConnection:
         while not (ended := self.connected and self.ended) and (left := until - time.monotonic()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(left, _LOOK_EVERY))  # the event loop offers no notification
         return ended
-
-    @property
-    def connected(self) -> bool:
-        """Whether a connection was made; the server may have ended it."""
-        return self._raw is not None
 
     async def close(self) -> None:
         self._leave_to_parent()

@@ -5,28 +5,25 @@ import socket
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reliq import forks
 from reliq.errors import ReliqError
 from reliq.ops import Op, Request, Sleep, Transaction, Watch
-from reliq.ops.topology import Node
 from reliq.transport.calls import (
-    Loaded,
     answered,
     asked_elsewhere,
     carried_out,
     loading,
     not_sent,
-    read,
     to_repeat,
     unknown_in_transaction,
     unknown_scripts,
     waits,
 )
+from reliq.transport.connection_state import ConnectionState
 from reliq.transport.errors import ConnectionLost, TryAgain, connection_ended, failed, redis_errors
-from reliq.transport.introduction import Identity, introduced, introduction
+from reliq.transport.introduction import introduced, introduction
 from reliq.transport.replies import read_replies
 from reliq.transport.resp import Command, commands_of, pack, portions
 from reliq.transport.sentinel import Sentinels
@@ -52,34 +49,16 @@ class PendingReply:
         self.lost = False
 
 
-class Connection:
-    """One connection. Reconnects when necessary; `connects` counts its connections."""
+class Connection(ConnectionState):
+    """One connection. Reconnects when necessary."""
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
-        self._endpoint = endpoint
-        self._name = name
-        self._raw: Any = None
-        self._mark = forks.mark()
+        super().__init__(endpoint, name)
         self._used_at = 0.0
         self.connected_at = 0.0  #: by time.monotonic()
-        self._epoch = endpoint.epoch
-        self.watching = False  #: until the transaction, even if the connection is lost: the steps must begin again
-        self.connects = 0
-        self.idle_since = 0.0  #: by time.monotonic()
-        self.named = False  #: the server knows its name
-        #: Called for each new connection with whether it is named.
-        self.on_connect: Callable[[bool], None] | None = None
-        self._identity: Identity | None = None  #: of the latest connection, even if it is lost
-        self.follow: Callable[[Node, Request, int], Any] | None = None  #: in a cluster: asks the node a key moves to
         self.notices: Notices | None = None  #: of changes in what this connection reads
-        self._loaded = Loaded()
         self._owed: deque[PendingReply] = deque()  #: pending replies, in the order of sending
         _connections.add(self)
-
-    @property
-    def connected(self) -> bool:
-        """Whether a connection was made; the server may have ended it."""
-        return self._raw is not None
 
     @property
     def idle(self) -> bool:
@@ -137,16 +116,12 @@ class Connection:
         if self.follow is not None and (moving := asked_elsewhere(request, replies)):
             for place, node in moving:
                 replies[place] = self.follow(node, request, place)
-        watched = self.watching
-        if isinstance(request, (Watch, Transaction)):
-            self.watching = isinstance(request, Watch)
         try:
-            answer = read(request, replies)
+            answer = self._answer(request, replies)
             if self._endpoint.sentinels is not None and waits(request):
                 self._ask_for_failover(self._endpoint.sentinels)
             return answer
         except TryAgain as refusal:
-            self.watching = watched  # a refused transaction has ended the watch: it cannot be repeated alone
             if refusal.elsewhere:
                 self._depart()
             raise
@@ -286,11 +261,10 @@ class Connection:
     def _introduce(self) -> None:
         """See that the server answers; name a connection that has a name, and make the server end the previous one."""
         try:
-            replies = self._exchange(introduction(self._name, self._identity))
+            with not_sent():
+                replies = self._exchange(introduction(self._name, self._identity))
             if self._name:
                 self.named, self._identity = introduced(replies, self.named)
-        except ConnectionLost as error:
-            raise ConnectionLost(sent=False, cause=error.cause) from None  # the caller's request has not been sent
         except TryAgain:
             self.close()
             raise
