@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -46,12 +47,24 @@ class Answer(NamedTuple):
     headers: list[tuple[bytes, bytes]]
 
 
+class Wire(NamedTuple):
+    """How a client is answered."""
+
+    media_type: str
+    answer: Callable[[Action, dict[str, Any], str], bytes]  #: the body of a result
+    error_answer: Callable[[SqsError, str], tuple[bytes, dict[str, str]]]  #: the body and the headers of an error
+
+
+JSON = Wire(wire_json.MEDIA_TYPE, wire_json.answer, wire_json.error_answer)
+QUERY = Wire(wire_query.MEDIA_TYPE, wire_query.answer, wire_query.error_answer)
+QUERY_AS_JSON = Wire(wire_query_json.MEDIA_TYPE, wire_query_json.answer, wire_query_json.error_answer)
+
+
 @dataclass(slots=True)
 class Asked:
-    """What a request asks for, in either protocol."""
+    """What a request asks for, and how it wants the answer."""
 
-    json: bool
-    json_of_query: bool = False  #: whether an answer of the query protocol is JSON
+    wire: Wire
     action: Action | None = None
 
 
@@ -81,14 +94,15 @@ class SqsRoute:
         request = BoundedBody(scope, receive, parts.buffered, parts.settings.body_timeout, BODY_LARGEST)
         request_id = random_id()
         headers = fields(scope)
-        json = "x-amz-target" in headers
-        asked = Asked(json, not json and wire_query_json.is_wanted(headers))
+        asked = Asked(_wire_of(headers))
         started, status = time.monotonic(), 500
         try:
             try:
                 answer = await self._carry_out(request, asked, request_id)
             except Exception as error:  # noqa: BLE001  the client gets an answer, whatever it is
-                answer = refused(_told(error), asked, request_id)
+                refusal = _sqs_error(error)
+                body, more = asked.wire.error_answer(refusal, request_id)
+                answer = _response(body, refusal.status, asked.wire, request_id, more)
             status = answer.status
         finally:
             request.release()
@@ -124,16 +138,19 @@ class SqsRoute:
             headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)
-        if asked.json:
-            return _response(wire_json.answer(action, result), 200, wire_json.MEDIA_TYPE, request_id)
-        wire = wire_query_json if asked.json_of_query else wire_query
-        return _response(wire.answer(action, result, request_id), 200, wire.MEDIA_TYPE, request_id)
+        return _response(asked.wire.answer(action, result, request_id), 200, asked.wire, request_id, {})
+
+
+def _wire_of(headers: Mapping[str, str]) -> Wire:
+    if "x-amz-target" in headers:
+        return JSON
+    return QUERY_AS_JSON if wire_query_json.is_wanted(headers) else QUERY
 
 
 def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes) -> tuple[Any, bool]:
     """Return the parameters, and whether they are checked, else as they were sent; note the action. Raises SqsError."""
     path = scope["path"] if scope["path"].strip("/") else ""
-    if asked.json:
+    if asked.wire is JSON:
         asked.action = wire_json.action_of(headers["x-amz-target"])
         read = wire_json.valid(asked.action, body)
         given = wire_json.parameters(body) if read is None else read
@@ -145,7 +162,7 @@ def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes
         form += wire_query.fields(body)
     name = next((value for field, value in form if field == "Action"), None)
     if name is None:
-        asked.json_of_query = False  # AWS says this in XML to all
+        asked.wire = QUERY  # AWS says this in XML to all
         raise SqsError("UnknownOperationException", "The request has neither an Action nor an X-Amz-Target.", 404)
     asked.action = wire_query.action_of(name)
     if path:  # the address of a queue
@@ -168,7 +185,7 @@ def _base_url(scope: Scope, headers: dict[str, str], endpoint_url: str | None) -
     return f"{scheme}://{host}"
 
 
-def _told(error: Exception) -> SqsError:
+def _sqs_error(error: Exception) -> SqsError:
     """Return what a client is told of an error."""
     match error:
         case SqsError():
@@ -193,22 +210,12 @@ def _told(error: Exception) -> SqsError:
     return SqsError("InternalFailure", "The request processing has failed.")
 
 
-def refused(error: SqsError, asked: Asked, request_id: str) -> Answer:
-    """Return the answer for an error."""
-    if asked.json:
-        body, headers = wire_json.error_answer(error)
-        return _response(body, error.status, wire_json.MEDIA_TYPE, request_id, headers)
-    wire = wire_query_json if asked.json_of_query else wire_query
-    return _response(wire.error_answer(error, request_id), error.status, wire.MEDIA_TYPE, request_id)
-
-
-def _response(body: bytes, status: int, media: str, request_id: str, headers: dict[str, str] | None = None) -> Answer:
-    said = [
+def _response(body: bytes, status: int, wire: Wire, request_id: str, headers: dict[str, str]) -> Answer:
+    every = [
         _NO_STORE,
         (b"x-amzn-requestid", request_id.encode()),
-        (b"content-type", media.encode()),
+        (b"content-type", wire.media_type.encode()),
         (b"content-length", b"%d" % len(body)),
+        *((name.encode(), value.encode()) for name, value in headers.items()),
     ]
-    if headers:
-        said += [(name.encode(), value.encode()) for name, value in headers.items()]
-    return Answer(body, status, said)
+    return Answer(body, status, every)

@@ -76,12 +76,12 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def answer(action: Action, result: dict[str, Any]) -> bytes:
+def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
     """Encode a result. Bytes are Base64, as msgspec writes them."""
     return _encode(result) if action.returns is not None else b""
 
 
-def error_answer(error: SqsError) -> tuple[bytes, dict[str, str]]:
+def error_answer(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:
     """Return the body and the headers of an error."""
     headers = {"x-amzn-query-error": f"{error.code};{error.fault}", "x-amzn-errortype": error.kind}
     return _encode({"__type": error.kind, "message": error.message}), headers

@@ -145,15 +145,16 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
     ).encode()
 
 
-def error_answer(error: SqsError, request_id: str) -> bytes:
-    """Write an error as XML."""
+def error_answer(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:
+    """Return the body, XML, and the headers of an error."""
     if error.name == "UnknownOperationException":
-        return b"<UnknownOperationException/>\n"
-    return (
+        return b"<UnknownOperationException/>\n", {}
+    body = (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{error.fault}</Type>'
         f"<Code>{escape(error.code)}</Code><Message>{_text(message_of(error))}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
-    ).encode()
+    )
+    return body.encode(), {}
 
 
 def message_of(error: SqsError) -> str:

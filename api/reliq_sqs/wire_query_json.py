@@ -29,10 +29,10 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
     return msgspec.json.encode({f"{action.name}Response": {**inside, "ResponseMetadata": {"RequestId": request_id}}})
 
 
-def error_answer(error: SqsError, request_id: str) -> bytes:
-    """Write an error."""
+def error_answer(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the headers of an error."""
     told = {"Code": error.code, "Detail": None, "Message": message_of(error), "Type": error.fault}
-    return msgspec.json.encode({"Error": told, "RequestId": request_id})
+    return msgspec.json.encode({"Error": told, "RequestId": request_id}), {}
 
 
 def _structure(shape: Shape, value: dict[str, Any]) -> dict[str, Any]:
