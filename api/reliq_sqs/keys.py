@@ -112,7 +112,7 @@ def revoke(identity: str) -> Steps[bool]:
 def read_all(clock: Clock | None = None) -> Steps[dict[str, AccessKey]]:
     """Read all access keys by id, without the unreadable ones, and the server's time, by which they expire."""
     keys: dict[str, AccessKey] = {}
-    for identity, text in (yield from (clock or Clock()).ask_beside(own.sqs_keys())).items():
+    for identity, text in (yield from (clock or Clock()).ask_with(own.sqs_keys())).items():
         try:
             keys[identity] = msgspec.json.decode(text, type=AccessKey)
         except msgspec.MsgspecError:

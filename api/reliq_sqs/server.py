@@ -20,7 +20,7 @@ def serve(settings: Settings, monitor: bool) -> None:
 
 
 @contextlib.contextmanager
-def beside(settings: Settings) -> Iterator[None]:
+def serving(settings: Settings) -> Iterator[None]:
     """Serve in a thread while the context lasts, beside another service of the process, which handles the signals.
 
     Raises InvalidSetting if the port is taken.

@@ -11,7 +11,7 @@ from reliq.transport.aiostore import AioStore
 
 
 class Connections:
-    """One connection that claims, and one `beside` it that settles while a claim waits. Each has a lock.
+    """One connection that claims, and a second one that settles while a claim waits. Each has a lock.
 
     One caller claims at a time.
     """
@@ -21,9 +21,9 @@ class Connections:
         self._owner = owner
         self.main = self._new()
         self.main.on_connect = self._connected
-        self._beside = self._new()
+        self._second = self._new()
         self.lock = Lock()
-        self._beside_lock = Lock()
+        self._second_lock = Lock()
         self.claiming = False  #: a claim has the main connection, for up to a second
         self._named = True
         self._users: list[ConsumerSteps] = []
@@ -37,11 +37,11 @@ class Connections:
         return self.claiming or interrupts(self.lock)
 
     @asynccontextmanager
-    async def beside(self) -> AsyncIterator[AioConnection]:
+    async def second(self) -> AsyncIterator[AioConnection]:
         """The connection for what goes on while a claim waits; another one where that was interrupted."""
-        if not interrupts(self._beside_lock):
-            async with self._beside_lock:
-                yield self._beside
+        if not interrupts(self._second_lock):
+            async with self._second_lock:
+                yield self._second
             return
         connection = self._new()
         try:
@@ -59,7 +59,7 @@ class Connections:
         self._users.remove(steps)
         if not self._users:
             await self.main.close()
-            await self._beside.close()
+            await self._second.close()
 
     def _connected(self, named: bool) -> None:
         self._named = named

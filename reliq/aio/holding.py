@@ -24,7 +24,7 @@ from reliq.transport.aiostore import AioStore
 class Holding:
     """Messages of one home of a queue, with their lease, and the connections that claim and settle them.
 
-    One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the homes of a
+    One caller claims at a time; others may settle meanwhile. `consumer`: the id at first; the homes of a
     consumer have one owner, so that a monitor knows what they held together.
     """
 
@@ -128,7 +128,7 @@ class Holding:
         acks, moves = settleable(self.steps, messages, move)
         settled = settled_before(self.steps, messages)
         if self._connections.busy:
-            codes = await self._settle_beside(acks, moves)
+            codes = await self._settle_on_second(acks, moves)
         else:
             async with self._connections.lock:
                 codes, _ = await self._store.run(self.steps.settle(acks, moves), self._connections.main)
@@ -137,9 +137,9 @@ class Holding:
             raise lease_lost(self.keys.logical, lost, len(messages))
         advise_about(settled)
 
-    async def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
+    async def _settle_on_second(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""
-        async with self._connections.beside() as connection:
+        async with self._connections.second() as connection:
             moves = await self._store.run(takeable(moves), connection)
             codes = ""
             for some, others in settlements(acks, moves):
@@ -149,13 +149,13 @@ class Holding:
         return codes
 
     async def _report(self, steps: ops.Steps[Any]) -> Any:
-        async with self._connections.beside() as connection:
+        async with self._connections.second() as connection:
             return await self._store.run(steps, connection)
 
     async def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""
         for lease in self.leases():
-            async with self._connections.beside() as connection:
+            async with self._connections.second() as connection:
                 sent_at = Moment.now()
                 beat: list[ops.Op[Any]] = [ops.heartbeat(self.keys, self.id, lease.length), ops.told(self.keys)]
                 alive, told = await self._store.call(beat, connection)

@@ -32,7 +32,7 @@ def add_to(commands: Any) -> None:
     text = "bytes of all request bodies in memory, above which requests get 503; a body may take twice (default 256MiB)"
     one.add_argument("--max-buffered", metavar="SIZE", default=defaults.max_buffered, help=text)
     for other in _BESIDE:
-        other.options_beside(one)
+        other.add_options_of_api(one)
 
     one = command(commands, "key create", create, "create an API key, and print it once")
     key_options(one, keyring.SCOPES)
@@ -73,7 +73,7 @@ def api(options: argparse.Namespace) -> int:
             log.info("--no-auth: every program on this machine has all rights, until there is an API key")
     with ExitStack() as stack:
         for other in _BESIDE:
-            stack.enter_context(other.beside(options))
+            stack.enter_context(other.serving(options))
         serve(settings)
     return 0
 

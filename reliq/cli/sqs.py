@@ -107,25 +107,25 @@ def sqs(options: argparse.Namespace) -> int:
     return 0
 
 
-def options_beside(one: argparse.ArgumentParser) -> None:
+def add_options_of_api(one: argparse.ArgumentParser) -> None:
     """Add the options with which `reliq api` serves SQS too."""
     text = f"also serve the SDKs of AWS, as `reliq sqs` does, on a port of its own (default {Settings().port})"
     one.add_argument("--sqs", type=int, nargs="?", const=Settings().port, metavar="PORT", help=text)
     _aws_options(one, "sqs-")
 
 
-def beside(options: argparse.Namespace) -> AbstractContextManager[None]:
+def serving(options: argparse.Namespace) -> AbstractContextManager[None]:
     """Return what serves SQS beside `reliq api`, if it is asked to, as a context."""
     if options.sqs is None:
         return nullcontext()
     try:
-        from reliq_sqs.server import beside
+        from reliq_sqs import server
     except ModuleNotFoundError as error:
         raise missing_extra("`reliq api --sqs`", "sqs", error) from None
     port(options.sqs, "--sqs")
     own = {name.removeprefix("sqs_"): value for name, value in vars(options).items()}
     settings = _settings(argparse.Namespace(**own), port=options.sqs, grace=options.grace)
-    return beside(settings)
+    return server.serving(settings)
 
 
 def create(options: argparse.Namespace) -> int:

@@ -106,11 +106,11 @@ def worker(options: argparse.Namespace) -> int:
         app.store.redirect(url)
     work = Options(options.threads, options.concurrency, options.lease, options.grace)
     metering = Metering(app.handlers, work, options.processes)
-    with contextlib.ExitStack() as beside:
+    with contextlib.ExitStack() as stack:
         monitor = None
         if options.monitor:
-            monitor = beside.enter_context(_monitor(store, metering.own, grace))
-        beside.enter_context(metering)
+            monitor = stack.enter_context(_monitor(store, metering.own, grace))
+        stack.enter_context(metering)
         if options.metrics_port is not None:
             metering.serve(store, options.metrics_port, options.metrics_host, monitor and monitor.monitor.state)
         if options.processes == 1:

@@ -25,7 +25,7 @@ from reliq.transport.store import Store
 class Holding:
     """Messages of one home of a queue, with their lease, and the connections that claim and settle them.
 
-    One caller claims at a time; others may settle meanwhile, beside. `consumer`: the id at first; the homes of a
+    One caller claims at a time; others may settle meanwhile. `consumer`: the id at first; the homes of a
     consumer have one owner, so that a monitor knows what they held together.
     """
 
@@ -127,7 +127,7 @@ class Holding:
         acks, moves = settleable(self.steps, messages, move)
         settled = settled_before(self.steps, messages)
         if self._connections.busy:
-            codes = self._settle_beside(acks, moves)
+            codes = self._settle_on_second(acks, moves)
         else:
             with self._connections.lock:
                 codes, _ = self._store.run(self.steps.settle(acks, moves), self._connections.main)
@@ -136,9 +136,9 @@ class Holding:
             raise lease_lost(self.keys.logical, lost, len(messages))
         advise_about(settled)
 
-    def _settle_beside(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
+    def _settle_on_second(self, acks: Sequence[bytes], moves: Sequence[Move]) -> str:
         """Settle while a claim waits, which has its connection for up to a second."""
-        with self._connections.beside() as connection:
+        with self._connections.second() as connection:
             moves = self._store.run(takeable(moves), connection)
             codes = ""
             for some, others in settlements(acks, moves):
@@ -148,13 +148,13 @@ class Holding:
         return codes
 
     def _report(self, steps: ops.Steps[Any]) -> Any:
-        with self._connections.beside() as connection:
+        with self._connections.second() as connection:
             return self._store.run(steps, connection)
 
     def heartbeat(self) -> bool:
         """Renew the lease now; False when it is lost."""
         for lease in self.leases():
-            with self._connections.beside() as connection:
+            with self._connections.second() as connection:
                 sent_at = Moment.now()
                 beat: list[ops.Op[Any]] = [ops.heartbeat(self.keys, self.id, lease.length), ops.told(self.keys)]
                 alive, told = self._store.call(beat, connection)

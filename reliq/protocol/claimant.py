@@ -87,9 +87,9 @@ class Claimant:
         return ops.claim(self.keys, self.id, self._renewed_for, limit, room, held)
 
     def settle(
-        self, acks: Sequence[bytes], moves: Sequence[Move] = (), *, in_row: bool = False, beside: Sequence[Op[Any]] = ()
+        self, acks: Sequence[bytes], moves: Sequence[Move] = (), *, in_row: bool = False, also: Sequence[Op[Any]] = ()
     ) -> Steps[list[Any]]:
-        """Settle, with `beside` in the same round trip; the answers, that of the settlement first.
+        """Settle, and do `also` in the same round trip; return the answers, that of the settlement first.
 
         `in_row`: the acks should be the oldest messages of its list. A message that Redis would not take back with its
         changes becomes a dead letter as it is.
@@ -98,14 +98,14 @@ class Claimant:
         codes = ""
         for piece in first:
             codes += (yield from self._settle(*piece, in_row, ()))[0].codes
-        answers: list[Any] = yield from self._settle(acks, moves, in_row, beside)
+        answers: list[Any] = yield from self._settle(acks, moves, in_row, also)
         answers[0] = msgspec.structs.replace(answers[0], codes=codes + answers[0].codes)
         return answers
 
     def _settle(
-        self, acks: Sequence[bytes], moves: Sequence[Move], in_row: bool, beside: Sequence[Op[Any]]
+        self, acks: Sequence[bytes], moves: Sequence[Move], in_row: bool, also: Sequence[Op[Any]]
     ) -> Steps[list[Any]]:
-        answers: list[Any] = yield [self.settle_op(acks, moves, row=len(acks) if in_row else 0), *beside]
+        answers: list[Any] = yield [self.settle_op(acks, moves, row=len(acks) if in_row else 0), *also]
         if answers[0].status == "elsewhere":  # the monitor has taken them back meanwhile
             answers[0] = yield self.settle_op(acks, moves)
         return answers

@@ -52,7 +52,7 @@ class Clock:
         called_at = boot_ms()
         self.note((yield ops.server_time()), called_at)
 
-    def ask_beside(self, op: ops.Op[T]) -> Steps[T]:
+    def ask_with(self, op: ops.Op[T]) -> Steps[T]:
         """Do an op, and ask the server for its time in the same round trip."""
         called_at = boot_ms()
         answer, now = yield [op, ops.server_time()]

@@ -103,11 +103,11 @@ class ConsumerSteps(HeldSteps):
                 return messages
 
     def settle(
-        self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, beside: Sequence[ops.Op[Any]] = ()
+        self, acks: Sequence[bytes], moves: Sequence[Move] = (), limit: int = 0, also: Sequence[ops.Op[Any]] = ()
     ) -> Steps[tuple[str, list[Message]]]:
         """Settle, and claim up to `limit` next messages in the same step.
 
-        `beside`: other ops for the same round trip. Answers the codes (`Settled`, one a message, acks first) and the
+        `also`: other ops for the same round trip. Answers the codes (`Settled`, one a message, acks first) and the
         messages claimed. After an error nothing is forgotten: the same call may be repeated, and messages that had been
         taken come with the next claim.
         """
@@ -118,8 +118,8 @@ class ConsumerSteps(HeldSteps):
                 self.arrivals.pass_over([*acks, *(move.element for move in moves)])
         limit_now = 0 if self.arrivals.messages or self.limits.resting else limit
         codes = ""
-        if acks or moves or beside:
-            codes = yield from self._settle(acks, (yield from takeable(moves)), limit_now, beside)
+        if acks or moves or also:
+            codes = yield from self._settle(acks, (yield from takeable(moves)), limit_now, also)
         elif limit_now and (room := self._held.room()):
             yield from self._claim(limit_now, room)
         else:
@@ -135,7 +135,7 @@ class ConsumerSteps(HeldSteps):
             self._note(answer, renewed_at, claimed=True)
 
     def _settle(
-        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, also: Sequence[ops.Op[Any]]
     ) -> Steps[str]:
         """Settle and claim with one call, or with several if the messages are many or the queue has limits."""
         codes, total = "", len(acks) + len(moves)
@@ -144,15 +144,15 @@ class ConsumerSteps(HeldSteps):
             codes += yield from self._settle_some(early_acks, early_moves, 0, ())
             if not self.alive:
                 return codes + Settled.LOST * (total - len(codes))
-        return codes + (yield from self._settle_some(acks, moves, limit, beside))
+        return codes + (yield from self._settle_some(acks, moves, limit, also))
 
     def _settle_some(
-        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, also: Sequence[ops.Op[Any]]
     ) -> Steps[str]:
         """Settle and claim: with the call that settles, and with a second one what that could not bring."""
         at_once = ops.CLAIMS_NEXT if limit and self.limits.apply else min(limit, AT_ONCE)
         with self._under_way:
-            answer, renewed_at = yield from self._call_settle(acks, moves, at_once, beside)
+            answer, renewed_at = yield from self._call_settle(acks, moves, at_once, also)
             codes = self.note_answer(acks, moves, answer.codes)
             self._note(answer, renewed_at, claimed=at_once > 0)
         yield from self.after_settling(acks, moves, codes)
@@ -162,14 +162,14 @@ class ConsumerSteps(HeldSteps):
         return codes
 
     def _call_settle(
-        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, beside: Sequence[ops.Op[Any]]
+        self, acks: Sequence[bytes], moves: Sequence[Move], limit: int, also: Sequence[ops.Op[Any]]
     ) -> Steps[tuple[ops.Claimed, Moment | None]]:
         """Settle the first acks as a row, else each by its place; return also the moment if that renewed the lease."""
         row = self._held.row_of(acks) if self._state is State.REGISTERED else 0
         renewed_at = self._renewing_now()
         self._held.leaving += row
         try:
-            answer, *_ = yield [self.settle_op(acks, moves, limit, row), *beside]
+            answer, *_ = yield [self.settle_op(acks, moves, limit, row), *also]
             if answer.status == "elsewhere":
                 renewed_at = self._renewing_now()
                 answer = yield self.settle_op(acks, moves, limit)

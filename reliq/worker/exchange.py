@@ -114,7 +114,7 @@ class Exchange:
         acks, moves = self._take_outcomes()
         is_idle = self.steps.idle if waits else self.steps.limits.idle
         limit = 0 if is_idle and not (acks or moves) else limit
-        reported = self.reports.beside(acks, moves)
+        reported = self.reports.take(acks, moves)
         if any(hold.group is None for hold in reported.holds):
             limit = 0  # the queue is held from now on, and this call claims before it holds
         with self._asking, self._kept(acks, moves, reported):
@@ -293,7 +293,7 @@ class Exchange:
         waiting = [released(message) for message in reversed(drained(self.unstarted)) if not message.lost]
         acks, moves = self._take_outcomes()
         moves += waiting
-        reported = self.reports.beside(acks, moves)  # first: it may change a move
+        reported = self.reports.take(acks, moves)  # first: it may change a move
         if not (acks or moves or reported.ops):
             return False
         connection = connection or self._connection
@@ -304,10 +304,10 @@ class Exchange:
         self._settled(moves, codes[len(acks) :])
         return True
 
-    def _settle(self, acks: list[bytes], moves: list[Move], beside: list[ops.Op[Any]], connection: Connection) -> str:
+    def _settle(self, acks: list[bytes], moves: list[Move], also: list[ops.Op[Any]], connection: Connection) -> str:
         """Settle in another thread than that of the loop; return the codes."""
         try:
-            answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *beside], connection, timeout=0)
+            answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *also], connection, timeout=0)
         except OutcomeUnknown:
             self.steps.note_unanswered(acks, moves)
             raise
@@ -325,7 +325,7 @@ class Exchange:
         self._complete_unless_asking()  # a call under way may settle messages that would be handed back
         keys, consumer = self.steps.keys, self.steps.consumer
         acks, moves = self._take_outcomes()
-        reported = self.reports.beside(acks, moves)
+        reported = self.reports.take(acks, moves)
         moves = list(self._store.run(takeable(moves), connection))
         ending = [ops.end(keys, consumer), *reported.ops]
         answer, *_ = self._store.call([self.steps.settle_op(acks, moves), *ending], connection)

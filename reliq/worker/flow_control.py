@@ -33,7 +33,7 @@ _FAILED, _PASSED = counters_of(FAILED), counters_of(PASSED)
 
 
 class Reported(NamedTuple):
-    """What goes beside one settlement, and what is told again if that fails."""
+    """What is reported with one settlement, and again with the next one if that fails."""
 
     ops: list[ops.Op[Any]]
     holds: list[Hold]
@@ -42,7 +42,7 @@ class Reported(NamedTuple):
 
 
 class FlowReports:
-    """Makes the ops that go beside the settlements of one queue."""
+    """What the settlements of one queue report: its holds, and how many runs have failed or passed."""
 
     def __init__(self, steps: ConsumerSteps, rule: Breaker | None) -> None:
         self._steps = steps
@@ -53,8 +53,8 @@ class FlowReports:
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
 
-    def beside(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
-        """Return what goes beside this settlement.
+    def take(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
+        """Take what is to be reported with this settlement.
 
         The move of a probe that has failed is replaced in `moves`: it goes back behind all others, uncharged.
         """

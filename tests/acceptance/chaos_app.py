@@ -19,8 +19,8 @@ def note(event: str, identity: str) -> None:
     os.write(history, f"{event} {identity} {time.monotonic_ns()}\n".encode())
 
 
-def settle_and_note(self, acks, moves=(), limit=0, beside=()):
-    codes, messages = yield from settle(self, acks, moves, limit, beside)
+def settle_and_note(self, acks, moves=(), limit=0, also=()):
+    codes, messages = yield from settle(self, acks, moves, limit, also)
     for element, code in zip(acks, codes[: len(acks)], strict=True):
         if code == "d":
             note("D", Message.decode("q", element).id)

@@ -130,7 +130,7 @@ def revoke(identity: str) -> Steps[bool]:
 
 def read_all(clock: Clock | None = None) -> Steps[dict[str, ApiKey]]:
     """Read all keys by id, and the server's time, by which they expire. An unreadable key allows nothing."""
-    texts = yield from (clock or Clock()).ask_beside(ops.api_keys())
+    texts = yield from (clock or Clock()).ask_with(ops.api_keys())
     nothing = ApiKey(name="unreadable", sha256="", scopes=(), queues=(), created_at=0, expires_at=1)
     keys: dict[str, ApiKey] = {}
     for identity, text in texts.items():

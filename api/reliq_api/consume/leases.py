@@ -107,11 +107,11 @@ def settle(keys: QueueKeys, lease: str, outcomes: Sequence[Outcome], elements: E
     if not places:
         return ["already" if (yield ops.lease_known(keys, lease)) else "lost"] * len(outcomes)
     ids = [outcomes[place].id for place in places]
-    beside: list[ops.Op[Any]] = [ops.count_notes(keys, ids)]
+    also: list[ops.Op[Any]] = [ops.count_notes(keys, ids)]
     if elements.empty:
-        beside.append(_finish(keys, lease))
+        also.append(_finish(keys, lease))
     answer: ops.Claimed
-    answer, notes, *_ = yield from Claimant(keys, lease, 0).settle(acks, moves, beside=beside)
+    answer, notes, *_ = yield from Claimant(keys, lease, 0).settle(acks, moves, also=also)
     if notes:
         yield from _forget(keys, ids, len(acks), moves, answer.codes)
     codes = ["lost" if answer.status == "lost" else "already"] * len(outcomes)
