@@ -41,19 +41,19 @@ async def finish(work: "asyncio.Future[T] | Coroutine[Any, Any, T]") -> T:
 async def bring(
     claim: Coroutine[Any, Any, T],
     give_back: Callable[[T], Awaitable[None]],
-    give_up: Callable[[], object] = lambda: None,
+    on_cancel: Callable[[], object] = lambda: None,
     broken_off: Callable[[], Awaitable[T]] | None = None,
 ) -> T:
     """Return what a claim brings. Where the caller is cancelled, however often, `give_back` gets it instead.
 
-    `give_up` tells the claim so; where it answers True, the claim is broken off, and `broken_off` returns what that has
+    `on_cancel` is called then; if it returns True, the claim is broken off, and `broken_off` returns what that has
     brought.
     """
     task = asyncio.ensure_future(claim)
     try:
         return await finish(task)
     except asyncio.CancelledError:
-        if give_up() is True:
+        if on_cancel() is True:
             task.cancel()
         await finish(_late(task, give_back, broken_off))
         raise

@@ -22,5 +22,5 @@ def finish(result: T) -> T:
     return result
 
 
-def bring(messages: T, give_back: object, give_up: object = None, broken_off: object = None) -> T:
+def bring(messages: T, give_back: object, on_cancel: object = None, broken_off: object = None) -> T:
     return messages

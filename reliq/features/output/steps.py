@@ -30,10 +30,10 @@ _BLIND = 0.2  #: seconds between two looks at all homes for a message that has e
 
 def append(hold: Hold, token: str, chunk: bytes) -> Steps[None]:
     """Append a chunk to the output of a message; raises LeaseLost, InvalidMessage. `token`: of the call."""
-    said = yield own.emit(hold, token, chunk)
-    if said == "lost":
+    status = yield own.emit(hold, token, chunk)
+    if status == "lost":
         raise not_held(hold.message)
-    if said == "full":
+    if status == "full":
         raise InvalidMessage(
             f"message {hold.message.id} of {hold.keys.logical!r} has emitted as much as it may: {MAX_CHUNKS:,} chunks, "
             f"{MAX_OUTPUT_BYTES:,} bytes; emit larger chunks, or store them elsewhere and emit a reference"

@@ -6,7 +6,7 @@ from reliq.errors import InvalidMessage
 from reliq.features.steps import ops as own
 from reliq.features.steps.model import TIMED_OUT, Book, Entry, check_step_name, group_of, stored_signal
 from reliq.features.steps.ops import Parting
-from reliq.features.steps.steps import check_own, check_said, resting
+from reliq.features.steps.steps import check_own, check_status, resting
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
 from reliq.ops.held import Hold
@@ -38,7 +38,7 @@ class Leased:
             return found.value, True
         _check_unused(found, found.kind == "z")
         entry = found._replace(kind="s", value=stored_signal(result))
-        check_said(hold.message, (yield own.record(hold, book.number(entry), entry.encoded())))
+        check_status(hold.message, (yield own.record(hold, book.number(entry), entry.encoded())))
         return entry.value, False
 
     def sleep(self, name: str, seconds: float) -> Steps[str]:
@@ -50,20 +50,22 @@ class Leased:
         _check_unused(found, found.kind != "x")
         entry, parting = found._replace(kind="z", value=b""), Parting(resting(hold.message))
         op = own.sleep(hold, book.number(entry), entry.encoded(), seconds, parting, Counter.SLEPT)
-        if (said := (yield op)) == "cancelled":
+        if (status := (yield op)) == "cancelled":
             return "cancelled"
-        check_said(hold.message, said)
+        check_status(hold.message, status)
         return "sleeping"
 
     def wait(self, signal: str, timeout: float | None) -> Steps[tuple[str, bytes | None]]:
         """Return "given" with the stored signal, "timed_out", "cancelled", or "waiting": it waits from now on."""
         hold = yield from self._hold()
-        said, stored = yield own.park(hold, check_step_name(signal, "signal"), timeout, Parting(resting(hold.message)))
-        if said == "given":
+        status, stored = yield own.park(
+            hold, check_step_name(signal, "signal"), timeout, Parting(resting(hold.message))
+        )
+        if status == "given":
             return ("timed_out", None) if stored == TIMED_OUT else ("given", stored)
-        if said == "cancelled":
-            return said, None
-        check_said(hold.message, said)
+        if status == "cancelled":
+            return status, None
+        check_status(hold.message, status)
         return "waiting", None
 
     def _hold(self) -> Steps[Hold]:

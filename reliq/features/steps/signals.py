@@ -92,13 +92,13 @@ class _Giving:
     def ask(self, homes: Sequence[QueueKeys], kept: float | None) -> Steps[None]:
         """Give it to homes; `kept`: seconds for which one that does not know the message keeps it; None: not at all."""
         counting = homes[0] if self.EARLY.isdisjoint(self._answers.values()) else None
-        said = yield [
+        answers = yield [
             own.signal(
                 one, self._identity, self._name, self._stored, kept, one.call(self._token), counted=one is counting
             )
             for one in homes
         ]
-        self._answers.update(zip((one.queue for one in homes), said, strict=True))
+        self._answers.update(zip((one.queue for one in homes), answers, strict=True))
 
     def not_taken_by(self, homes: Sequence[QueueKeys]) -> list[QueueKeys]:
         """Return the homes that were not asked, or know nothing of the message and do not keep the signal."""
@@ -119,13 +119,11 @@ class _Giving:
         answers = [
             answer for home, answer in self._answers.items() if home in self._first_homes or answer != "early before"
         ]
-        said = min(answers, key=self.KNOWN.index)
-        if said in REFUSED:
-            raise SignalRefused(
-                f"message {self._identity} of {self._queue!r} does not take the signal {self._name!r}: {REFUSED[said]}",
-                said,
-            )
-        return said not in ("before", "early before")
+        answer = min(answers, key=self.KNOWN.index)
+        if answer in REFUSED:
+            text = f"message {self._identity} of {self._queue!r} does not take the signal {self._name!r}: "
+            raise SignalRefused(text + REFUSED[answer], answer)
+        return answer not in ("before", "early before")
 
 
 def give_anywhere(steps_of: Callable[[str], QueueSteps], identity: str, name: str, value: object) -> Steps[bool]:

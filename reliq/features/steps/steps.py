@@ -98,7 +98,7 @@ class Hand:
 
     def record(self, entry: Entry) -> Doing[None]:
         """Store an entry; raises LeaseLost if another consumer may have the message."""
-        check_said(
+        check_status(
             self.message, (yield self._store(entry, lambda number: own.record(self.hold, number, entry.encoded())))
         )
 
@@ -151,12 +151,12 @@ class Hand:
         if self.message.cancelled:
             raise RunOver
 
-    def leave(self, said: str, error: Exception | None = None) -> NoReturn:
-        """End the run of a message that rests from now on, or was cancelled meanwhile; raises as `check_said` else."""
-        if said == "cancelled":
+    def leave(self, status: str, error: Exception | None = None) -> NoReturn:
+        """End the run of a message that rests from now on, or was cancelled; else raises as `check_status`."""
+        if status == "cancelled":
             self.consumer.lives.of(self.message).cancelled = True
             raise RunOver
-        check_said(self.message, said)
+        check_status(self.message, status)
         self.message._rests = True  # noqa: SLF001  until it comes again
         self.consumer.let_go(self.message, error)
         raise RunOver
@@ -166,15 +166,15 @@ class Hand:
 
         What a Redis that was restarted with an older state has lost of the record is stored again before.
         """
-        said: str = yield op(self.book.number(entry))
-        if said == "behind":
+        status: str = yield op(self.book.number(entry))
+        if status == "behind":
             for number, known in enumerate(self.book.entries, 1):
-                if (said := (yield own.record(self.hold, number, known.encoded()))) != "ok":
-                    return said
-            said = yield op(self.book.number(entry))
-        if said == "ok":
+                if (status := (yield own.record(self.hold, number, known.encoded()))) != "ok":
+                    return status
+            status = yield op(self.book.number(entry))
+        if status == "ok":
             self.book.note(entry)
-        return said
+        return status
 
 
 def check_runs(message: Message) -> None:
@@ -186,14 +186,14 @@ def check_runs(message: Message) -> None:
 def check_own(message: Message, recorded: Recorded) -> None:
     """Raise InvalidMessage if a record is of another message with the id of this one."""
     if recorded.sent not in (0, message.enqueued_at):
-        check_said(message, "other")
+        check_status(message, "other")
 
 
-def check_said(message: Message, said: str) -> None:
-    """Raise what a script said of a message: LeaseLost, or InvalidMessage."""
-    if said in ("lost", "behind"):
+def check_status(message: Message, status: str) -> None:
+    """Raise the error for the status that a script returns of a message: LeaseLost, InvalidMessage."""
+    if status in ("lost", "behind"):
         raise not_held(message)
-    if said == "other":
+    if status == "other":
         raise InvalidMessage(
             f"the record of message {message.id} of {message.queue!r} is of another message with this id: messages "
             "with steps need ids of their own"
