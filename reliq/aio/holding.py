@@ -168,5 +168,5 @@ class Holding:
 
     def leases(self) -> list[Lease]:
         """Return its lease, if there is one to renew."""
-        steps = self.steps
-        return [Lease(steps.keys, steps.consumer, steps.lease, steps.trust.renewed, steps.tell)] if steps.alive else []
+        one = self.steps
+        return [Lease(one.keys, one.consumer, one.lease, one.trust.renewed, one.note_cancelled)] if one.alive else []

@@ -93,9 +93,9 @@ class HeldSteps:
             yield from self.lives.end(acks, moves, codes)
         self.limits.note_moves(moves)
 
-    def tell(self, cancelled: ops.Told) -> list[Message]:
+    def note_cancelled(self, told: ops.Told) -> list[Message]:
         """Note cancelled messages: id, and ms; return those held here that learn it now. Thread-safe."""
-        return self.lives.tell(list(self.held.values()), cancelled)
+        return self.lives.note_cancelled(list(self.held.values()), told)
 
     def keep_results(self, kept: float) -> None:
         """Store, for so many seconds, what is given to `answer` for each message that is acked."""

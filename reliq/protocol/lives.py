@@ -54,7 +54,7 @@ class Lives:
         if reported is not None and reported.is_about(message.enqueued_at):
             self._by_element[message.element] = Life(reported.state, stored=True)
 
-    def tell(self, held: Iterable[Message], told: ops.Told) -> list[Message]:
+    def note_cancelled(self, held: Iterable[Message], told: ops.Told) -> list[Message]:
         """Note cancelled messages, by id, with the ms at which they were; return those that were not known to be."""
         new = [one for one in cancelled_of(held, told) if not one.cancelled]
         for message in new:

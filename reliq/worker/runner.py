@@ -210,7 +210,7 @@ class Runner:
         try:
             self._store.run(self._steps.lives.begin(message), timeout=0)
             if message.redelivered:
-                self.tell(self._store.call(ops.told(keys), timeout=0))
+                self.cancel_runs(self._store.call(ops.told(keys), timeout=0))
         except ReliqError as error:
             self._give_back(message, error)
         return not message.lost
@@ -245,9 +245,9 @@ class Runner:
         since = round((longest.started + self._steps.arrivals.clock_offset) * 1000)
         return self._description.changed(self.handled, longest.message.id, since, self.paused)
 
-    def tell(self, ids: ops.Told) -> None:
-        """Tell the runs of cancelled messages, given by id and ms; those that have not started do not run."""
-        for message in self._steps.tell(ids):
+    def cancel_runs(self, told: ops.Told) -> None:
+        """Cancel the runs of cancelled messages; those that have not started do not run. `told`: as Redis has them."""
+        for message in self._steps.note_cancelled(told):
             run = self.running.get(message.element)
             if run is None:
                 self._exchange.move(cancelled(message, started=False))

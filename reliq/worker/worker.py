@@ -307,15 +307,15 @@ class Worker:
                 one.consumer,
                 one.lease,
                 one.trust.renewed,
-                functools.partial(self._told, loop),
+                functools.partial(self._obey, loop),
                 loop.runner.description,
             )
             for loop, one in alive
         ]
 
-    def _told(self, loop: Loop, told: ops.Told) -> None:
-        """Pass on which messages are cancelled, and do what a person has told this process."""
-        loop.runner.tell(told)
+    def _obey(self, loop: Loop, told: ops.Told) -> None:
+        """Cancel the runs of cancelled messages, and follow the latest instruction to this process."""
+        loop.runner.cancel_runs(told)
         found = latest(told, process_of(self._owner))
         if found is None or found[0] <= self._instructed_at:
             return

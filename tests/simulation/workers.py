@@ -106,7 +106,7 @@ class Worker:
                         loop.lose()
                 told = yield [ops.told(loop.consumer.keys) for loop, _ in beating]
                 for (loop, _), ids in zip(beating, told, strict=True):
-                    loop.tell(ids)
+                    loop.cancel_runs(ids)
             except ReliqError:
                 yield Sleep(values.RECONNECT_PAUSE)
 
@@ -316,7 +316,7 @@ class Loop:
         try:
             yield from self.consumer.lives.begin(message)
             if message.redelivered:
-                self.tell((yield ops.told(keys)))
+                self.cancel_runs((yield ops.told(keys)))
         except ReliqError:
             self._give_back(message)
         return not message.lost
@@ -330,9 +330,9 @@ class Loop:
     def lose(self) -> None:
         self.consumer.lose()
 
-    def tell(self, ids: ops.Told) -> None:
+    def cancel_runs(self, ids: ops.Told) -> None:
         running = self._running and self._running[0]
-        for message in self.consumer.tell(ids):
+        for message in self.consumer.note_cancelled(ids):
             if message is not running:
                 self._moves.append(cancelled(message))
                 message.lost = True

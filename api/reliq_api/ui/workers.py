@@ -1,7 +1,5 @@
 """The pages about workers: the processes that consume."""
 
-from typing import Any
-
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
@@ -42,12 +40,16 @@ async def worker(request: Request, who: Viewer, worker: str) -> Response:
     may_operate = one.follows and all(map(who.may_operate, one.queues))
     shown = [each for each in one.consumers if who.may_see(each.queue)]
     operated = {each.queue for each in shown if who.may_operate(each.queue)}
-    told: dict[str, Any] = {"may_operate": may_operate, "no_worker": NO_WORKER}
-    return page(request, "worker.html", worker=one, consumers=shown, operated=operated, **told)
+    return page(
+        request, "worker.html", worker=one, consumers=shown, operated=operated, may_operate=may_operate,
+        no_worker=NO_WORKER,
+    )  # fmt: skip
 
 
 @router.post("/{worker}/{instruction}")
-async def tell(request: Request, who: Viewer, worker: str, instruction: Instruction, fields: Form) -> Response:
+async def instruct_worker(
+    request: Request, who: Viewer, worker: str, instruction: Instruction, fields: Form
+) -> Response:
     """Tell it to pause, to go on or to stop."""
     one = await _existing(request, who, worker)
     if not all(map(who.may_operate, one.queues)):
