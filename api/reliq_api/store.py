@@ -29,9 +29,9 @@ class ServiceStore(AioStore):
             await self._drop(connection)
         self._unforeseen.failed(error)
         kind = RedisUnavailable if not isinstance(request, Together) and only_reads(request) else OutcomeUnknown
-        told = kind(f"no answer from Redis at {self.where}: {type(error).__name__}")
-        told.__cause__ = error
-        return told
+        replacement = kind(f"no answer from Redis at {self.where}: {type(error).__name__}")
+        replacement.__cause__ = error
+        return replacement
 
     @staticmethod
     async def _drop(connection: AioConnection) -> None:

@@ -62,18 +62,19 @@ def actions() -> dict[str, Action]:
     """Return all actions by name."""
     nothing = Shape("Nothing", "structure")
     found = {}
-    for name, told in _document()["operations"].items():
-        takes = shapes()[told["input"]["shape"]] if "input" in told else nothing
-        found[name] = Action(name, takes, shapes()[told["output"]["shape"]] if "output" in told else None)
+    for name, operation in _document()["operations"].items():
+        takes = shapes()[operation["input"]["shape"]] if "input" in operation else nothing
+        returns = shapes()[operation["output"]["shape"]] if "output" in operation else None
+        found[name] = Action(name, takes, returns)
     return found
 
 
 @cache
 def shapes() -> dict[str, Shape]:
     """Return all shapes by name."""
-    told = _document()["shapes"]
-    made = {name: Shape(name, one["type"]) for name, one in told.items()}
-    for name, one in told.items():
+    described = _document()["shapes"]
+    made = {name: Shape(name, one["type"]) for name, one in described.items()}
+    for name, one in described.items():
         shape = made[name]
         shape.members = {called: made[member["shape"]] for called, member in one.get("members", {}).items()}
         shape.required = tuple(one.get("required", ()))
@@ -91,7 +92,7 @@ def words(shape: str) -> frozenset[str]:
 @cache
 def modelled_errors() -> frozenset[str]:
     """Return the names of all errors of the model."""
-    return frozenset(name for name, told in _document()["shapes"].items() if told.get("exception"))
+    return frozenset(name for name, shape in _document()["shapes"].items() if shape.get("exception"))
 
 
 @cache

@@ -108,13 +108,13 @@ class Names:
 
 @lru_cache(maxsize=10_000)
 def _place(url: str, region: str) -> Place | None:
-    """Return the queue of a URL that may not tell its region; None if it names none."""
-    told, name = _told(url)
-    return Place(told or region, name) if name else None
+    """Return the queue of a URL that may not have its region; None if it names none."""
+    of_url, name = _region_and_name(url)
+    return Place(of_url or region, name) if name else None
 
 
-def _told(url: str) -> tuple[str, str]:
-    """Return the region and the name in a URL; empty what it does not tell."""
+def _region_and_name(url: str) -> tuple[str, str]:
+    """Return the region and the name in a URL; empty what it does not have."""
     try:
         host, path = urlsplit(url)[1:3] if "://" in url else ("", url)
     except ValueError:

@@ -31,8 +31,8 @@ def answer(action: Action, result: dict[str, Any], request_id: str) -> bytes:
 
 def error_answer(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:
     """Return the body and the headers of an error."""
-    told = {"Code": error.code, "Detail": None, "Message": message_of(error), "Type": error.fault}
-    return msgspec.json.encode({"Error": told, "RequestId": request_id}), {}
+    written = {"Code": error.code, "Detail": None, "Message": message_of(error), "Type": error.fault}
+    return msgspec.json.encode({"Error": written, "RequestId": request_id}), {}
 
 
 def _structure(shape: Shape, value: dict[str, Any]) -> dict[str, Any]:

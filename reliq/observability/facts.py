@@ -58,7 +58,7 @@ def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Fa
     asked_at = time.time()
     now = yield ops.server_time()
     between = (asked_at + time.time()) / 2
-    told = Facts(info, settings, clock_ahead=now / 1000 - between, nodes=nodes, away=away, sentinels=sentinels)
+    facts = Facts(info, settings, clock_ahead=now / 1000 - between, nodes=nodes, away=away, sentinels=sentinels)
     try:
         took = yield from _measure(pings)
         jump = yield from or_unseen("the latest jump of the clock", _ask(ops.clock_jump()), None)
@@ -66,9 +66,9 @@ def read_facts(cluster: bool, sentinels: Sequence[View], pings: int) -> Steps[Fa
     except RedisUnsuitable:
         raise
     except RedisUnavailable as error:
-        return replace(told, refusal=str(error))
+        return replace(facts, refusal=str(error))
     may_script, may_list = scripts is not None, named is not None
-    return replace(told, pings=took, clock_jump=jump or {}, scripts=may_script, client_list=may_list)
+    return replace(facts, pings=took, clock_jump=jump or {}, scripts=may_script, client_list=may_list)
 
 
 def _ask(op: Op[Any]) -> Steps[Any]:

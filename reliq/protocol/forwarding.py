@@ -198,9 +198,9 @@ def _send(keys: QueueKeys, target: QueueHomes, passages: Sequence[Passage]) -> S
         refusal = error
     for along, home, some in copied:
         entered: list[bool] = yield [ops.exists(one.mark) for one in some]
-        for is_there, tell in ((True, along.have_come), (False, along.have_gone)):
-            told = [one for one, came in zip(some, entered, strict=True) if bool(came) is is_there]
-            if told and (calls := tell(home, told)):
+        for is_there, note in ((True, along.have_come), (False, along.have_gone)):
+            those = [one for one, came in zip(some, entered, strict=True) if bool(came) is is_there]
+            if those and (calls := note(home, those)):
                 yield calls
     if refusal is not None:
         raise refusal

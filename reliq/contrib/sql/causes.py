@@ -12,8 +12,8 @@ def cause_of(error: SQLAlchemyError) -> str:
     """Return the first line of the database's error, and what to run if it lacks one of the tables or columns."""
     original = getattr(error, "orig", None) or error
     first = one_line(str(original).strip().partition("\n")[0])
-    told = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return f"{told}; {_ADVICE}" if _lacks_table(original, first) else told
+    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return f"{text}; {_ADVICE}" if _lacks_table(original, first) else text
 
 
 def _lacks_table(original: BaseException, first: str) -> bool:

@@ -166,8 +166,8 @@ def commit(
     yield from _check(job, parts)
     manifest, messages = _encode_manifest(parts), sum(part.messages for part in parts)
     place = (turn.of, turn.number, turn.versions) if turn is not None else ("", 0, False)
-    told = encode(about) if about is not None else b""
-    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, *place, told, durability)
+    text = encode(about) if about is not None else b""
+    answer = yield own.commit(job.home, job.name, job.run, manifest, messages, job.remembered, *place, text, durability)
     if answer == "closed":
         raise (yield from _why_closed(job, answer))
     if answer == "repeated":
