@@ -77,7 +77,7 @@ def _stays(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class Carried:
     """What a feature keeps for messages in their home, and takes along to another home or queue before them.
 
     Several monitors may bring a message, and one of them may be slow: nothing is stored in the new home once the
@@ -106,6 +106,6 @@ PRODUCERS: list[Callable[[Collection[bytes]], Steps[Collection[bytes]]]] = []
 ACTS: list[Act] = []
 #: The push of a message about which a handler has stored something: one that gets on is no poison.
 TAGS: list[Callable[[QueueKeys, str], Op[str | None]]] = []
-ALONG: list[Along] = []
+CARRIED: list[Carried] = []
 #: What the first home keeps for messages that have not come: a new one gets it before it takes messages.
 EARLY: list[Callable[[QueueKeys, QueueKeys], Steps[None]]] = []

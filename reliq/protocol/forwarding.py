@@ -18,7 +18,7 @@ from reliq.ops.sqs import has_redrive_policy
 from reliq.protocol import spread
 from reliq.protocol.bodies import read_bodies
 from reliq.protocol.dead_letters import discarded, last_seen
-from reliq.protocol.features import ALONG, Along
+from reliq.protocol.features import CARRIED, Carried
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.listing import Position, walk
 from reliq.protocol.producer import ProducerPool
@@ -181,24 +181,24 @@ def _send(keys: QueueKeys, target: QueueHomes, passages: Sequence[Passage]) -> S
     """Send letters to the target; what features keep for them is copied first to each home that is offered them."""
     messages = [one.message for one in passages]
     former = {message.id: letter.id for letter, message in passages}
-    copied: list[tuple[Along, QueueKeys, list[Coming]]] = []
+    copied: list[tuple[Carried, QueueKeys, list[Coming]]] = []
     known = set[tuple[str, str]]()
 
     def copy(home: QueueKeys, offered: Sequence[NewMessage]) -> Steps[None]:
         new = [one for one in offered if (home.queue, one.id) not in known]
         known.update((home.queue, one.id) for one in new)
-        for along in ALONG if new else ():
-            some = yield from along.send_on(keys, home, [_coming(home, one, former[one.id]) for one in new])
-            copied.extend([(along, home, some)] if some else [])
+        for kept in CARRIED if new else ():
+            some = yield from kept.send_on(keys, home, [_coming(home, one, former[one.id]) for one in new])
+            copied.extend([(kept, home, some)] if some else [])
 
     refusal: ReliqError | None = None
     try:
         yield from spread.send(target, messages, before=copy)
     except ReliqError as error:  # of some of them
         refusal = error
-    for along, home, some in copied:
+    for kept, home, some in copied:
         entered: list[bool] = yield [ops.exists(one.mark) for one in some]
-        for is_there, note in ((True, along.have_come), (False, along.have_gone)):
+        for is_there, note in ((True, kept.have_come), (False, kept.have_gone)):
             those = [one for one, came in zip(some, entered, strict=True) if bool(came) is is_there]
             if those and (calls := note(home, those)):
                 yield calls

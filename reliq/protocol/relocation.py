@@ -1,8 +1,8 @@
 """Taking messages to the home of their key, where no other message of their partition holds them back.
 
 A monitor enqueues such a message in the home of its key, and then removes it where it waited. What belongs to the
-message is copied before (`Along`). Each step may be repeated, by any monitor, and a slow one may be late with each: the
-home remembers what has entered. Who removes such a message for another reason, as a purge does, has the home refuse it
+message is copied before (`Carried`). Any monitor may repeat each step, and a slow one may be late with each: the home
+remembers what has entered. Who removes such a message for another reason, as a purge does, has the home refuse it
 first: so either it is removed, or it has come home.
 """
 
@@ -18,7 +18,7 @@ from reliq.model.message import Message
 from reliq.model.partitions import Layout, bucket_of_digest, homes_of
 from reliq.ops import Steps, Stray
 from reliq.ops.coming import REMEMBERED, Coming
-from reliq.protocol.features import ALONG, Along
+from reliq.protocol.features import CARRIED, Carried
 from reliq.protocol.homes import room
 from reliq.protocol.producer import ProducerPool, enqueue_with_bodies
 from reliq.runtime.pieces import grouped
@@ -152,8 +152,8 @@ def _bring(
         brought.append(one)
     if not brought:
         return []
-    for along in (NOTES, *ALONG):
-        yield from along.take(keys, home, coming)
+    for kept in (NOTES, *CARRIED):
+        yield from kept.take(keys, home, coming)
     with pool.session() as session:
         enqueue = ops.enqueue(home, (), entries, session.producer, session.sequence, version=layout.version)
         _, answer = yield from enqueue_with_bodies([home], bodies, session, enqueue)
@@ -162,14 +162,14 @@ def _bring(
         for at, counter in refused.items():
             yield ops.withdraw(keys, [brought[at]], counter)
         brought = [one for at, one in enumerate(brought) if at not in refused]
-        if told := [op for along in ALONG for op in along.have_come(home, coming)]:
-            yield told
+        if calls := [op for kept in CARRIED for op in kept.have_come(home, coming)]:
+            yield calls
         return brought
     fewer = brought[: len(brought) // 2] if answer.status == "full" else []
     return (yield from _bring(keys, home, fewer, pool, layout)) if fewer else []
 
 
-def _take_notes(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
+def _carry_notes(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy what handlers have reported about messages, and that they were cancelled."""
     notes = yield [op for one in coming for op in ops.notes_of(keys, one.id)]
     puts = [
@@ -181,4 +181,4 @@ def _take_notes(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> S
         yield puts
 
 
-NOTES = Along(_take_notes)
+NOTES = Carried(_carry_notes)

@@ -7,7 +7,7 @@ import pytest
 from reliq import ops
 from reliq.errors import QueueFull
 from reliq.features.output import ops as own
-from reliq.features.output.steps import ALONG
+from reliq.features.output.steps import CARRIED
 from reliq.model.keys import QueueKeys
 from reliq.ops import Destination, Move, Revival
 from reliq.ops.coming import Coming
@@ -216,10 +216,10 @@ def test_output_goes_to_another_partition_once(held: World):
         emit(held, "a", f"{number}", b"j%d" % number)
     coming = [Coming(one, OTHER.dedup(one)) for one in "ab"]
     for _ in range(2):  # an interrupted move is repeated
-        held.store.run(ALONG.take(KEYS, OTHER, coming))
+        held.store.run(CARRIED.take(KEYS, OTHER, coming))
     held.redis.set(OTHER.dedup("a"), "the message has entered")
     emit(held, "a", "another")
-    held.store.run(ALONG.take(KEYS, OTHER, coming))
+    held.store.run(CARRIED.take(KEYS, OTHER, coming))
     assert read(held, "a", OTHER)[1] == list(range(100))
     assert held.redis.xlen(OTHER.output("a")) == 250
     assert held.redis.hget(OTHER.followed, b"\ta").startswith(b"250 ")

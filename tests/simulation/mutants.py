@@ -12,11 +12,11 @@ import msgspec
 from reliq import ops
 from reliq.features.flows import telling
 from reliq.features.flows.sending import Sending
-from reliq.features.flows.steps import ALONG as MEMBERS
+from reliq.features.flows.steps import CARRIED as MEMBERS
 from reliq.features.steps import model
 from reliq.features.steps import ops as own
 from reliq.features.steps import steps as durable
-from reliq.features.steps.moving import ALONG as RECORDS
+from reliq.features.steps.moving import CARRIED as RECORDS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout
 from reliq.ops import Op, Served, Sleep, Steps, Transaction, Watch
@@ -229,7 +229,7 @@ _record = durable.Hand.record
 
 def _does_not_go_along(what: Any) -> contextlib.AbstractContextManager[Any]:
     """Messages that move to another partition leave this behind."""
-    return mock.patch.object(relocation, "ALONG", tuple(one for one in features.ALONG if one is not what))
+    return mock.patch.object(relocation, "CARRIED", tuple(one for one in features.CARRIED if one is not what))
 
 
 DURABLE_MUTANTS: dict[str, Mutant] = {

@@ -29,7 +29,7 @@ from reliq.model.result import CANCELLED, DEAD, SKIPPED, read_result, result_jso
 from reliq.ops import Steps
 from reliq.ops.coming import Coming
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.features import Act, Along
+from reliq.protocol.features import Act, Carried
 from reliq.protocol.holds import of_handler
 from reliq.runtime.pieces import grouped, pieces
 
@@ -207,7 +207,7 @@ OF_FLOWS = Act({Asked: "results", Opened: "flow"}, _ask)
 # --- other homes ---
 
 
-def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
+def _carry(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy what is known of members that are taken to another home."""
     marks = {one.id: one.mark for one in coming}
     for one in (yield own.flow_noted(keys, [*marks])):
@@ -218,4 +218,4 @@ def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> S
         yield own.flow_note(home, [one._replace(behind=behind)], brought=marks[one.id])
 
 
-ALONG = Along(_take_along)
+CARRIED = Carried(_carry)

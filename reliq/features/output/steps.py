@@ -19,7 +19,7 @@ from reliq.ops import Steps, Together
 from reliq.ops.coming import Coming
 from reliq.ops.held import Hold, not_held
 from reliq.protocol.consumer import ConsumerSteps
-from reliq.protocol.features import Act, Along
+from reliq.protocol.features import Act, Carried
 from reliq.protocol.holds import of_handler, of_lease
 from reliq.protocol.homes import QueueHomes, checked
 
@@ -136,7 +136,7 @@ class Reading:
         return chunks
 
 
-def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
+def _carry(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy the output of messages that are taken to another home."""
     parts = yield [own.emitted(keys, one.id, "", PAGE) for one in coming]
     for one, emitted in zip(coming, parts, strict=True):
@@ -149,4 +149,4 @@ def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> S
             yield own.put_output(home, one, first, part)
 
 
-ALONG = Along(_take_along)
+CARRIED = Carried(_carry)

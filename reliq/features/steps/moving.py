@@ -13,14 +13,14 @@ from reliq.features.steps import ops as own
 from reliq.model.keys import QueueKeys
 from reliq.ops import Op, Steps
 from reliq.ops.coming import Coming
-from reliq.protocol.features import Along
+from reliq.protocol.features import Carried
 from reliq.runtime.pieces import pieces
 
 _FIELDS = 1000  #: of a record, and their values, that one call stores
 _PAGE = 100  #: records with early signals that one call finds, and signals that one stores
 
 
-def _take_along(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
+def _carry(keys: QueueKeys, home: QueueKeys, coming: Sequence[Coming]) -> Steps[None]:
     """Copy the records of messages that are taken to another home."""
     records = yield [own.leave_record(keys, one.id) for one in coming]
     for one, record in zip(coming, records, strict=True):
@@ -52,7 +52,7 @@ def _have_gone(home: QueueKeys, coming: Sequence[Coming]) -> list[Op[int]]:
     return [own.does_not_come(home, [one.id for one in coming])]
 
 
-ALONG = Along(_take_along, _have_come, _send_on, _have_gone)
+CARRIED = Carried(_carry, _have_come, _send_on, _have_gone)
 
 
 def copy_early(first: QueueKeys, new: QueueKeys) -> Steps[None]:
