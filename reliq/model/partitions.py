@@ -66,10 +66,10 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         While keys are moving, the home before the change comes first: it accepts a message as long as it has others of
         its key. `kept`: the home before keeps something of the key for longer, as it does of a dedup key.
         """
-        home = self.names(queue)[homes_of(self.count)[bucket]]
+        home = self.names(queue)[home_by_bucket(self.count)[bucket]]
         if not (self.moving or kept) or self.before == self.count:
             return [home]
-        before = self.earlier(queue)[homes_of(self.before)[bucket] :][:1]  # none: it was empty, and is forgotten
+        before = self.earlier(queue)[home_by_bucket(self.before)[bucket] :][:1]  # none: forgotten, as it was empty
         return [home] if before == [home] else [*before, home]
 
     def without_last(self) -> "Layout":
@@ -136,7 +136,7 @@ def buckets_of(count: int) -> list[list[int]]:
 
 
 @functools.lru_cache(maxsize=MOST)
-def homes_of(count: int) -> list[int]:
+def home_by_bucket(count: int) -> list[int]:
     """Return the number of the partition that is the home of each bucket, among so many partitions."""
     homes = [0] * BUCKETS
     for one, buckets in enumerate(buckets_of(count)):

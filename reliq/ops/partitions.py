@@ -60,8 +60,8 @@ def drop_counters(keys: QueueKeys, counts: Mapping[str, str]) -> Op[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Homes:
-    """The keys with their home in one partition, as its config has them (shared/homes.lua)."""
+class OwnedBuckets:
+    """The buckets of keys with their home in one partition, as its config has them (shared/homes.lua)."""
 
     buckets: str  #: a bitmap
     version: int  #: of the layout
@@ -71,12 +71,12 @@ class Homes:
         return f"{self.buckets}{self.version}" + (f" {self.arriving}" if self.arriving else "")
 
 
-def take_in(keys: QueueKeys, homes: Homes, retired: bool) -> Op[int]:
+def take_in(keys: QueueKeys, owned: OwnedBuckets, retired: bool) -> Op[int]:
     """Set which keys have their home in a partition, and whether it takes no new messages any more.
 
     A partition that knows a later layout keeps that; the answer is its version, else 0.
     """
-    return scripted(signatures.take_in(keys, homes=str(homes), retired=int(retired)))
+    return scripted(signatures.take_in(keys, homes=str(owned), retired=int(retired)))
 
 
 def known_version(keys: QueueKeys) -> Op[int]:

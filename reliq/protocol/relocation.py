@@ -15,7 +15,7 @@ from reliq import ops
 from reliq.model.element import name_of, new_reference, with_reference
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
-from reliq.model.partitions import Layout, bucket_of_digest, homes_of
+from reliq.model.partitions import Layout, bucket_of_digest, home_by_bucket
 from reliq.ops import Steps, Stray
 from reliq.ops.coming import REMEMBERED, Coming
 from reliq.protocol.features import CARRIED, Carried
@@ -124,7 +124,7 @@ def _release(queue: str, layout: Layout, keys: QueueKeys, groups: list[str]) -> 
 
 
 def _by_home(queue: str, layout: Layout, strays: Sequence[Stray]) -> dict[str, list[Stray]]:
-    names, homes = layout.names(queue), homes_of(layout.count)
+    names, homes = layout.names(queue), home_by_bucket(layout.count)
     return grouped((names[homes[bucket_of_digest(one.group)]], one) for one in strays)
 
 

@@ -19,7 +19,7 @@ from reliq import ops
 from reliq.contract.counters import COUNTERS
 from reliq.errors import ChangeUnderWay, InvalidSetting, ReliqError
 from reliq.model.keys import SEVERAL, QueueKeys, is_partition, logical_name, partition_queue
-from reliq.model.partitions import Layout, bitmap, buckets_of, homes_of, layout_text, read_layout
+from reliq.model.partitions import Layout, bitmap, buckets_of, home_by_bucket, layout_text, read_layout
 from reliq.ops import Steps
 from reliq.ops.topology import Slots, address_of, cluster_slots
 from reliq.protocol.features import COUNTED, EARLY
@@ -100,14 +100,14 @@ def apply_layout(queue: str, layout: Layout) -> Steps[bool]:
 
 def apply_to_reachable(queue: str, layout: Layout) -> Steps[tuple[bool, dict[str, ReliqError]]]:
     """Do as `apply_layout`, but return the errors of those that are away, beside whether all have been told."""
-    every, owned, former = layout.every(queue), buckets_of(layout.count), homes_of(layout.before)
+    every, owned, former = layout.every(queue), buckets_of(layout.count), home_by_bucket(layout.before)
     places = range(len(every))
     away: dict[str, ReliqError] = {}
     for place in places if layout.count > layout.before else reversed(places):
         retired = place >= layout.count
         buckets = () if retired else owned[place]
         arriving = bitmap(one for one in buckets if former[one] != place) if layout.moving else ""
-        homes = ops.Homes(bitmap(buckets), layout.version, arriving)
+        homes = ops.OwnedBuckets(bitmap(buckets), layout.version, arriving)
         try:
             if place >= layout.before and layout.moving:
                 yield from _copy_early(queue, layout, QueueKeys(every[place]))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from reliq import ops
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, bucket_of_key, bucket_of_name, homes_of
+from reliq.model.partitions import Layout, bucket_of_key, bucket_of_name, home_by_bucket
 from reliq.ops import Steps
 
 _SHARE = 100  #: rows; fewer of a batch go to one home
@@ -71,15 +71,15 @@ class Spread:
         rows = np.arange(buckets.count) if rows is None else rows
         of_rows = buckets.of_rows[rows]
         keyed = of_rows != _NO_BUCKET
-        homes = self._homes_in(queue, layout)[of_rows[keyed]]
+        homes = self._first_homes(queue, layout)[of_rows[keyed]]
         every = layout.every(queue)
         for home in np.unique(homes):
             yield every[home], rows[keyed][homes == home]
         yield from self._evenly(queue, layout, rows[~keyed])
 
-    def _homes_in(self, queue: str, layout: Layout) -> np.ndarray:
+    def _first_homes(self, queue: str, layout: Layout) -> np.ndarray:
         if queue not in self._homes:
-            self._homes[queue] = homes_in(layout)
+            self._homes[queue] = first_home_by_bucket(layout)
         return self._homes[queue]
 
     def _evenly(self, queue: str, layout: Layout, rows: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -95,14 +95,14 @@ class Spread:
             yield names[(turn + place) % len(names)], share
 
 
-def homes_in(layout: Layout) -> np.ndarray:
+def first_home_by_bucket(layout: Layout) -> np.ndarray:
     """Return the place of the home of each bucket among all homes of a layout.
 
     While keys are moving it is the former home, as for a producer: rows wait there behind the messages of their key,
     and a monitor takes those on that have waited until the former home has no other.
     """
-    homes = np.array(homes_of(layout.count))
+    homes = np.array(home_by_bucket(layout.count))
     if not layout.moving:
         return homes
-    former = np.array(homes_of(layout.before))
+    former = np.array(home_by_bucket(layout.before))
     return np.where(former < layout.count + len(layout.retired), former, homes)

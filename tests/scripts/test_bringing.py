@@ -19,7 +19,7 @@ from reliq.model.element import group_of
 from reliq.model.keys import QueueKeys
 from reliq.model.life import Report
 from reliq.model.message import Message
-from reliq.model.partitions import Layout, bucket_of_key, homes_of, layout_text
+from reliq.model.partitions import Layout, bucket_of_key, home_by_bucket, layout_text
 from reliq.ops import Steps, Together
 from reliq.ops.held import Hold
 from reliq.protocol.homes import QueueHomes
@@ -30,7 +30,7 @@ from reliq.protocol.shares import share_again
 from tests.support.state import HOUR, KEYS, World, element, keyed
 
 NEW = QueueKeys("q@partition.1")
-KEY = next(key for key in "abcdefgh" if homes_of(2)[bucket_of_key(key)] == 1)
+KEY = next(key for key in "abcdefgh" if home_by_bucket(2)[bucket_of_key(key)] == 1)
 MESSAGE = keyed("m", KEY)
 CHARGED = Entry("s", 1, "charge", b"j5").encoded()
 REQUESTS = range(14)  #: of a move: before each of them something else happens
@@ -281,7 +281,7 @@ def test_messages_whose_home_is_full_hold_nothing_up(world: World):
     """More of one key than a monitor takes at once, and those of other keys before and behind them."""
     three = Layout(("1", "2"), before=1, moving=True, version=1)
     keys = sorted(map(str, range(30)), key=group_of)
-    full, free = ([key for key in keys if homes_of(3)[bucket_of_key(key)] == home] for home in (1, 2))
+    full, free = ([key for key in keys if home_by_bucket(3)[bucket_of_key(key)] == home] for home in (1, 2))
     sent = [keyed(name, full[1]) for name in names(144)]
     others = [keyed(f"x-{name}", key) for name, key in zip(names(30), [full[0], full[-1], *free], strict=False)]
     world.redis.zadd(KEYS.delayed, {one: place for place, one in enumerate([*sent, *others], 1)})
@@ -304,7 +304,7 @@ def test_messages_whose_home_is_full_hold_nothing_up(world: World):
 
 
 def test_a_call_that_may_not_go_on_says_where_it_has_stopped(world: World):
-    keys = [key for key in map(str, range(400)) if homes_of(2)[bucket_of_key(key)] == 1]
+    keys = [key for key in map(str, range(400)) if home_by_bucket(2)[bucket_of_key(key)] == 1]
     world.redis.zadd(KEYS.delayed, {keyed(name, key): 1 for name, key in zip(names(len(keys)), keys, strict=True)})
     grow(world)
     world.run(ops.promote(KEYS, 1000))

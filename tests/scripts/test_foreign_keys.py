@@ -95,7 +95,7 @@ CALLS: dict[str, Callable[[], ops.Op | ops.Transaction]] = {
     "withdraw": lambda: ops.withdraw(
         KEYS, [ops.Stray(group_of("k").encode() + b"~000000000000001" + keyed("a", "k"))], "purged"
     ),
-    "take_in": lambda: ops.take_in(KEYS, ops.Homes(bitmap(()), 1), retired=True),
+    "take_in": lambda: ops.take_in(KEYS, ops.OwnedBuckets(bitmap(()), 1), retired=True),
     "held_keys": lambda: ops.held_keys(KEYS),
     "release_lines": lambda: ops.release_lines(KEYS, [group_of("k")], 1),
     "stay": lambda: ops.stay(KEYS, [ops.Stray(f"{group_of('k')}~{1:015d}".encode() + element("a"))], 1),

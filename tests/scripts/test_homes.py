@@ -15,9 +15,8 @@ BUCKET = bucket_of_key("k")
 def become(world, *, home: bool, arriving: bool = False, version: int = 1) -> None:
     """Make the queue a partition that is the home of the key, or not."""
     buckets = [BUCKET] if home else []
-    world.run(
-        ops.take_in(KEYS, ops.Homes(bitmap(buckets), version, bitmap([BUCKET]) if arriving else ""), retired=False)
-    )
+    owned = ops.OwnedBuckets(bitmap(buckets), version, bitmap([BUCKET]) if arriving else "")
+    world.run(ops.take_in(KEYS, owned, retired=False))
 
 
 def promoted(world, *names: str) -> None:
@@ -126,7 +125,7 @@ def test_a_partition_that_its_server_does_not_know_takes_nothing(world):
     entry = Entry("b", keyed("b", "k"), 0.0, None, 0.0)
     answer = world.run(ops.enqueue(PARTITION, elements("a"), [entry]))
     assert (answer.status, answer.moved) == ("moved", {-1, 0})
-    world.run(ops.take_in(PARTITION, ops.Homes(bitmap([BUCKET]), 1), retired=False))
+    world.run(ops.take_in(PARTITION, ops.OwnedBuckets(bitmap([BUCKET]), 1), retired=False))
     assert world.run(ops.push(PARTITION, elements("a"), "p", 3, world.now)) == 1
     assert world.run(ops.enqueue(PARTITION, (), [entry], version=1)).status == "ok"
 

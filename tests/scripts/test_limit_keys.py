@@ -337,7 +337,7 @@ def test_after_a_change_of_the_limits_of_keys_lines_begin_though_no_message_ends
 
 
 def test_a_change_of_limits_begins_no_line_whose_former_home_may_have_messages(world):
-    arriving = ops.Homes(bitmap(range(4096)), 1, bitmap(range(4096)))
+    arriving = ops.OwnedBuckets(bitmap(range(4096)), 1, bitmap(range(4096)))
     world.given(leases={"w": HOUR}, config=TWO)
     world.run(ops.take_in(KEYS, arriving, retired=False))
     world.redis.zadd(KEYS.waiting, {f"{T}{1:016d}".encode() + laned("a"): 0})

@@ -12,7 +12,7 @@ from reliq.ops import Entry
 from tests.support.state import KEYS, element
 
 KEYS_OF_MESSAGES = ("k", "l", "m")
-HOMES = ops.Homes(bitmap([bucket_of_key(key) for key in KEYS_OF_MESSAGES]), 2, bitmap([bucket_of_key("k")]))
+HOMES = ops.OwnedBuckets(bitmap([bucket_of_key(key) for key in KEYS_OF_MESSAGES]), 2, bitmap([bucket_of_key("k")]))
 QUEUES = {
     "no limits": {},
     "slots": {"key_concurrency": 2},

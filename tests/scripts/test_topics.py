@@ -75,7 +75,7 @@ def test_a_publish_is_recognized_by_its_first_queue_when_that_has_dropped_the_me
 def full_partition(world, keys, *, home):
     """Make a queue a full partition that is the home of the key, or not."""
     buckets = [bucket_of_key("k")] if home else []
-    world.run(ops.take_in(keys, ops.Homes(bitmap(buckets), 1), retired=False))
+    world.run(ops.take_in(keys, ops.OwnedBuckets(bitmap(buckets), 1), retired=False))
     world.redis.hset(keys.config, "max_length", 1)
     world.redis.lpush(keys.messages, element("a"))
 

@@ -10,7 +10,7 @@ import reliq
 from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import TOPICS, QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.model.partitions import bucket_of_key, home_by_bucket
 from reliq.protocol.stats import stats_of
 from reliq_monitor import MonitorThread
 from tests.support.cluster import Cluster
@@ -87,7 +87,7 @@ def test_messages_without_a_key_avoid_a_node_that_is_away_and_keyed_ones_say_so(
         os.kill(one.pid, signal.SIGSTOP)
     try:
         victim.kill()
-        key = next(key for key in map(str, range(1000)) if homes_of(COUNT)[bucket_of_key(key)] in gone)
+        key = next(key for key in map(str, range(1000)) if home_by_bucket(COUNT)[bucket_of_key(key)] in gone)
         # A new application: what `app` sends over a connection that has just ended may have been carried out.
         with reliq.Reliq(cluster.url, send_timeout=1) as producer:
             for _ in range(2 * COUNT):

@@ -6,7 +6,7 @@ import pytest
 
 from reliq.cli import main
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.model.partitions import bucket_of_key, home_by_bucket
 from reliq.protocol import deletion
 from tests.support.state import element
 from tests.support.turns import Monitor
@@ -80,7 +80,7 @@ def test_messages_that_a_forgotten_partition_has_again_are_not_deleted_unless_fo
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_message_in_any_partition_keeps_all_of_them_unless_forced(app, orders, client, capsys, name):
-    key = next(key for key in map(str, range(100)) if NAMES[homes_of(4)[bucket_of_key(key)]] == name)
+    key = next(key for key in map(str, range(100)) if NAMES[home_by_bucket(4)[bucket_of_key(key)]] == name)
     orders.send("x", key=key)
     silent(client)
     before = sorted(keys_left(client))

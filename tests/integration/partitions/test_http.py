@@ -10,7 +10,7 @@ from reliq import ops
 from reliq.errors import RedisUnavailable
 from reliq.features.results.steps import result_of
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.model.partitions import bucket_of_key, home_by_bucket
 from reliq.protocol.claiming import Failing, ready_counts
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
@@ -140,7 +140,7 @@ def test_a_poll_follows_a_queue_that_gets_partitions_while_it_waits(app, service
 
 def _home(app, key: str) -> str:
     """Return the partition of a key among four."""
-    return NAMES[homes_of(4)[bucket_of_key(key)]]
+    return NAMES[home_by_bucket(4)[bucket_of_key(key)]]
 
 
 FORGED = ["@partition.9", "@partition.77zz", "@partition.1"]
@@ -277,7 +277,7 @@ def change(app):
 
 
 def _place(key: str, count: int) -> int:
-    return homes_of(count)[bucket_of_key(key)]
+    return home_by_bucket(count)[bucket_of_key(key)]
 
 
 CHANGES = [(1, 2), (2, 4), (2, 1)]

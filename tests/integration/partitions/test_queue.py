@@ -16,7 +16,7 @@ from reliq.errors import (
     QueueFull,
 )
 from reliq.model.keys import QueueKeys, partition_queue
-from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.model.partitions import bucket_of_key, home_by_bucket
 from reliq.ops import Together
 from reliq.protocol import spread
 from reliq.protocol.stats import stats_of
@@ -25,7 +25,7 @@ from tests.support.workers import eventually
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
 #: Keys with their homes in three of them.
 KEYS_OF_THREE = [
-    next(key for key in map(str, range(100)) if homes_of(4)[bucket_of_key(key)] == one) for one in range(3)
+    next(key for key in map(str, range(100)) if home_by_bucket(4)[bucket_of_key(key)] == one) for one in range(3)
 ]
 
 
@@ -54,7 +54,7 @@ def test_messages_of_a_key_go_to_its_home(app, orders):
     keys = [f"customer-{number}" for number in range(100)]
     for key in keys:
         orders.send("body", key=key)
-    wanted = Counter(NAMES[homes_of(4)[bucket_of_key(key)]] for key in keys)
+    wanted = Counter(NAMES[home_by_bucket(4)[bucket_of_key(key)]] for key in keys)
     assert ready_by_partition(app) == dict(wanted)
 
 
@@ -65,7 +65,7 @@ def test_a_producer_that_knows_one_partition_learns_of_the_others(app, url):
     for number in range(20):
         late.queue("orders").send("body", key=f"k{number}")
     late.close()
-    wanted = Counter(NAMES[homes_of(4)[bucket_of_key(f"k{number}")]] for number in range(20))
+    wanted = Counter(NAMES[home_by_bucket(4)[bucket_of_key(f"k{number}")]] for number in range(20))
     assert ready_by_partition(app) == dict(wanted + Counter(orders=1))
 
 
@@ -231,7 +231,7 @@ def test_published_messages_go_to_the_home_of_their_key(app, orders):
     app.subscribe("orders", "order.*")
     for number in range(40):
         app.publish("order.created", "body", key=f"k{number}")
-    wanted = Counter(NAMES[homes_of(4)[bucket_of_key(f"k{number}")]] for number in range(40))
+    wanted = Counter(NAMES[home_by_bucket(4)[bucket_of_key(f"k{number}")]] for number in range(40))
     assert ready_by_partition(app) == dict(wanted)
 
 

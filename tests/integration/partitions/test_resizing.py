@@ -11,7 +11,7 @@ from reliq import ops
 from reliq.errors import ChangeUnderWay
 from reliq.features.steps import ops as own
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import Layout, bucket_of_key, homes_of, layout_text
+from reliq.model.partitions import Layout, bucket_of_key, home_by_bucket, layout_text
 from reliq.ops.schema import Config
 from reliq.protocol import resizing, resting
 from reliq.protocol import shares as policy_shares
@@ -45,7 +45,7 @@ def key_that_moves(before: int, after: int) -> tuple[str, str, str]:
     """Return a key, its home among `before` partitions and that among `after`."""
     for number in range(10_000):
         bucket = bucket_of_key(f"k{number}")
-        first, then = homes_of(before)[bucket], homes_of(after)[bucket]
+        first, then = home_by_bucket(before)[bucket], home_by_bucket(after)[bucket]
         if first != then:
             return f"k{number}", NAMES[first], NAMES[then]
     raise AssertionError("no key moves")
@@ -198,7 +198,7 @@ def test_each_key_that_leaves_is_counted_once_and_none_that_has_come(app, monito
     orders = app.queue("orders")
     orders.configure(partitions=1, key_concurrency=2)
     keys = [f"k{number}" for number in range(40)]
-    moved = sum(homes_of(4)[bucket_of_key(key)] != 0 for key in keys)
+    moved = sum(home_by_bucket(4)[bucket_of_key(key)] != 0 for key in keys)
     orders.send_many([reliq.NewMessage("1", key=key) for key in keys] * 2)
     orders.send_many([reliq.NewMessage("1", limit_key=key) for key in keys] * 3)
     orders.configure(partitions=4)
@@ -378,7 +378,7 @@ def test_the_layout_of_a_first_partition_that_was_restarted_from_an_older_state_
     with reliq.Reliq(url) as producer:
         producer.queue("orders").send_many([reliq.NewMessage("body", key=key) for key in keys])
     assert [ready(app, name) for name in NAMES[:2]] == [
-        sum(homes_of(2)[bucket_of_key(key)] == place for key in keys) for place in range(2)
+        sum(home_by_bucket(2)[bucket_of_key(key)] == place for key in keys) for place in range(2)
     ]
 
 

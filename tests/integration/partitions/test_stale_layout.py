@@ -4,7 +4,7 @@ import pytest
 
 import reliq
 from reliq.model.keys import QueueKeys
-from reliq.model.partitions import bucket_of_key, homes_of
+from reliq.model.partitions import bucket_of_key, home_by_bucket
 from tests.support.turns import Monitor
 from tests.support.workers import eventually, working
 
@@ -29,7 +29,7 @@ def stranger(app: reliq.Reliq, url: str):
 
 
 #: Of a new partition.
-KEY = next(f"k{number}" for number in range(100) if homes_of(4)[bucket_of_key(f"k{number}")] == 3)
+KEY = next(f"k{number}" for number in range(100) if home_by_bucket(4)[bucket_of_key(f"k{number}")] == 3)
 
 CALLS = {
     "cancel": lambda queue, identity: queue.cancel(identity) == "cancelled",

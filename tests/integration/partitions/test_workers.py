@@ -11,7 +11,7 @@ import redis
 import reliq
 from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.partitions import Layout, bucket_of_key, homes_of
+from reliq.model.partitions import Layout, bucket_of_key, home_by_bucket
 from reliq.ops import breaker_until, held_until, hold, members
 from reliq.protocol.stats import stats_of
 from reliq.worker import Options, Worker
@@ -51,7 +51,7 @@ def test_one_worker_serves_all_partitions_and_none_waits_for_the_others(app, kin
     ids: dict[str, list[str]] = {name: [] for name in NAMES}
     for number in range(400):
         key = f"k{number}"
-        ids[NAMES[homes_of(4)[bucket_of_key(key)]]].append(orders.send("body", key=key))
+        ids[NAMES[home_by_bucket(4)[bucket_of_key(key)]]].append(orders.send("body", key=key))
     with working(app, **options):
         eventually(lambda: len(handled) == 400)
     ends = [max(handled[one] for one in some) for some in ids.values()]
@@ -106,7 +106,8 @@ def test_an_idle_worker_helps_with_a_partition_that_is_behind(app, url):
     other = reliq.Reliq(url)
     bind(app, "inline", slow("a"))
     bind(other, "inline", slow("b"))
-    keys = [key for key in (f"k{number}" for number in range(4000)) if homes_of(4)[bucket_of_key(key)] == 2][:500]
+    names = (f"k{number}" for number in range(4000))
+    keys = [key for key in names if home_by_bucket(4)[bucket_of_key(key)] == 2][:500]
     with working(app), working(other):
         eventually(lambda: len(set.union(*consumers_of(app))) == 2 and all(consumers_of(app)))
         orders.send_many([reliq.NewMessage("body", key=key) for key in keys])

@@ -15,7 +15,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import BUCKETS, Layout, bucket_of, bucket_of_key
 from reliq.ops.chunks import chunks_of
 from reliq.protocol.stats import stats_of
-from reliq.spark.spread import Buckets, Spread, homes_in
+from reliq.spark.spread import Buckets, Spread, first_home_by_bucket
 from tests.support.turns import Monitor
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -84,7 +84,7 @@ def listed(app, name: str) -> list:
 def test_the_home_of_each_bucket_is_the_one_to_which_a_producer_goes_first(before, after, moving):
     layout = resized(resized(Layout(), before).finished(), after)
     layout = layout if moving else layout.finished()
-    homes, every = homes_in(layout), layout.every("orders")
+    homes, every = first_home_by_bucket(layout), layout.every("orders")
     assert [every[home] for home in homes] == [layout.homes("orders", bucket)[0] for bucket in range(BUCKETS)]
 
 

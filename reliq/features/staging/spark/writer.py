@@ -23,7 +23,7 @@ from reliq.features.staging.spark.naming import id_prefix, job_name, of_transact
 from reliq.features.staging.spark.written import Staged, again, note, note_before, summary_of
 from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
-from reliq.model.partitions import Layout as Homes
+from reliq.model.partitions import Layout as PartitionLayout
 from reliq.protocol.features import JOB_ENDS
 from reliq.spark.encoding import CLOCK, merged
 from reliq.spark.layout import Layout, layout_of
@@ -79,7 +79,7 @@ def stage_rows(
     partition = task().partitionId()
     store = store_of(options.connection)
     store.run(CLOCK.ask())
-    spread = Spread(lambda queue: _homes_of(queue, where, store), partition)
+    spread = Spread(lambda queue: _layout_of(queue, where, store), partition)
     rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
     failure = ""
@@ -104,7 +104,7 @@ def stage_rows(
     return Staged(job.name, job.run, parts, rows.row, rows.unroutable, rows.tally, stream, failure, rows.overridden)
 
 
-def _homes_of(queue: str, where: Targets, store: Store) -> Homes:
+def _layout_of(queue: str, where: Targets, store: Store) -> PartitionLayout:
     """Return the homes of a queue, as the driver read them; of one that a column names, as they are now."""
     known = where.layouts.get(queue)
     return known if known is not None else store.run(read_layouts({queue}))[queue]
