@@ -14,10 +14,10 @@ from reliq.model.outgoing import check_headers, check_key, too_large
 from reliq.spark import encoding
 from reliq.spark.as_json import row_texts, texts_of
 from reliq.spark.encoding import BYTES
-from reliq.spark.layout import Layout
 from reliq.spark.names import names_of, not_text, rows_not_text
 from reliq.spark.refused import Refused
 from reliq.spark.rules import Rules
+from reliq.spark.write_columns import WriteColumns
 
 Columns = dict[str, pa.Array]
 
@@ -34,9 +34,9 @@ class Fields:
     """
 
     def __init__(
-        self, layout: Layout, rules: Rules, target_column: str, prefix: str, first: int, refused: Refused
+        self, columns: WriteColumns, rules: Rules, target_column: str, prefix: str, first: int, refused: Refused
     ) -> None:
-        self._layout = layout
+        self._columns = columns
         self._rules = rules
         self._target_column = target_column
         self._prefix = prefix
@@ -45,7 +45,7 @@ class Fields:
 
     def of(self, batch: pa.RecordBatch) -> Columns:
         """Return the fields by name; what a refused row has there does not matter."""
-        body = dict(zip(self._layout.names, batch.columns, strict=True))
+        body = dict(zip(self._columns.names, batch.columns, strict=True))
         given, count = self._readable(body), batch.num_rows
         fields = {
             "number": encoding.numbers(self._first, count),
@@ -65,8 +65,8 @@ class Fields:
         """Refuse rows with text that is not UTF-8, unless it is the body as it is; return the columns without it."""
         readable: Columns = {}
         for name, column in given.items():
-            is_body = self._layout.whole_row or (name == "value" and not self._is_body_itself)
-            if is_body or name in self._layout.options:
+            is_body = self._columns.whole_row or (name == "value" and not self._is_body_itself)
+            if is_body or name in self._columns.options:
                 wrong = rows_not_text(column)
                 if wrong is not None:
                     self._refused.each(name, wrong, "is no text", lambda _: "has text that is not UTF-8")
@@ -75,17 +75,17 @@ class Fields:
         return readable
 
     def _option(self, given: Columns, name: str) -> pa.Array | None:
-        return given[name] if name in self._layout.options else None
+        return given[name] if name in self._columns.options else None
 
     def _bodies(self, given: Columns) -> pa.Array:
-        if self._layout.whole_row:
-            kinds = [one.dataType for one in self._layout.schema.fields]
-            bodies = row_texts(self._layout.schema.names, list(given.values()), kinds).cast(BYTES)
+        if self._columns.whole_row:
+            kinds = [one.dataType for one in self._columns.schema.fields]
+            bodies = row_texts(self._columns.schema.names, list(given.values()), kinds).cast(BYTES)
         else:
             self._refuse_nulls("value", given["value"])
             bodies = self._values(given["value"])
         sizes = pc.binary_length(bodies)
-        limit, column = self._rules.max_body, "row" if self._layout.whole_row else "value"
+        limit, column = self._rules.max_body, "row" if self._columns.whole_row else "value"
         if (pc.max(sizes).as_py() or 0) > limit:
             large = pc.greater(sizes, limit)
             self._refused.each(
@@ -96,13 +96,13 @@ class Fields:
     def _values(self, column: pa.Array) -> pa.Array:
         if self._is_body_itself:
             return encoding.as_bytes(column)
-        return texts_of(column, self._layout.kind("value")).cast(BYTES)
+        return texts_of(column, self._columns.kind("value")).cast(BYTES)
 
     @property
     def _is_body_itself(self) -> bool:
         """Whether the column `value` is the body without a conversion."""
         kinds = (spark.StringType, spark.CharType, spark.VarcharType, spark.BinaryType)
-        return isinstance(self._layout.kind("value"), kinds)
+        return isinstance(self._columns.kind("value"), kinds)
 
     def _ids(self, column: pa.Array | None) -> pa.Array | None:
         if column is None:

@@ -308,7 +308,7 @@ class Given:
 
 def _check_column(name: str) -> None:
     """Raise InvalidSetting for an option that is a column of each row."""
-    from reliq.spark.layout import OPTIONS  # not above: it needs PySpark
+    from reliq.spark.write_columns import OPTIONS  # not above: it needs PySpark
 
     for column, (wanted, _) in OPTIONS.items():
         if name in (plain := column.replace("_", ""), plain.removesuffix("ms")):

@@ -17,13 +17,13 @@ from reliq.ops.chunks import DEAD_PLACE, Chunk, bodies_chunk, framed, placed_chu
 from reliq.spark import encoding
 from reliq.spark.encoding import BYTES
 from reliq.spark.fields import Columns, Fields
-from reliq.spark.layout import Layout
 from reliq.spark.overridden import Overridden, overridden_in
 from reliq.spark.places import places_of
 from reliq.spark.refused import Problem, Refused, Tally
 from reliq.spark.rules import Rules
 from reliq.spark.spread import Buckets, Spread
 from reliq.spark.targets import Targets
+from reliq.spark.write_columns import WriteColumns
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -32,11 +32,11 @@ class Rows:
     """Encodes the rows of one partition of Spark. Ids are `<prefix>-<row>` unless there is an `id` column."""
 
     def __init__(
-        self, prefix: str, partition: int, layout: Layout, rules: Rules, targets: Targets, spread: Spread
+        self, prefix: str, partition: int, columns: WriteColumns, rules: Rules, targets: Targets, spread: Spread
     ) -> None:
         self._prefix = f"{prefix}-"
         self._partition = partition
-        self._layout = layout
+        self._columns = columns
         self._rules = rules
         self._targets = targets
         self._spread = spread
@@ -52,9 +52,9 @@ class Rows:
         otherwise.
         """
         refused = Refused(self._rules.invalid == "fail", self._where)
-        if self._layout.overridden is not None:
-            self.overridden += overridden_in(batch.column(self._layout.overridden), self._targets.queue)
-        fields = Fields(self._layout, self._rules, self._targets.column, self._prefix, self.row, refused).of(batch)
+        if self._columns.overridden is not None:
+            self.overridden += overridden_in(batch.column(self._columns.overridden), self._targets.queue)
+        fields = Fields(self._columns, self._rules, self._targets.column, self._prefix, self.row, refused).of(batch)
         queues = self._queues(fields.get("target"), refused)
         problems = refused.problems
         if problems and self._rules.invalid == "dead":

@@ -98,7 +98,7 @@ def test_a_row_of_the_outbox_keeps_each_option():
 
 def test_a_column_of_spark_is_an_option_or_says_where_a_row_goes():
     pytest.importorskip("pyspark")
-    from reliq.spark.layout import OPTIONS as COLUMNS
+    from reliq.spark.write_columns import OPTIONS as COLUMNS
 
     def column(one: Option) -> str:
         return one.name + "_ms" * isinstance(one.kind, kinds.Duration)

@@ -7,13 +7,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from reliq.errors import InvalidSetting
-from reliq.spark.layout import layout_of
+from reliq.spark.write_columns import write_columns_of
 from tests.integration.spark.test_batch_writer import claimed, write
 
 
 def refusal_of(df) -> str:
     with pytest.raises(InvalidSetting) as refused:
-        layout_of(df.schema, None, None, "orders")
+        write_columns_of(df.schema, None, None, "orders")
     return str(refused.value)
 
 

@@ -17,12 +17,12 @@ from reliq.model.partitions import UNPARTITIONED
 from reliq.ops.chunks import LARGEST, MOST_MESSAGES, Chunk, bodies_of, chunks_of, cuts, elements_of
 from reliq.ops.request import Packed
 from reliq.spark.encoding import merged
-from reliq.spark.layout import layout_of
 from reliq.spark.options import Given
 from reliq.spark.rows import Rows
 from reliq.spark.rules import Rules
 from reliq.spark.spread import Spread
 from reliq.spark.targets import Targets
+from reliq.spark.write_columns import write_columns_of
 
 
 def data_of(chunk: Chunk) -> bytes:
@@ -50,8 +50,8 @@ def strings_of(rest: bytes) -> Iterator[bytes]:
 
 
 def encoder(batch: pa.RecordBatch, max_body: int = 1_000_000) -> Rows:
-    layout = layout_of(from_arrow_schema(batch.schema), None, None, "q")
-    return Rows("job-0", 0, layout, Rules(max_body), Targets("q"), Spread(lambda _: UNPARTITIONED, 0))
+    columns = write_columns_of(from_arrow_schema(batch.schema), None, None, "q")
+    return Rows("job-0", 0, columns, Rules(max_body), Targets("q"), Spread(lambda _: UNPARTITIONED, 0))
 
 
 def rows_of(columns: dict) -> list[Message]:

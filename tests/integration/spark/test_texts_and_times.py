@@ -11,11 +11,11 @@ from reliq.model.message import Message
 from reliq.model.partitions import UNPARTITIONED
 from reliq.ops.chunks import DEAD_PLACE
 from reliq.spark.as_json import texts_of
-from reliq.spark.layout import layout_of
 from reliq.spark.rows import Rows
 from reliq.spark.rules import Invalid, Rules
 from reliq.spark.spread import Spread
 from reliq.spark.targets import Targets
+from reliq.spark.write_columns import write_columns_of
 from tests.integration.spark.test_encoding import data_of, strings_of
 
 TEXT = spark.StringType()
@@ -29,10 +29,10 @@ def texts(*values: bytes | None) -> pa.Array:
 
 def rows_of(columns: dict[str, tuple[spark.DataType, pa.Array]], invalid: Invalid, **options):
     schema = spark.StructType([spark.StructField(name, kind) for name, (kind, _) in columns.items()])
-    layout = layout_of(schema, None, None, options.get("queue", "q") or None)
+    written = write_columns_of(schema, None, None, options.get("queue", "q") or None)
     rules = Rules(1_000_000, invalid=invalid, dead_queue="q", key_as="order")
     targets = Targets(options.get("queue", "q"), options.get("column", ""))
-    rows = Rows("job-0", 0, layout, rules, targets, Spread(lambda _: UNPARTITIONED, 0))
+    rows = Rows("job-0", 0, written, rules, targets, Spread(lambda _: UNPARTITIONED, 0))
     batch = pa.RecordBatch.from_arrays([array for _, array in columns.values()], list(columns))
     return rows, batch
 

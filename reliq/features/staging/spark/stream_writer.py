@@ -48,7 +48,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
                 'a stream is written with outputMode("append"); write an aggregation in foreachBatch, with '
                 "the options of reliq.spark.transaction"
             )
-        self._layout, column = check_write(options, schema, overwrite)
+        self._columns, column = check_write(options, schema, overwrite)
         if options.job is not None:
             raise InvalidSetting("option job is for batch writes: a stream knows its micro-batches by its checkpoint")
         if options.transaction is not None:
@@ -67,7 +67,7 @@ class ReliqStreamWriter(DataSourceStreamArrowWriter):
             raise InvalidSetting("this Spark does not tell its tasks the query and the micro-batch they belong to")
         job = Job(self._targets.home, f"{query}.{batch}.{self._run}", self._run, self._options.time_limit)
         with in_worker(), about_full(job, self._targets):
-            return stage_rows(self._options, self._layout, self._targets, job, f"{query}-{batch}", iterator, query)
+            return stage_rows(self._options, self._columns, self._targets, job, f"{query}-{batch}", iterator, query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         staged = [message for message in messages if isinstance(message, Staged)]

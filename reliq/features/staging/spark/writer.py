@@ -23,10 +23,9 @@ from reliq.features.staging.spark.naming import id_prefix, job_name, of_transact
 from reliq.features.staging.spark.written import Staged, again, note, note_before, summary_of
 from reliq.features.staging.steps import Job, Part, PartWriter, Turn
 from reliq.model.keys import logical_name
-from reliq.model.partitions import Layout as PartitionLayout
+from reliq.model.partitions import Layout
 from reliq.protocol.features import JOB_ENDS
 from reliq.spark.encoding import CLOCK, merged
-from reliq.spark.layout import Layout, layout_of
 from reliq.spark.options import JOB_REMEMBERED, WriteOptions
 from reliq.spark.overridden import Overridden
 from reliq.spark.refused import Tally
@@ -36,6 +35,7 @@ from reliq.spark.spread import Spread, read_layouts
 from reliq.spark.targets import Targets, column_of, targets
 from reliq.spark.watched import Watched, noted
 from reliq.spark.workers import announce, in_worker, store_of
+from reliq.spark.write_columns import WriteColumns, write_columns_of
 from reliq.transport.store import Store
 
 if TYPE_CHECKING:
@@ -49,26 +49,26 @@ _ABOUT_INVALID = 'Leave such rows out, or choose option("invalid", "skip") or op
 log = logging.getLogger("reliq.spark")
 
 
-def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> tuple[Layout, str]:
-    """Check a write on the driver; return its layout, and the column that routes the rows if there is one.
+def check_write(options: WriteOptions, schema: StructType, overwrite: bool) -> tuple[WriteColumns, str]:
+    """Check a write on the driver; return its columns, and the one that routes the rows if there is one.
 
     Raises InvalidSetting.
     """
     if overwrite:
         raise InvalidSetting("mode overwrite would remove what is in the queue: use append, or purge the queue before")
-    layout = layout_of(schema, options.body, options.columns, options.queue)
-    column = column_of(layout.options, options.queue, options.mandatory)
-    if "key" in layout.options and options.rules.key_as == "both":
+    columns = write_columns_of(schema, options.body, options.columns, options.queue)
+    column = column_of(columns.options, options.queue, options.mandatory)
+    if "key" in columns.options and options.rules.key_as == "both":
         log.warning(
             "column key is the ordering key of a message now, and in this version its header `key` too: choose "
             'option("keyAs", "order") or, for the header alone, option("keyAs", "header")'
         )
-    return layout, column
+    return columns, column
 
 
 def stage_rows(
     options: WriteOptions,
-    layout: Layout,
+    columns: WriteColumns,
     where: Targets,
     job: Job,
     prefix: str,
@@ -80,7 +80,7 @@ def stage_rows(
     store = store_of(options.connection)
     store.run(CLOCK.ask())
     spread = Spread(lambda queue: _layout_of(queue, where, store), partition)
-    rows = Rows(f"{prefix}-{partition}", partition, layout, options.rules, where, spread)
+    rows = Rows(f"{prefix}-{partition}", partition, columns, options.rules, where, spread)
     writers: dict[str, PartWriter] = {}
     failure = ""
     batches = noted(batches, f"job {job.name}, partition {partition}")
@@ -104,7 +104,7 @@ def stage_rows(
     return Staged(job.name, job.run, parts, rows.row, rows.unroutable, rows.tally, stream, failure, rows.overridden)
 
 
-def _layout_of(queue: str, where: Targets, store: Store) -> PartitionLayout:
+def _layout_of(queue: str, where: Targets, store: Store) -> Layout:
     """Return the homes of a queue, as the driver read them; of one that a column names, as they are now."""
     known = where.layouts.get(queue)
     return known if known is not None else store.run(read_layouts({queue}))[queue]
@@ -234,7 +234,7 @@ class ReliqWriter(DataSourceArrowWriter):
     """The writer: created on the driver, where it opens, commits or aborts the job; copied to every task."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        self._layout, column = check_write(options, schema, overwrite)
+        self._columns, column = check_write(options, schema, overwrite)
         self._options = options
         self._write = False  #: whether no earlier run has committed it
         with closing(options.connection.store()) as store:
@@ -264,7 +264,7 @@ class ReliqWriter(DataSourceArrowWriter):
         with in_worker(), about_full(job, self._targets):
             named = self._options.transaction
             prefix = of_transaction(*named) if named else id_prefix(job.name)
-            return stage_rows(self._options, self._layout, self._targets, job, prefix, iterator)
+            return stage_rows(self._options, self._columns, self._targets, job, prefix, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if not self._write:

@@ -1,4 +1,4 @@
-"""The layout of a write, decided on the driver: which columns are the body, and which are options of the message."""
+"""The columns of a write, decided on the driver: which columns are the body, and which are options of the message."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ _AS_ROW = '.option("body", "row") makes the whole row the body'
 
 
 @dataclass(frozen=True)
-class Layout:
+class WriteColumns:
     """The columns of a write. `whole_row`: the body is the row as JSON, else it is the column `value`."""
 
     schema: spark.StructType
@@ -45,8 +45,10 @@ class Layout:
         return kind
 
 
-def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ...] | None, queue: str | None) -> Layout:
-    """Return the layout; raises InvalidSetting, naming the column, for columns that cannot be sent.
+def write_columns_of(
+    schema: spark.StructType, body: str | None, columns: tuple[str, ...] | None, queue: str | None
+) -> WriteColumns:
+    """Return the columns; raises InvalidSetting, naming the column, for columns that cannot be sent.
 
     `body`: "row", "value", or None: "value" if there is such a column. `columns`: the columns that are options of the
     message; by default all that have the name of one. `queue`: the queue of all rows.
@@ -74,7 +76,7 @@ def layout_of(schema: spark.StructType, body: str | None, columns: tuple[str, ..
             raise InvalidSetting(
                 f"column `{field.name}` is not one of value, {', '.join(OPTIONS)}: drop it or rename it; {_AS_ROW}"
             )
-    return Layout(schema, whole_row, options - void, names, overridden)
+    return WriteColumns(schema, whole_row, options - void, names, overridden)
 
 
 def _overridden(schema: spark.StructType) -> int | None:
