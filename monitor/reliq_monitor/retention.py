@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Container, Sequence
 
 from reliq import ops
-from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
+from reliq.model.keys import SEVERAL, QueueKeys
 from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps
 from reliq.protocol.features import PRODUCERS
@@ -90,7 +90,7 @@ class SilentProducers(Duty[int]):
         before = now - PRODUCERS_LOOK
         waiting = [keys for keys in survey.queues if self._looked_at.get(keys.queue, -math.inf) <= before]
         some = waiting[: max(_QUEUES, math.ceil(len(survey.queues) * 2 * _EVERY / PRODUCERS_LOOK))]
-        forgotten = yield from _forget_silent(survey, self.name, some, _producers_of, PRODUCER_REMEMBERED)
+        forgotten = yield from _forget_silent(survey, self.name, some, lambda keys: keys.producers, PRODUCER_REMEMBERED)
         failing = {queue for duty, queue in survey.attempts.failing if duty == self.name}
         self._looked_at.update((keys.queue, now) for keys in some if keys.queue not in failing)
         return forgotten
@@ -106,15 +106,7 @@ class SilentStreams(Duty[int]):
 
     def turn(self, survey: Survey) -> Steps[int]:
         """Remove them; return how many."""
-        return (yield from _forget_silent(survey, self.name, survey.homes, _epochs_of, STREAM_REMEMBERED))
-
-
-def _producers_of(keys: QueueKeys) -> str:
-    return keys.producers
-
-
-def _epochs_of(home: JobKeys) -> str:
-    return home.epochs
+        return (yield from _forget_silent(survey, self.name, survey.homes, lambda home: home.epochs, STREAM_REMEMBERED))
 
 
 def _forget_silent(

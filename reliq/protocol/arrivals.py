@@ -177,19 +177,19 @@ class Arrivals:
         members = [message for message in self.messages if message.in_cycle]
         still = yield ops.cycle_entries(self._keys, [message.group for message in members])
         self._members = False
-        for message, member in zip(members, still, strict=True):
-            if member is None or not member.startswith(message.id.encode() + b" "):
-                self.messages.remove(message)
-                self._held.remove(message.element)
-                self.dying.append(cancelled(message, started=False))
-        yield from self.bury(settle)
+        pairs = zip(members, still, strict=True)
+        left = [one for one, member in pairs if member is None or not member.startswith(one.id.encode() + b" ")]
+        yield from self._bury_cancelled(left, settle)
 
     def drop_cancelled(self, settle: SettleMoves) -> Steps[None]:
         """Remove messages that were cancelled while a consumer held them that has died."""
         again = [message for message in self.messages if message.redelivered]
         if not again:
             return
-        for message in cancelled_of(again, (yield ops.told(self._keys))):
+        yield from self._bury_cancelled(cancelled_of(again, (yield ops.told(self._keys))), settle)
+
+    def _bury_cancelled(self, messages: Iterable[Message], settle: SettleMoves) -> Steps[None]:
+        for message in messages:
             self.messages.remove(message)
             self._held.remove(message.element)
             self.dying.append(cancelled(message, started=False))
