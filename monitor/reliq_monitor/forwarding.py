@@ -5,7 +5,7 @@ from collections.abc import Container
 from reliq import ops
 from reliq.model.keys import QueueKeys
 from reliq.ops import Steps
-from reliq.protocol.forwarding import Round, forward
+from reliq.protocol.forwarding import Sweep, forward
 from reliq.protocol.producer import ProducerPool
 from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
@@ -26,12 +26,12 @@ class Forwarding(Duty[int]):
 
     def __init__(self) -> None:
         self._pool = ProducerPool()
-        self._rounds: dict[str, Round] = {}  #: by home, as far as letters are left
+        self._sweeps: dict[str, Sweep] = {}  #: by home, while letters are left
         self._rotation = Rotation[tuple[QueueKeys, str]](lambda target: target[0].queue)
 
     def keep(self, queues: Container[str]) -> None:
-        """Forget the rounds of all other queues."""
-        self._rounds = {queue: one for queue, one in self._rounds.items() if queue in queues}
+        """Forget the sweeps of all other queues."""
+        self._sweeps = {queue: one for queue, one in self._sweeps.items() if queue in queues}
 
     @property
     def pause(self) -> float:
@@ -43,9 +43,9 @@ class Forwarding(Duty[int]):
         queues = survey.found.get(self.seeks, ())
         answers = yield from attempts.together(self.name, queues, each(ops.dead_to))
         for keys, to in self._rotation.turn([(keys, to) for keys, to in answers if to]):
-            round_ = self._rounds.pop(keys.queue, None) or Round()
-            steps = forward(keys, to, self._pool, _AT_ONCE, round_)
+            sweep = self._sweeps.pop(keys.queue, None) or Sweep()
+            steps = forward(keys, to, self._pool, _AT_ONCE, sweep)
             sent += yield from attempts.of_queue(self.name, keys, steps, 0, other_server=True)
-            if round_.start is not None:
-                self._rounds[keys.queue] = round_
+            if sweep.start is not None:
+                self._sweeps[keys.queue] = sweep
         return sent

@@ -43,40 +43,40 @@ def check_target(queue: str, to: object) -> None:
 
 
 @dataclass(slots=True)
-class Round:
-    """How far the turns have come that look at all dead letters of a home, oldest first."""
+class Sweep:
+    """One look at all dead letters of a home, oldest first, in several turns."""
 
     start: Position | None = None  #: where the next turn begins; None: with the oldest letter
     full: set[str] = field(default_factory=set)  #: homes of the other queue that had no room: their letters keep order
     refusal: QueueFull | None = None  #: the error of letters for which there is no room
 
     def note(self, position: Position | None, again: bool) -> None:
-        """Note where a turn has ended; None: the next one begins a new round. `again`: it begins as this one did."""
+        """Note where a turn has ended; None: the next one begins a new sweep. `again`: it begins as this one did."""
         if again or position is None:
             self.full, self.refusal = set(), None
         if not again:
             self.start = position
 
 
-def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, round_: Round | None = None) -> Steps[int]:
+def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, sweep: Sweep | None = None) -> Steps[int]:
     """Send up to `at_most` dead letters of a home on to queue `to`, oldest first; return how many.
 
     A letter is deleted after it was sent; one that was sent before, by a monitor that died in between, is recognized.
     Letters for which the other queue has no room stay, and so do those that cannot be sent. A thousand letters are
-    looked at, from where the turn before has ended (`round_`). Raises QueueFull if there is no room for any.
+    looked at, from where the turn before has ended (`sweep`). Raises QueueFull if there is no room for any.
     Letters of a queue of SQS stay while its dead letter queue is deleted: a send would make that anew.
     """
     if (yield has_redrive_policy(keys.logical)) and not (yield ops.is_queue(to)):
         return 0
-    round_ = round_ or Round()
-    forwarding = Forwarding(keys, to, pool, at_most, round_)
+    sweep = sweep or Sweep()
+    forwarding = Forwarding(keys, to, pool, at_most, sweep)
     now = yield ops.server_time()
     position = yield from walk(
         DeadLetter, keys, keys.dead, ("-inf", f"({now + 1}"), _any, forwarding.send_on, forwarding.gone,
-        start=round_.start,
+        start=sweep.start,
     )  # fmt: skip
-    refusal = round_.refusal
-    round_.note(position, again=refusal is not None and forwarding.has_one_target)
+    refusal = sweep.refusal
+    sweep.note(position, again=refusal is not None and forwarding.has_one_target)
     if refusal is not None and not forwarding.moved:
         raise refusal
     return forwarding.moved
@@ -85,14 +85,14 @@ def forward(keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, round_: 
 class Forwarding:
     """One turn with the dead letters of a home."""
 
-    def __init__(self, keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, round_: Round) -> None:
+    def __init__(self, keys: QueueKeys, to: str, pool: ProducerPool, at_most: int, sweep: Sweep) -> None:
         self.moved = 0
         self.gone = set[bytes]()  #: elements of letters that are deleted here
         self._keys = keys
         self._target = QueueHomes(to, pool)
         self._left = at_most  #: letters that may be sent
         self._looks = _LOOKS  #: letters that are still to be looked at
-        self._round = round_
+        self._sweep = sweep
 
     @property
     def has_one_target(self) -> bool:
@@ -120,8 +120,8 @@ class Forwarding:
             if refusal is None:
                 continue
             if len(some) == 1:
-                self._round.refusal, was_refused = refusal, True
-                self._round.full.add((yield from self._target.home_of(some[0].message)).queue)
+                self._sweep.refusal, was_refused = refusal, True
+                self._sweep.full.add((yield from self._target.home_of(some[0].message)).queue)
                 at_once = len(left)
             else:  # as many as fit: half of them, and so on
                 at_once = max(1, len(some) // 2)
@@ -129,12 +129,12 @@ class Forwarding:
 
     def _with_room(self, left: Sequence["Passage"]) -> Steps[list["Passage"]]:
         """Return those whose home in the other queue is not full, as far as that is known."""
-        if not self._round.full:
+        if not self._sweep.full:
             return list(left)
         found = []
         for one in left:
             home = yield from self._target.home_of(one.message)
-            if home.queue not in self._round.full:
+            if home.queue not in self._sweep.full:
                 found.append(one)
         return found
 
