@@ -21,7 +21,7 @@ from reliq.model.keys import QueueKeys, new_owner, next_life
 from reliq.model.message import Message
 from reliq.ops import Move, Sleep, one
 from reliq.ops.topology import Node
-from reliq.protocol.claiming import PATIENCE, Round, to_look_at
+from reliq.protocol.claiming import PATIENCE, HomeLook, to_look_at
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
 from reliq.protocol.lease import Lease
@@ -181,8 +181,8 @@ class Consumer:
         """
         self._turn += 1
         every = [holding.keys for holding in self._holdings.values()]
-        failing, found = self._homes.failing, self._homes.found
-        look = Round(every if all_homes else to_look_at(every, failing, self._known_empty), failing, found)
+        failing, ready = self._homes.failing, self._homes.ready_counts
+        look = HomeLook(every if all_homes else to_look_at(every, failing, self._known_empty), failing, ready)
         messages: list[Message] = []
         try:
             look.recall(self._turn, self._owes)
@@ -197,7 +197,7 @@ class Consumer:
             look.end()
         return messages
 
-    def _claim_from(self, look: Round, limit: int, messages: list[Message]) -> None:
+    def _claim_from(self, look: HomeLook, limit: int, messages: list[Message]) -> None:
         """Claim from homes, until there are `limit` messages."""
         for keys in look.keys:
             if len(messages) < limit:

@@ -68,7 +68,7 @@ class Failing:
         return there, [random.choice(out)]
 
 
-class Found:
+class ReadyCounts:
     """How many messages the latest look has found in the homes of a queue, less those claimed since.
 
     It is trusted for a short while: so a queue with many messages is not looked at before each claim.
@@ -90,24 +90,24 @@ class Found:
         return self._counts if time.monotonic() < self._until else {}
 
 
-class Round:
+class HomeLook:
     """One look of a consumer at homes of its queue; `keys`: those to claim from now, in this order."""
 
-    def __init__(self, every: Sequence[QueueKeys], failing: Failing, found: Found) -> None:
+    def __init__(self, every: Sequence[QueueKeys], failing: Failing, ready: ReadyCounts) -> None:
         self.keys = every
         self._every = every
         self._failing = failing
-        self._found = found
+        self._ready = ready
         self._failure: ReliqError | None = None
 
     def recall(self, turn: int, owes: Callable[[str], bool]) -> None:
         """Find the homes that have messages by what the latest look has found; none if that is not trusted any more."""
-        self._choose(self._found.trusted(), turn, owes)
+        self._choose(self._ready.trusted(), turn, owes)
 
     def look(self, turn: int, owes: Callable[[str], bool], node_of: NodeOf | None = None) -> Steps[None]:
         """Find the homes that have messages now."""
         counts = (yield from ready_counts(self._every, self._failing, node_of)) if self._every else {}
-        self._found.note(counts)
+        self._ready.note(counts)
         self._choose(counts, turn, owes)
 
     def _choose(self, counts: Mapping[str, int], turn: int, owes: Callable[[str], bool]) -> None:
@@ -117,7 +117,7 @@ class Round:
 
     def got(self, keys: QueueKeys, messages: Sequence[Any]) -> None:
         """Note what a home has given."""
-        self._found.claimed(keys.queue, len(messages))
+        self._ready.claimed(keys.queue, len(messages))
 
     @contextmanager
     def trying(self, keys: QueueKeys) -> Iterator[None]:
@@ -127,7 +127,7 @@ class Round:
         except _FAILURES as error:
             self._failure = error
             self._failing.note(keys.queue, error)
-            self._found.claimed(keys.queue, 0)
+            self._ready.claimed(keys.queue, 0)
         else:
             self._failing.works(keys.queue)
 
@@ -149,12 +149,12 @@ def to_look_at(
 def from_any(
     every: Sequence[QueueKeys],
     failing: Failing,
-    found: Found,
+    ready: ReadyCounts,
     claim: Callable[[QueueKeys], Steps[list[T]]],
     owes: Callable[[str], bool] = lambda _: False,
 ) -> Steps[list[T]]:
     """Claim from the homes that have messages, a random one first, until one gives some; raises only if all fail."""
-    look, turn = Round(every, failing, found), random.randrange(max(1, len(every)))
+    look, turn = HomeLook(every, failing, ready), random.randrange(max(1, len(every)))
     look.recall(turn, owes)
     if not (given := (yield from _first_given(look, claim))):
         yield from look.look(turn, owes)
@@ -164,7 +164,7 @@ def from_any(
     return given
 
 
-def _first_given(look: Round, claim: Callable[[QueueKeys], Steps[list[T]]]) -> Steps[list[T]]:
+def _first_given(look: HomeLook, claim: Callable[[QueueKeys], Steps[list[T]]]) -> Steps[list[T]]:
     for keys in look.keys:
         given: list[T] = []
         with look.trying(keys):

@@ -16,7 +16,7 @@ from reliq.model.keys import QueueKeys
 from reliq.model.outgoing import NewMessage
 from reliq.model.partitions import Layout, bucket_of, bucket_of_name, read_layout
 from reliq.ops import Steps, Together, at_most
-from reliq.protocol.claiming import Failing, Found
+from reliq.protocol.claiming import Failing, ReadyCounts
 from reliq.protocol.done_in_part import done_everywhere
 from reliq.protocol.home import ANNOUNCE_EVERY, Home
 from reliq.protocol.producer import ProducerPool
@@ -51,7 +51,7 @@ class QueueHomes:
         self._known = {self.queue: self.first}
         self._away: dict[str, float] = {}  #: by queue of a home: until when it is avoided
         self.failing = Failing()  #: those that claims leave out
-        self.found = Found()  #: by the latest look of a claim
+        self.ready_counts = ReadyCounts()  #: by the latest look of a claim
 
     # --- which there are ---
 

@@ -7,7 +7,7 @@ import pytest
 
 from reliq.errors import RedisUnavailable
 from reliq.model.keys import QueueKeys
-from reliq.protocol.claiming import Failing, Found, Round, from_any, ready_counts
+from reliq.protocol.claiming import Failing, HomeLook, ReadyCounts, from_any, ready_counts
 
 AWAY, ALIVE = ("away", 1), ("alive", 2)
 PARTITIONS = [QueueKeys(name) for name in ("a", "b", "c")]
@@ -41,7 +41,7 @@ def read(steps: Any, counts: dict[str, int]) -> Any:
 
 
 def test_partitions_with_many_messages_are_not_looked_at_before_each_claim():
-    failing, found, counts = Failing(), Found(), {"a": 5, "b": 0, "c": 3}
+    failing, found, counts = Failing(), ReadyCounts(), {"a": 5, "b": 0, "c": 3}
 
     def claim(keys: QueueKeys) -> Any:
         got = min(2, counts[keys.queue])
@@ -59,10 +59,10 @@ def test_partitions_with_many_messages_are_not_looked_at_before_each_claim():
 
 
 def test_a_look_is_trusted_for_a_short_while_and_less_what_was_claimed(monkeypatch):
-    found, now = Found(), [100.0]
+    found, now = ReadyCounts(), [100.0]
     monkeypatch.setattr("reliq.protocol.claiming.time", SimpleNamespace(monotonic=lambda: now[0]))
     found.note({"a": 5, "b": 1})
-    look = Round(PARTITIONS, Failing(), found)
+    look = HomeLook(PARTITIONS, Failing(), found)
     look.recall(0, lambda name: name == "c")
     assert [one.queue for one in look.keys] == ["a", "b"]  # the third one was not there
     look.got(PARTITIONS[1], ["one"])

@@ -64,9 +64,9 @@ class Poll:
         if len(every) == 1:
             yield from self._turn_to(every[0])
             return (yield from claim_within(self.steps, self.limit))
-        failing, found = self._homes.failing, self._homes.found
+        failing, ready = self._homes.failing, self._homes.ready_counts
         some = to_look_at(every, failing, lambda keys: known_empty(keys) and not self._owes(keys.queue))
-        messages = yield from from_any(some, failing, found, self._claim_from, self._owes)
+        messages = yield from from_any(some, failing, ready, self._claim_from, self._owes)
         if not messages:
             yield from self.leave()
         return messages

@@ -75,8 +75,8 @@ class ReceiptSteps:
             return again
         if len(every) == 1:
             return (yield from self._receiver(every[0]).receive(wanted, timeout))
-        failing, found = self._homes.failing, self._homes.found
-        received = yield from from_any(every, failing, found, lambda keys: self._receiver(keys).receive(wanted, 0.0))
+        failing, ready = self._homes.failing, self._homes.ready_counts
+        received = yield from from_any(every, failing, ready, lambda keys: self._receiver(keys).receive(wanted, 0.0))
         if not received:
             early = [keys for _, keys in (yield from self._return_everywhere()) if keys]
             received = yield from self._first_early(early if wanted.runs else (), wanted)
