@@ -61,15 +61,15 @@ QUERY_AS_JSON = Wire(wire_query_json.MEDIA_TYPE, wire_query_json.answer, wire_qu
 
 
 @dataclass(slots=True)
-class Asked:
+class SqsRequest:
     """What a request asks for, and how it wants the answer."""
 
     wire: Wire
     action: Action | None = None
 
 
-class Parts:
-    """What a request needs of the state of a started application, whose attributes are slow to read."""
+class AppState:
+    """What a request needs of the state of a started application; the attributes of that are slow to read."""
 
     def __init__(self, state: State) -> None:
         self.settings: Settings = state.settings
@@ -86,15 +86,15 @@ class SqsRoute:
         self._app = app
 
     @cached_property
-    def _parts(self) -> Parts:
-        return Parts(self._app.state)
+    def _state(self) -> AppState:
+        return AppState(self._app.state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        parts = self._parts
-        request = BoundedBody(scope, receive, parts.buffered, parts.settings.body_timeout, BODY_LARGEST)
+        state = self._state
+        request = BoundedBody(scope, receive, state.buffered, state.settings.body_timeout, BODY_LARGEST)
         request_id = random_id()
         headers = fields(scope)
-        asked = Asked(_wire_of(headers))
+        asked = SqsRequest(_wire_of(headers))
         started, status = time.monotonic(), 500
         try:
             try:
@@ -107,7 +107,7 @@ class SqsRoute:
         finally:
             request.release()
             action = asked.action.name if asked.action else "unknown"
-            parts.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
+            state.measurements.answered(scope["method"], f"/sqs/{action}", status, time.monotonic() - started)
         whole: Message = {"type": ANSWER, "status": answer.status, "headers": answer.headers, "body": answer.body}
         if ANSWER in (scope.get("extensions") or ()):
             await send(whole)
@@ -115,14 +115,14 @@ class SqsRoute:
             await send({**whole, "type": "http.response.start"})
             await send({**whole, "type": "http.response.body"})
 
-    async def _carry_out(self, request: BoundedBody, asked: Asked, request_id: str) -> Answer:
-        parts, scope = self._parts, request.scope
+    async def _carry_out(self, request: BoundedBody, asked: SqsRequest, request_id: str) -> Answer:
+        state, scope = self._state, request.scope
         check_headers(scope)
         if scope["method"] not in ("GET", "POST"):
             raise SqsError("UnsupportedOperation", "Requests of SQS are GET or POST.")
         headers = fields(scope)
         body = await request.take()
-        sender, region = await parts.guard.admit(scope, headers, body)
+        sender, region = await state.guard.admit(scope, headers, body)
         given, valid = _understood(scope, asked, headers, body)
         action = asked.action
         assert action is not None  # noqa: S101  it was understood
@@ -133,8 +133,8 @@ class SqsRoute:
             )
         parameters = given if valid else checking.checked(action.takes, given)
         call = Call(
-            parts.endpoint, action.name, sender, region,
-            partial(_base_url, scope, headers, parts.settings.endpoint_url), parameters, request.gone,
+            state.endpoint, action.name, sender, region,
+            partial(_base_url, scope, headers, state.settings.endpoint_url), parameters, request.gone,
             headers.get("x-amzn-trace-id", ""),
         )  # fmt: skip
         result = await HANDLERS[action.name](call)
@@ -147,7 +147,7 @@ def _wire_of(headers: Mapping[str, str]) -> Wire:
     return QUERY_AS_JSON if wire_query_json.is_wanted(headers) else QUERY
 
 
-def _understood(scope: Scope, asked: Asked, headers: dict[str, str], body: bytes) -> tuple[Any, bool]:
+def _understood(scope: Scope, asked: SqsRequest, headers: dict[str, str], body: bytes) -> tuple[Any, bool]:
     """Return the parameters, and whether they are checked, else as they were sent; note the action. Raises SqsError."""
     path = scope["path"] if scope["path"].strip("/") else ""
     if asked.wire is JSON:

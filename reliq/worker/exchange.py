@@ -31,7 +31,7 @@ from reliq.protocol.oversized import takeable
 from reliq.transport.connection import Connection
 from reliq.transport.store import PendingCall, Store
 from reliq.worker.drained import drained
-from reliq.worker.flow_control import FlowReports, Reported
+from reliq.worker.flow_control import FlowReport, FlowReports
 from reliq.worker.prefetch import RoundTrip
 
 log = logging.getLogger("reliq.worker")
@@ -50,7 +50,7 @@ class PendingExchange(NamedTuple):
 
     acks: list[bytes]
     moves: list[Move]
-    reported: Reported
+    reported: FlowReport
     call: PendingCall[tuple[str, list[Message]]]
 
 
@@ -356,7 +356,7 @@ class Exchange:
         return drained(self._acks), drained(self._moves)
 
     @contextlib.contextmanager
-    def _kept(self, acks: list[bytes], moves: list[Move], reported: Reported) -> Iterator[None]:
+    def _kept(self, acks: list[bytes], moves: list[Move], reported: FlowReport) -> Iterator[None]:
         """Keep the outcomes for another try if settling fails."""
         try:
             yield

@@ -21,8 +21,8 @@ from reliq.worker.drained import drained
 log = logging.getLogger("reliq.worker")
 
 
-class Hold(NamedTuple):
-    """A hold of a queue, or of a key of it, until a moment by time.monotonic()."""
+class PendingHold(NamedTuple):
+    """A hold, which the next settlement makes, of a queue or a key of it, until a moment by time.monotonic()."""
 
     until: float
     group: str | None  #: of the key; None: the whole queue
@@ -32,11 +32,11 @@ class Hold(NamedTuple):
 _FAILED, _PASSED = counters_of(FAILED), counters_of(PASSED)
 
 
-class Reported(NamedTuple):
+class FlowReport(NamedTuple):
     """What is reported with one settlement, and again with the next one if that fails."""
 
     ops: list[ops.Op[Any]]
-    holds: list[Hold]
+    holds: list[PendingHold]
     suspended: list[bool]
     probe: str
 
@@ -47,18 +47,18 @@ class FlowReports:
     def __init__(self, steps: ConsumerSteps, rule: Breaker | None) -> None:
         self._steps = steps
         self._rule = rule
-        self._holds: deque[Hold] = deque()
+        self._holds: deque[PendingHold] = deque()
         self._suspended: deque[bool] = deque()  #: of each run without a settlement whether it has failed
         self._probe_ended = ""  #: how the probe of a breaker ended, which is not told yet
         self.hold_others: Callable[[float], None] = lambda _: None  #: hold the queue's other homes
         steps.limits.reports = rule is not None
 
-    def take(self, acks: Sequence[bytes], moves: list[Move]) -> Reported:
+    def take(self, acks: Sequence[bytes], moves: list[Move]) -> FlowReport:
         """Take what is to be reported with this settlement.
 
         The move of a probe that has failed is replaced in `moves`: it goes back behind all others, uncharged.
         """
-        holds: list[Hold] = drained(self._holds)
+        holds: list[PendingHold] = drained(self._holds)
         reports = [op for hold in holds for op in self._hold_ops(hold)]
         suspended: list[bool] = drained(self._suspended)
         probe = ""
@@ -77,9 +77,9 @@ class FlowReports:
                 op = ops.breaker(self._steps.keys, self._rule, passed, failed, probe)
                 read = op.read
                 reports.append(msgspec.structs.replace(op, read=lambda reply: self._log(*read(reply))))
-        return Reported(reports, holds, suspended, probe)
+        return FlowReport(reports, holds, suspended, probe)
 
-    def keep(self, reported: Reported) -> None:
+    def keep(self, reported: FlowReport) -> None:
         """Tell it with the next settlement: this one has failed."""
         self._holds.extendleft(hold._replace(is_new=False) for hold in reversed(reported.holds))
         self._suspended.extend(reported.suspended)
@@ -87,7 +87,7 @@ class FlowReports:
 
     def hold(self, seconds: float, group: str | None) -> None:
         """Hold the queue (None) or a group, with the next settlement. Any thread."""
-        self._holds.append(Hold(time.monotonic() + seconds, group))
+        self._holds.append(PendingHold(time.monotonic() + seconds, group))
 
     def note_suspended(self, message: Message, *, failed: bool) -> None:
         """Note that a durable handler waits: it has passed, or failed if it waits to try a step again. Any thread."""
@@ -96,7 +96,7 @@ class FlowReports:
         if message.element == self._steps.limits.probe:
             self._steps.limits.probe, self._probe_ended = None, "failed" if failed else "passed"
 
-    def _hold_ops(self, hold: Hold) -> Iterator[ops.Op[Any]]:
+    def _hold_ops(self, hold: PendingHold) -> Iterator[ops.Op[Any]]:
         left, group = hold.until - time.monotonic(), hold.group
         if left <= 0:
             return

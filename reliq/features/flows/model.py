@@ -57,7 +57,7 @@ class FlowMessage(NamedTuple):
     id: str
 
 
-class Asked(NamedTuple):
+class AskResults(NamedTuple):
     """What a handler asks for: the results of the messages that its own has waited for."""
 
     kind: Any = None  #: the type of each; None: JSON as it was stored. Failed members give None
@@ -269,4 +269,4 @@ class FlowCalls:
         returned nothing, gives None. `kind`: the type of each, as in `reliq.Results[kind]`; a result that is missing or
         of another type is then an InvalidBody.
         """
-        return self._holder().act(self, Asked(kind))  # type: ignore[attr-defined]
+        return self._holder().act(self, AskResults(kind))  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from reliq.features.flows.model import (
     DROPPED,
     FLOW,
     NUMBER,
-    Asked,
+    AskResults,
     FlowProgress,
     Node,
     beginning_of,
@@ -195,13 +195,13 @@ def _read_results(keys: QueueKeys, queue: str, ids: Sequence[str], found: dict[t
             found[queue, identity] = result
 
 
-def _ask(consumer: ConsumerSteps, message: Message, asked: Asked | Opened) -> Any:
+def _ask(consumer: ConsumerSteps, message: Message, asked: AskResults | Opened) -> Any:
     if isinstance(asked, Opened):
         return of_handler(consumer, message)
     return consumer.run_report(_results(message, asked.kind))
 
 
-OF_FLOWS = Act({Asked: "results", Opened: "flow"}, _ask)
+OF_FLOWS = Act({AskResults: "results", Opened: "flow"}, _ask)
 
 
 # --- other homes ---

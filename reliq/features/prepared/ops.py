@@ -92,17 +92,17 @@ def ask(keys: QueueKeys, identity: str, letter: bytes, remembered: float) -> Op[
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A prepared message with its number of check-backs. `element`: None after the decision."""
+class CheckBacks:
+    """A prepared message, how often it was asked about, and how often at most. `element`: None after the decision."""
 
     element: bytes | None
     asks: int
     most: int
 
 
-def asked(keys: QueueKeys, identity: str) -> Op[Asked]:
+def check_backs(keys: QueueKeys, identity: str) -> Op[CheckBacks]:
     command = ("HMGET", keys.prepared_record(identity), Prepared.ELEMENT, Prepared.ASKS, Prepared.MOST)
-    return Op(command, lambda reply: Asked(reply[0], int(reply[1] or 0), int(reply[2] or 0)))
+    return Op(command, lambda reply: CheckBacks(reply[0], int(reply[1] or 0), int(reply[2] or 0)))
 
 
 def prepared_element(keys: QueueKeys, identity: str) -> Op[bytes | None]:

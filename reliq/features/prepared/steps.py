@@ -231,7 +231,7 @@ def _check(queue: str, identity: str, wanted: Decision, found: str) -> None:
 def ask_overdue(keys: QueueKeys, overdue: list[bytes]) -> Steps[tuple[int, int]]:
     """Put a question about each overdue message, or make it a dead letter; return how many of each. For monitors."""
     ids = [one.decode() for one in overdue]
-    records = yield [own.asked(keys, identity) for identity in ids]
+    records = yield [own.check_backs(keys, identity) for identity in ids]
     answers = yield [
         own.ask(keys, identity, _letter(keys.queue, record.element) if record.asks >= record.most else b"", REMEMBERED)
         for identity, record in zip(ids, records, strict=True)
