@@ -15,7 +15,7 @@ from reliq.protocol.features import COUNTED, NOTES, Counted
 from reliq.protocol.home import ANNOUNCE_EVERY
 from reliq.protocol.homes import checked
 
-_Elsewhere = list[list[str]]
+_Names = list[list[str]]  #: that features note of a queue outside of it, of each of NOTES
 
 _REFUSED = (RedisUnavailable, OutcomeUnknown, QueueFull)
 _TRIES = 10
@@ -108,7 +108,7 @@ def _check_all_unused(every: Sequence[QueueKeys]) -> Steps[None]:
 def _state_of(keys: QueueKeys) -> Steps[tuple[Deleted, float]]:
     """Return what a home has, and the seconds since the latest send."""
     consumers = yield ops.members(keys.consumers)
-    there = yield from _count(keys, consumers, (yield from _elsewhere(keys.queue)))
+    there = yield from _count(keys, consumers, (yield from _read_names(keys.queue)))
     return there, (yield from _silent_for(keys))
 
 
@@ -128,15 +128,15 @@ def _delete_if_there_is_room(keys: QueueKeys, force: bool) -> Steps[Deleted]:
             yield from one.settle(keys)
     for _ in range(_TRIES):
         consumers = yield ops.members(keys.consumers)
-        elsewhere = yield from _elsewhere(keys.queue)
-        noted = yield from _noted(keys)
-        there = yield from _look(keys, consumers, elsewhere)
+        names = yield from _read_names(keys.queue)
+        noted = yield from _note_counts(keys)
+        there = yield from _watch_and_count(keys, consumers, names)
         if not force:
             _check_unused(keys.logical, there, (yield from _silent_for(keys)))
         yield from _forget_lasting(keys)
         drop, unlist = ops.drop_queue(keys, consumers)
-        if (yield from _dropped(keys, drop, noted, force)):
-            yield from _forget(keys.queue, elsewhere)
+        if (yield from _drop_unless_changed(keys, drop, noted, force)):
+            yield from _forget_names(keys.queue, names)
             yield unlist
             yield from _look_for_late_sends(keys)
             return there
@@ -159,7 +159,7 @@ def announce_if_used(keys: QueueKeys) -> Steps[None]:
         yield ops.announce(keys.queue)
 
 
-def _noted(keys: QueueKeys) -> Steps[dict[Counted, Any]]:
+def _note_counts(keys: QueueKeys) -> Steps[dict[Counted, Any]]:
     """Note that the queue has counts which outlive it; return what each of COUNTED says."""
     noted = {}
     for one in COUNTED:
@@ -167,7 +167,7 @@ def _noted(keys: QueueKeys) -> Steps[dict[Counted, Any]]:
     return noted
 
 
-def _dropped(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[Counted, Any], force: bool) -> Steps[bool]:
+def _drop_unless_changed(keys: QueueKeys, drop: ops.Op[int], noted: Mapping[Counted, Any], force: bool) -> Steps[bool]:
     """Delete what is watched; return False if it has changed.
 
     A full Redis refuses each transaction, but takes the deletion alone: with `force` it need not be one with a look.
@@ -208,20 +208,20 @@ def _silent_for(keys: QueueKeys) -> Steps[float]:
     return float(max(0.0, (now - latest) / 1000))
 
 
-def _elsewhere(queue: str) -> Steps[_Elsewhere]:
+def _read_names(queue: str) -> Steps[_Names]:
     """Return what features note about the queue outside of it, of each of NOTES."""
     noted = (yield [one.read() for one in NOTES]) if NOTES else []
     return [[name for name, home in found.items() if home == queue] for found in noted]
 
 
-def _look(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
-    """Count what the queue has, and watch it."""
+def _watch_and_count(keys: QueueKeys, consumers: list[str], names: _Names) -> Steps[Deleted]:
+    """Watch what the queue has, and count it."""
     watched = (
         keys.messages, keys.high, keys.low, keys.waiting, keys.next_round, keys.delayed, keys.dead, keys.prepared,
         keys.jobs, keys.followed, keys.parked, keys.consumers, *map(keys.processing, consumers),
     )  # fmt: skip
     yield Watch(watched)
-    return (yield from _count(keys, consumers, elsewhere))
+    return (yield from _count(keys, consumers, names))
 
 
 def _forget_lasting(keys: QueueKeys) -> Steps[None]:
@@ -238,16 +238,16 @@ def _forget_lasting(keys: QueueKeys) -> Steps[None]:
             return
 
 
-def _count(keys: QueueKeys, consumers: list[str], elsewhere: _Elsewhere) -> Steps[Deleted]:
+def _count(keys: QueueKeys, consumers: list[str], names: _Names) -> Steps[Deleted]:
     counts, staged = yield [ops.stats(keys, consumers), ops.exists(keys.jobs)]
-    noted = {one.name: len(found) for one, found in zip(NOTES, elsewhere, strict=True) if one.name}
+    noted = {one.name: len(found) for one, found in zip(NOTES, names, strict=True) if one.name}
     return Deleted(
         counts.ready, counts.processing, counts.delayed, counts.dead, counts.prepared, counts.parked,
         int(staged), len(consumers), **noted,
     )  # fmt: skip
 
 
-def _forget(queue: str, elsewhere: _Elsewhere) -> Steps[None]:
-    for one, found in zip(NOTES, elsewhere, strict=True):
+def _forget_names(queue: str, names: _Names) -> Steps[None]:
+    for one, found in zip(NOTES, names, strict=True):
         if found:
             yield one.forget(queue, found)

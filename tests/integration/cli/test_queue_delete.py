@@ -77,15 +77,15 @@ def test_a_queue_with_a_consumer_is_refused(app, orders, capsys):
 
 
 def test_a_message_that_is_sent_meanwhile_is_not_lost(app, orders, capsys, monkeypatch):
-    look = deletion._look
+    look = deletion._watch_and_count
 
     def send_after(keys, *arguments):
         there = yield from look(keys, *arguments)
-        monkeypatch.setattr(deletion, "_look", look)
+        monkeypatch.setattr(deletion, "_watch_and_count", look)
         orders.send("late")
         return there
 
-    monkeypatch.setattr(deletion, "_look", send_after)
+    monkeypatch.setattr(deletion, "_watch_and_count", send_after)
     monkeypatch.setattr(deletion, "ANNOUNCE_EVERY", -1)  # only the watch protects the message
     assert delete(app) == 1
     assert "has messages (1 ready)" in capsys.readouterr().err
