@@ -201,7 +201,7 @@ class AioStore(Server):
         """Return the error that the steps get for one of a request."""
         return error
 
-    def for_threads(self) -> Store | None:
+    def connector(self) -> Store | None:
         """Return a store of the same server for threads; None for a server that a test has given."""
         return None if self._given else Store(self._url, allow_eviction=self._allow_eviction)
 

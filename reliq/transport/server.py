@@ -14,7 +14,7 @@ from reliq.transport.server_check import check_server
 from reliq.transport.target import Target
 
 if TYPE_CHECKING:
-    from reliq.transport.watch import Threads, Watches
+    from reliq.transport.watch import Connector, Watches
 
 T = TypeVar("T")
 
@@ -61,8 +61,8 @@ class Server:
         """What `redirect` has set, or the constructor: the URL, and what a test has given to make connections."""
         return self._url, self.new_connection if self._given else None
 
-    def for_threads(self) -> "Threads | None":
-        """Return what makes connections for threads; None for a server that a test has given."""
+    def connector(self) -> "Connector | None":
+        """Return what makes connections for threads; None: a test has given the server."""
         raise NotImplementedError
 
     @property
@@ -71,7 +71,7 @@ class Server:
         if self._watches is None:
             from reliq.transport.watch import Watches  # with threads and sockets: few wait for several homes
 
-            self._watches = Watches(self, self.for_threads())
+            self._watches = Watches(self, self.connector())
         return self._watches
 
     def _end_watches(self) -> None:

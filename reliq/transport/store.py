@@ -165,7 +165,7 @@ class Store(Server):
                 if now - self._idle[0].idle_since > IDLE_MOST:
                     self._idle.popleft().close()
 
-    def for_threads(self) -> "Store":
+    def connector(self) -> "Store":
         """Return a store of the same server for threads: this one."""
         return self
 

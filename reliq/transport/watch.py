@@ -38,8 +38,8 @@ _PAUSE = 0.5  #: seconds between two tries while the server is away
 _TOGETHER = 100  #: keys in one call
 
 
-class Threads(Protocol):
-    """What makes connections for threads."""
+class Connector(Protocol):
+    """Makes connections for threads."""
 
     def connection(self, name: str = "") -> Connection:
         """Return a new connection."""
@@ -52,7 +52,7 @@ class Threads(Protocol):
 
 
 class SlotMap(Protocol):
-    """What knows the node of a key."""
+    """Knows the node of a key."""
 
     @property
     def sharded(self) -> bool:
@@ -66,7 +66,7 @@ class SlotMap(Protocol):
 
 
 class Waiter(Protocol):
-    """Who waits for keys. The watch does not keep it: one that has ended is not notified."""
+    """Waits for keys. The watch does not keep it: one that has ended is not notified."""
 
     def notify(self, key: str) -> None:
         """Note, in the thread of the watch, that a key may exist."""
@@ -75,9 +75,9 @@ class Waiter(Protocol):
 class Watch(threading.Thread):
     """Waits for the keys of one server, or of one node of a cluster."""
 
-    def __init__(self, store: Threads, node: Node | None = None) -> None:
+    def __init__(self, connector: Connector, node: Node | None = None) -> None:
         super().__init__(name="reliq-watch", daemon=True)
-        self._connection = store.connection() if node is None else store.connection_to(node)
+        self._connection = connector.connection() if node is None else connector.connection_to(node)
         self._notices = self._connection.notices = Notices(self._note)
         self._lock = threading.Lock()
         self._waiting: defaultdict[str, WeakSet[Waiter]] = defaultdict(WeakSet)  #: by key: whom to notify
@@ -217,9 +217,9 @@ class Watch(threading.Thread):
 class Watches:
     """The watches of a process: one for each server that has keys to wait for, from the first such key on."""
 
-    def __init__(self, server: SlotMap, store: Threads | None) -> None:
+    def __init__(self, server: SlotMap, connector: Connector | None) -> None:
         self._server = server
-        self._store = store
+        self._connector = connector
         self._lock = threading.Lock()
         self._mark = forks.mark()
         self._over = False
@@ -228,7 +228,7 @@ class Watches:
     def of(self, key: str) -> Watch | None:
         """Return the watch of the server that has this key; None where that is not known, or all have ended."""
         node = self._server.node_of(key)
-        if self._store is None or (self._server.sharded and node is None):
+        if self._connector is None or (self._server.sharded and node is None):
             return None
         if self._mark != forks.mark():  # a forked child has none of its parent's threads
             self._lock, self._mark, self.by_node = threading.Lock(), forks.mark(), {}
@@ -236,7 +236,7 @@ class Watches:
             if self._over:
                 return None
             if node not in self.by_node:
-                self.by_node[node] = Watch(self._store, node)
+                self.by_node[node] = Watch(self._connector, node)
                 self.by_node[node].start()
             for one in self._server.former(self.by_node):
                 self.by_node.pop(one).stop()  # who waits there goes on, and waits elsewhere
@@ -257,5 +257,5 @@ class Watches:
         for watch in self.by_node.values():
             watch.stop()
         server: object = self._server
-        if self._store is not None and self._store is not server:  # made for the watches alone
-            self._store.close()
+        if self._connector is not None and self._connector is not server:  # made for the watches alone
+            self._connector.close()

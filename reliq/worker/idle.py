@@ -32,7 +32,7 @@ class Idle:
         self._start = start
         self._resting: set[Loop] = set()
         self._waiting: dict[str, Loop] = {}  #: by the key that a loop waits for, or has waited for
-        self._watches = Watches(store, store.for_threads())
+        self._watches = Watches(store, store.connector())
         self._spare: defaultdict[Node | None, deque[tuple[Connection, float]]] = defaultdict(deque)  #: and since when
         self._lock = threading.Lock()
         self._over = False
