@@ -104,7 +104,6 @@ async def _of_arn(call: Call, arn: str, parameter: str) -> Known:
         found = await call.registry.find(place)
     if found is None:
         raise SqsError(
-            "ResourceNotFoundException",
-            f"The resource that you specified for the {parameter} parameter doesn't exist.",
+            "ResourceNotFoundException", f"The resource that you specified for the {parameter} parameter doesn't exist."
         )
     return found

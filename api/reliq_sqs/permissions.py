@@ -78,9 +78,7 @@ def _check(label: str, accounts: list[str], granted: list[str]) -> None:
         raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
     if _LABEL.fullmatch(label) is None:
         raise invalid_value(
-            label,
-            "Label",
-            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length.",
+            label, "Label", "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
         )
     _check_number("Actions", len(granted), MOST_ACTIONS)
     for action in granted:

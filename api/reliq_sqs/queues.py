@@ -63,9 +63,7 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
         raise invalid_value(text, "RedrivePolicy", "Dead letter target does not exist.")
     if not redrive.allows(target.attributes.get("RedriveAllowPolicy"), call.registry.names.arn(place)):
         raise invalid_value(
-            text,
-            "RedrivePolicy",
-            "The RedriveAllowPolicy of the dead letter target does not allow this source.",
+            text, "RedrivePolicy", "The RedriveAllowPolicy of the dead letter target does not allow this source."
         )
     return {**wanted, "RedrivePolicy": policy.text}
 

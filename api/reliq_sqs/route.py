@@ -128,8 +128,7 @@ class SqsRoute:
         assert action is not None  # noqa: S101  it was understood
         if not sender.allows(action.name):
             raise SqsError(
-                "AccessDeniedException",
-                f"User: {sender.id} is not authorized to perform: sqs:{action.name}",
+                "AccessDeniedException", f"User: {sender.id} is not authorized to perform: sqs:{action.name}"
             )
         parameters = given if valid else checking.checked(action.takes, given)
         call = Call(

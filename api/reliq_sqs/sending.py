@@ -23,10 +23,7 @@ class Words:
     invalid: str  #: of a value of a parameter, with the reason
 
 
-ALONE = Words(
-    "One or more parameters are invalid. Reason: Message must be shorter than {} bytes.",
-    f"{INVALID}.",
-)
+ALONE = Words("One or more parameters are invalid. Reason: Message must be shorter than {} bytes.", f"{INVALID}.")
 IN_BATCH = Words(ALONE.too_large.replace("are invalid", "cannot be validated"), "{2}")
 
 

@@ -91,11 +91,7 @@ LATENCY = (
         width=12,
     ),
     Lines(
-        "Handling",
-        "Duration of one run of a handler.",
-        quantiles("reliq_message_process_seconds"),
-        unit="s",
-        width=12,
+        "Handling", "Duration of one run of a handler.", quantiles("reliq_message_process_seconds"), unit="s", width=12
     ),
 )
 CAPACITY = (

@@ -39,9 +39,7 @@ GUARANTEES = (
         bad=1,
     ),
     Number(
-        "Replicas",
-        "Connected replicas. 0: the data of Redis is lost with its machine.",
-        "min(reliq_redis_replicas)",
+        "Replicas", "Connected replicas. 0: the data of Redis is lost with its machine.", "min(reliq_redis_replicas)"
     ),
 )
 BOOKS = (

@@ -47,11 +47,7 @@ def add_to(commands: Any) -> None:
         "--port", type=int, default=0, help="port of Redis (default: that of the last time, else a free one)"
     )
     one.add_argument(
-        "--api-port",
-        type=int,
-        default=0,
-        metavar="PORT",
-        help="port for HTTP (default 8080, if it is free)",
+        "--api-port", type=int, default=0, metavar="PORT", help="port for HTTP (default 8080, if it is free)"
     )
     one.set_defaults(quiet=True, patient=True)
 

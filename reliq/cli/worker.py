@@ -56,11 +56,7 @@ def add_to(commands: Any) -> None:
         help="how long a worker keeps its messages without a heartbeat (default 15s)",
     )
     one.add_argument(
-        "--grace",
-        type=float,
-        default=values.GRACE,
-        metavar="SECONDS",
-        help="time to finish after SIGTERM (default 25)",
+        "--grace", type=float, default=values.GRACE, metavar="SECONDS", help="time to finish after SIGTERM (default 25)"
     )
     one.add_argument("--queues", metavar="A,B", help="handle only these queues of the application")
     one.add_argument("--except", dest="without", metavar="A,B", help="handle all its queues but these")

@@ -75,8 +75,7 @@ class Stats:
     members: int = field(default=0, metadata=_told("members of the cycle"))
     schedules: int = field(default=0, metadata=_told("schedules with a next tick"))
     next_tick: float = field(
-        default=0.0,
-        metadata=_told("seconds since the epoch at which the first of these is due; 0.0 without one", max),
+        default=0.0, metadata=_told("seconds since the epoch at which the first of these is due; 0.0 without one", max)
     )
     tick_overdue: float = field(default=0.0, metadata=_told("seconds since it was due; 0.0 if none is due", max))
     exact: bool = field(

@@ -37,17 +37,13 @@ PROCESS = Family(
     "reliq_message_process_seconds",
     (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
-RECOVERY = Family(
-    "reliq_recovery_seconds",
-    (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 15, 17, 20, 30, 60, 300),
-)
+RECOVERY = Family("reliq_recovery_seconds", (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 15, 17, 20, 30, 60, 300))
 LATENESS = Family(
     "reliq_schedule_lateness_seconds",
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
 )
 HTTP = Family(
-    "reliq_http_request_seconds",
-    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+    "reliq_http_request_seconds", (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 )
 
 _STRIDE = 32  #: quick runs that are measured together

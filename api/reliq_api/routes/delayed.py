@@ -51,11 +51,7 @@ class RunResult(BaseModel):
     dry_run: bool
 
 
-@router.get(
-    "/queues/{queue}/delayed",
-    summary="Delayed messages, due soonest first",
-    **needs("operate"),
-)
+@router.get("/queues/{queue}/delayed", summary="Delayed messages, due soonest first", **needs("operate"))
 async def list_delayed(
     queue: schemas.QueueName,
     request: Request,
@@ -73,11 +69,7 @@ async def list_delayed(
     return DelayedPage(messages=messages, next=page.next)
 
 
-@router.post(
-    "/queues/{queue}/delayed/run",
-    summary="Run delayed messages now, retries too",
-    **needs("operate"),
-)
+@router.post("/queues/{queue}/delayed/run", summary="Run delayed messages now, retries too", **needs("operate"))
 async def run_delayed(queue: schemas.QueueName, wanted: RunRequest, request: Request) -> RunResult:
     """Make them due: they are ready at once. Their failures still count."""
     found = await existing(request, queue)

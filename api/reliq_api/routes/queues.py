@@ -63,11 +63,7 @@ async def show(queue: schemas.QueueName, request: Request) -> schemas.QueueDetai
     return schemas.QueueDetails(**asdict(stats), config=config)
 
 
-@router.get(
-    "/queues/{queue}/partitions",
-    summary="How a queue is spread over its partitions",
-    **needs("metrics"),
-)
+@router.get("/queues/{queue}/partitions", summary="How a queue is spread over its partitions", **needs("metrics"))
 async def partitions(queue: schemas.QueueName, request: Request) -> PartitionProgress:
     """The numbers of each partition, and how far a change of their number is. Most queues have one."""
     found = await (await existing(request, queue)).partitions()
@@ -110,11 +106,7 @@ async def breaker(queue: schemas.QueueName, wanted: schemas.BreakerRequest, requ
     return schemas.Breaker(queue=queue, breaker=wanted.state)
 
 
-@router.post(
-    "/queues/{queue}/purge",
-    summary="Remove what is ready, delayed, parked or prepared",
-    **needs("operate"),
-)
+@router.post("/queues/{queue}/purge", summary="Remove what is ready, delayed, parked or prepared", **needs("operate"))
 async def purge(queue: schemas.QueueName, wanted: schemas.PurgeRequest, request: Request) -> schemas.Purged:
     """Deletes messages. `confirm` must repeat the queue's name."""
     if wanted.confirm != queue:

@@ -238,8 +238,7 @@ class Broker:
                 from reliq_monitor import MonitorThread
 
                 self._monitor = MonitorThread(
-                    Store(self._url, allow_eviction=self._allow_eviction),
-                    reconnect_grace=self._options.grace,
+                    Store(self._url, allow_eviction=self._allow_eviction), reconnect_grace=self._options.grace
                 )
                 self._monitor.start()
 

@@ -13,10 +13,7 @@ from reliq.features.batches.model import BatchProgress
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     one = command(
-        commands,
-        "batch list",
-        batches,
-        "list the batches that have not ended, oldest first, with their progress",
+        commands, "batch list", batches, "list the batches that have not ended, oldest first, with their progress"
     )
     one.add_argument("id", nargs="?", help="show only this batch, in full")
     one.add_argument("--limit", type=int, default=100, help="show at most this many (default 100)")

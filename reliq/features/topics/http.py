@@ -136,11 +136,7 @@ async def match(routing_key: schemas.RoutingKey, request: Request) -> schemas.To
     )
 
 
-@bindings.put(
-    "/queues/{queue}/bindings/{pattern}",
-    summary="Bind a queue to a pattern",
-    **needs("topics"),
-)
+@bindings.put("/queues/{queue}/bindings/{pattern}", summary="Bind a queue to a pattern", **needs("topics"))
 async def bind(queue: QueueName, pattern: schemas.Pattern, request: Request) -> schemas.BindingChanged:
     """The queue then gets messages published with a matching key. `#` in an address is written %23."""
     changed = await request.app.state.reliq.subscribe(queue, pattern)
