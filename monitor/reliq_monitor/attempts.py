@@ -14,7 +14,7 @@ from reliq.runtime.outage_log import OutageLog
 log = logging.getLogger("reliq.monitor")
 
 T = TypeVar("T")
-Home = TypeVar("Home", bound=JobKeys)
+Keys = TypeVar("Keys", bound=JobKeys)
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  #: seconds; the last one repeats
 _SHARE = 5.0  #: a pause is at least this many times as long as the attempt: an unreachable node costs timeouts
@@ -36,10 +36,10 @@ def name_of(home: JobKeys) -> str:
     return home.queue if isinstance(home, QueueKeys) else home.place
 
 
-def each(op: Callable[[Home], Op[T]]) -> Callable[[Sequence[Home]], Steps[list[T]]]:
+def each(op: Callable[[Keys], Op[T]]) -> Callable[[Sequence[Keys]], Steps[list[T]]]:
     """Return what asks this of many queues, for `Attempts.together`."""
 
-    def ask(homes: Sequence[Home]) -> Steps[list[T]]:
+    def ask(homes: Sequence[Keys]) -> Steps[list[T]]:
         answers: list[T] = yield [op(home) for home in homes]
         return answers
 
@@ -150,8 +150,8 @@ class Attempts:
         )
 
     def together(
-        self, duty: str, homes: Sequence[Home], ask: Callable[[Sequence[Home]], Steps[Sequence[T]]], step: str = "look"
-    ) -> Steps[list[tuple[Home, T]]]:
+        self, duty: str, homes: Sequence[Keys], ask: Callable[[Sequence[Keys]], Steps[Sequence[T]]], step: str = "look"
+    ) -> Steps[list[tuple[Keys, T]]]:
         """Ask about many queues in one trip; after a failure, about half of them at a time, to find the failing one."""
         some = [home for home in homes if self.due(duty, home, step)] if self._failing else homes
         if not some:

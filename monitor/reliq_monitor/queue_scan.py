@@ -11,14 +11,13 @@ from reliq.model.keys import SEVERAL, JobKeys, QueueKeys
 from reliq.observability.histograms import Measurements
 from reliq.ops import Steps
 from reliq.runtime.pieces import pieces
-from reliq_monitor.attempts import Attempts
+from reliq_monitor.attempts import Attempts, Keys
 from reliq_monitor.known import Known
 from reliq_monitor.leases import Leases
 from reliq_monitor.liveness import Vanished
 
 TOGETHER = 100  #: queues per call and per round trip; on a cluster one per call, as they lie on different nodes
 
-Home = TypeVar("Home", bound=JobKeys)
 T = TypeVar("T")
 
 
@@ -74,8 +73,8 @@ class Survey:
         )
 
     def having(
-        self, duty: str, key: Callable[[Home], str], homes: Sequence[Home], but: Container[str] = ()
-    ) -> Steps[list[Home]]:
+        self, duty: str, key: Callable[[Keys], str], homes: Sequence[Keys], but: Container[str] = ()
+    ) -> Steps[list[Keys]]:
         """Return those of `homes` for which this key exists.
 
         The duty has nothing to do for the others, except for the parts `but`.
@@ -89,15 +88,15 @@ class Survey:
         return dict(zip(keys, found, strict=True))
 
     def _having(
-        self, duty: str, keys: Sequence[Callable[[Home], str]], homes: Sequence[Home], but: Container[str] = ()
-    ) -> Steps[list[list[Home]]]:
+        self, duty: str, keys: Sequence[Callable[[Keys], str]], homes: Sequence[Keys], but: Container[str] = ()
+    ) -> Steps[list[list[Keys]]]:
         """Return for each key those of `homes` that have it; the server is asked about those that are not known."""
         answers = [self.known.of([key(home) for home in homes]) for key in keys]  # by key; None: to be asked
-        unknown: dict[Home, int] = {}
+        unknown: dict[Keys, int] = {}
         if any(None in of_key for of_key in answers):
             unknown = {homes[at]: at for at, row in enumerate(zip(*answers, strict=True)) if None in row}
 
-        def ask(some: Sequence[Home]) -> Steps[list[Sequence[bool]]]:
+        def ask(some: Sequence[Keys]) -> Steps[list[Sequence[bool]]]:
             groups = [[key(one) for one in group for key in keys] for group in self.groups(some)]
             return [*pieces((yield from self._exist(groups, mostly=len(keys) > 1)), len(keys))]
 

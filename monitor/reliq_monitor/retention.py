@@ -10,9 +10,9 @@ from reliq.ops import Steps
 from reliq.protocol.dead_letters import DeadLetterSteps
 from reliq.protocol.features import PRODUCERS
 from reliq.runtime.moment import earlier
-from reliq_monitor.attempts import each
+from reliq_monitor.attempts import Keys, each
 from reliq_monitor.duty import Duty
-from reliq_monitor.queue_scan import Home, Survey, pages
+from reliq_monitor.queue_scan import Survey, pages
 
 PRODUCER_REMEMBERED = 3600.0  #: seconds after its last call; far longer than a producer repeats a call
 PRODUCERS_LOOK = 600.0  #: seconds until the producers of a queue are looked at again
@@ -110,15 +110,15 @@ class SilentStreams(Duty[int]):
 
 
 def _forget_silent(
-    survey: Survey, duty: str, homes: Sequence[Home], hash_of: Callable[[Home], str], remembered: float
+    survey: Survey, duty: str, homes: Sequence[Keys], hash_of: Callable[[Keys], str], remembered: float
 ) -> Steps[int]:
     """Remove hash fields with values, a number and the ms of its last use, that are too old."""
     forgotten = 0
 
-    def first_pages(some: Sequence[Home]) -> Steps[list[tuple[int, int]]]:
+    def first_pages(some: Sequence[Keys]) -> Steps[list[tuple[int, int]]]:
         return (yield from _forget_in([hash_of(home) for home in some], [0] * len(some), remembered))
 
-    def further_pages(home: Home, cursor: int) -> Steps[int]:
+    def further_pages(home: Keys, cursor: int) -> Steps[int]:
         removed = 0
         while cursor:
             [(count, cursor)] = yield from _forget_in([hash_of(home)], [cursor], remembered)
