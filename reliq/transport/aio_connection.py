@@ -15,6 +15,7 @@ from reliq.transport.calls import (
     carried_out,
     loading,
     not_sent,
+    partly_sent,
     to_repeat,
     unknown_in_transaction,
     unknown_scripts,
@@ -82,24 +83,18 @@ class AioConnection(ConnectionState):
     async def _load(self, request: Request, replies: list[Any], unknown: list[int]) -> None:
         """Load the scripts that the server did not know, and run them."""
         commands = commands_of(request)
-        try:
+        with partly_sent(carried_out(request, replies)):
             answers = await self._exchange([*loading(request), *(commands[place] for place in unknown)])
-        except ConnectionLost as error:
-            error.sent = error.sent or carried_out(request, replies)
-            raise
         for place, answer in zip(unknown, answered(answers, len(unknown)), strict=True):
             replies[place] = answer
 
     async def ask(self, request: Request, place: int) -> Any:
         """Run one command of a request on the node that its key is moving to."""
         asking = [("ASKING",), commands_of(request)[place]]
-        try:
+        with partly_sent():
             _, reply = await self._exchange(asking)
             if unknown_scripts([reply]):
                 (reply,) = answered(await self._exchange([*loading(request), *asking]), 1)
-        except ConnectionLost as error:
-            error.sent = True  # another part of the request was sent
-            raise
         return reply
 
     async def _ask_for_failover(self, sentinels: Sentinels) -> None:

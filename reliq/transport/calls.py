@@ -199,6 +199,16 @@ def not_sent() -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def partly_sent(carried_out: bool = True) -> Iterator[None]:
+    """Do more for a request; if the connection is lost, it was sent if a part of it has been carried out."""
+    try:
+        yield
+    except ConnectionLost as error:
+        error.sent = error.sent or carried_out
+        raise
+
+
 def waits(request: Request) -> bool:
     """Whether a request waits for durability."""
     return isinstance(request, Sequence) and any(op.command[0] in ("WAIT", "WAITAOF") for op in request)
