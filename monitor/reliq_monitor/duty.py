@@ -22,7 +22,7 @@ class Duty(ABC, Generic[T]):
     seeks: ClassVar[str] = ""  #: the key of a queue that shows work; each look finds the queues that have it
     of_queues: ClassVar[bool] = True  #: whether it works on queues
     common: ClassVar[str] = ""  #: its work that belongs to no queue, which one of the monitors does
-    lesser: ClassVar[tuple[str, ...]] = ()  #: parts that fail under names of their own; it is done without them, too
+    optional_parts: ClassVar[tuple[str, ...]] = ()  #: they fail under names of their own; it is done without them, too
 
     brings_due: ClassVar[bool] = False  #: whether a turn makes messages ready because time has passed
 

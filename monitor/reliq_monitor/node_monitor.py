@@ -110,8 +110,8 @@ class NodeMonitor:
         self._attempts.prune()
         self._lookout.look()
         self._last_scan_took = time.monotonic() - started
-        lesser = {DUTY, *self._rota.lesser}  # all duties are done nevertheless
-        if not any(queue == "" and duty not in lesser for duty, queue in self._attempts.failing):
+        optional_parts = {DUTY, *self._rota.optional_parts}  # all duties are done nevertheless
+        if not any(queue == "" and duty not in optional_parts for duty, queue in self._attempts.failing):
             self._last_scan_at = time.time()
 
     def perform(self, duty: type[Duty[T]]) -> T:

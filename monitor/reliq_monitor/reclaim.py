@@ -285,7 +285,7 @@ def holders_by_process(
     return dict(found)
 
 
-def note_company(holders: Holders, all_known: bool = True) -> Steps[None]:
+def note_not_alone(holders: Holders, all_known: bool = True) -> Steps[None]:
     """Note, before messages of a process are taken back, if several of its lists hold some: none was alone then.
 
     Without `all_known` it may have more lists than these. The note is in Redis, so that it holds when one list is empty
@@ -323,7 +323,7 @@ def take_back_owner(owner: str) -> Steps[dict[str, int]]:
     if not holders:
         return {}
     with contextlib.suppress(RedisUnsuitable):  # a key of a foreign type, which shows below
-        yield from note_company(holders)
+        yield from note_not_alone(holders)
     returned: dict[str, int] = {}
     failure: ReliqError | None = None
     for keys, consumer in holders:

@@ -16,7 +16,7 @@ from reliq.runtime.pieces import grouped
 from reliq_monitor.attempts import each
 from reliq_monitor.duty import Duty
 from reliq_monitor.queue_scan import Gone, Survey, pages
-from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_company, take_back
+from reliq_monitor.reclaim import Holders, Reclaimed, holders_by_process, note_not_alone, take_back
 
 log = logging.getLogger("reliq.monitor")
 
@@ -49,12 +49,12 @@ class Returns(Duty[Scan]):
 
     name = "reclaim"
     effect = "messages of dead workers are not returned"
-    lesser = (_COMPANY,)
+    optional_parts = (_COMPANY,)
 
     def __init__(self) -> None:
         self._gone: dict[tuple[str, str], Gone] = {}  #: by queue and consumer, in the order of their turns
         self._holders: dict[str, Holders] = {}  #: by process: its consumers in all queues
-        self._company: dict[str, Holders | None] = {}  #: those in queues of other monitors; None: cannot be read
+        self._elsewhere: dict[str, Holders | None] = {}  #: those in queues of other monitors; None: cannot be read
         self._noted = 0.0  #: the time of the latest look that was noted
         self._processes: dict[tuple[str, str], str] = {}  #: by queue and consumer: host and pid
         self._turned_at = math.inf  #: the end of the latest turn
@@ -72,14 +72,14 @@ class Returns(Duty[Scan]):
         report, began = Scan(), time.monotonic()
         if survey.looked_at != self._noted:
             report = self._note(survey)
-            yield from self._find_company(survey)
+            yield from self._find_elsewhere(survey)
         until = time.monotonic() + max(_LEAST, min(_MOST, _SHARE * (began - self._turned_at)))
         while self._gone and time.monotonic() < until:
             one = next(iter(self._gone))
             if one not in self._processes:  # first: it is forgotten with the last of its messages
                 yield from self._learn_processes()
             gone, process = self._gone.pop(one), self._processes.pop(one)
-            yield from self._note_company(survey, gone)
+            yield from self._note_not_alone(survey, gone)
             result = yield from self._take_back(survey, gone, min(until, time.monotonic() + _A_CONSUMER))
             report.add(result)
             if result.returned or result.died:
@@ -102,16 +102,16 @@ class Returns(Duty[Scan]):
         self._gone = {one: gone[one] for one in (*(old for old in self._gone if old in gone), *gone)}
         self._processes = {one: process for one, process in self._processes.items() if one in self._gone}
         self._holders = holders_by_process([(keys, leases) for keys, _, leases in survey.consumers], gone)
-        self._company = {process: some for process, some in self._company.items() if process in self._holders}
+        self._elsewhere = {process: some for process, some in self._elsewhere.items() if process in self._holders}
         for duty in (self.name, _COMPANY):
             survey.attempts.nothing_to_do(duty, survey.queues, but={consumer for _, consumer in gone})
         if not gone:
             survey.attempts.nothing_for_all(_COMPANY)
         return Scan(sum(len(leases) for _, _, leases in survey.consumers), len(gone))
 
-    def _find_company(self, survey: Survey) -> Steps[None]:
+    def _find_elsewhere(self, survey: Survey) -> Steps[None]:
         """Find the consumers that the vanished processes have in the queues of other monitors."""
-        processes = self._holders.keys() - self._company.keys()
+        processes = self._holders.keys() - self._elsewhere.keys()
         if not processes:
             return
         others, found = survey.others, None
@@ -120,13 +120,13 @@ class Returns(Duty[Scan]):
                 _COMPANY, _consumers_in(others, processes), None, other_server=True
             )
         for process in processes:
-            self._company[process] = None if found is None else found.get(process, ())
+            self._elsewhere[process] = None if found is None else found.get(process, ())
 
-    def _note_company(self, survey: Survey, gone: Gone) -> Steps[None]:
+    def _note_not_alone(self, survey: Survey, gone: Gone) -> Steps[None]:
         """Note the other messages of a process, once, before any of them is taken back."""
         consumer = gone.vanished.consumer
         process = process_of(consumer)
-        here, elsewhere = self._holders.pop(process, ()), self._company.get(process, ())
+        here, elsewhere = self._holders.pop(process, ()), self._elsewhere.get(process, ())
         if here and (elsewhere is None or len(here) + len(elsewhere) > 1):
             steps = _note([*here, *(elsewhere or ())], elsewhere is not None, (gone.keys, consumer))
             yield from survey.attempts.of_queue(_COMPANY, gone.keys, steps, None, consumer, other_server=True)
@@ -162,11 +162,11 @@ def _named(processes: Collection[str]) -> str:
 
 
 def _note(holders: Holders, all_known: bool, gone: tuple[QueueKeys, str]) -> Steps[None]:
-    """Note the company of a consumer that is gone; where the others cannot be read, that it may have some."""
+    """Note what else the process of a consumer held; where that cannot be read, that it may have held more."""
     try:
-        yield from note_company(holders, all_known)
+        yield from note_not_alone(holders, all_known)
     except ReliqError:
-        yield from note_company([gone], all_known=False)
+        yield from note_not_alone([gone], all_known=False)
         raise
 
 

@@ -53,9 +53,9 @@ class Rota:
         return [duty.seeks for duty in self._entries if duty.seeks]
 
     @property
-    def lesser(self) -> list[str]:
+    def optional_parts(self) -> list[str]:
         """The names of failures with which each duty is done nevertheless."""
-        return [name for duty in self._entries for name in duty.lesser]
+        return [name for duty in self._entries for name in duty.optional_parts]
 
     def keep(self, queues: Container[str]) -> None:
         """Forget what is remembered about all other queues."""

@@ -75,7 +75,7 @@ class Exchange:
         self.hold = self.reports.hold
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start
         self.quarantined: deque[Message] = deque()  #: claimed and redelivered, waiting for their trial
-        self.company: dict[bytes, int] = {}  #: by element, of those in trial: how many may run together
+        self.at_a_time: dict[bytes, int] = {}  #: by element, of those in trial: how many may run together
         self.progress_at = time.monotonic()  #: time at which a message was last taken or started
         self.trip = RoundTrip()  #: of a call that settles
         self._acks: deque[bytes] = deque()

@@ -168,7 +168,7 @@ class InlineLoop:
         if not (count := trials.begin(message)):
             exchange.move(released(message, QUARANTINE_PAUSE))
             return
-        exchange.company[message.element] = count
+        exchange.at_a_time[message.element] = count
         try:
             if run := self.runner.perform(opened):
                 run.message = message

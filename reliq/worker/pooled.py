@@ -146,7 +146,7 @@ class PooledLoop:
             return None
         waits = _is_suspect(message) and (self._at_work or exchange.unstarted)
         if not waits and (count := self._shared.trials.begin(message)):
-            exchange.company[message.element] = count
+            exchange.at_a_time[message.element] = count
             return message
         exchange.quarantined.appendleft(message)
         return None
@@ -155,7 +155,7 @@ class PooledLoop:
         """Note which of those in trial are settled: the next redelivered messages of this process may start."""
         for element in [one for one in self._in_trial if one not in self.exchange.steps.held]:
             del self._in_trial[element]
-            self.exchange.company.pop(element, None)
+            self.exchange.at_a_time.pop(element, None)
             self._shared.trials.end(element)
 
     # --- tasks on the pool: each runs one message ---

@@ -201,7 +201,7 @@ class Runner:
         keys, consumer = self._steps.keys, self._steps.consumer
         try:
             if message.redelivered:
-                count = self._exchange.company.pop(message.element, ALONE)
+                count = self._exchange.at_a_time.pop(message.element, ALONE)
                 alone = count == ALONE
                 mark = ops.mark_tried(keys, consumer, message.tag) if alone else ops.mark_several(keys, consumer, count)
                 self._store.call(mark, timeout=0)

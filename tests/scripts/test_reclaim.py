@@ -11,7 +11,7 @@ from reliq.model.keys import QueueKeys
 from reliq.ops import Transaction
 from reliq.transport.store import Store
 from reliq_monitor.attempts import Attempts
-from reliq_monitor.reclaim import BATCH, charge_deliveries, note_company, reclaim, take_back, take_back_owner
+from reliq_monitor.reclaim import BATCH, charge_deliveries, note_not_alone, reclaim, take_back, take_back_owner
 from reliq_monitor.returns import Returns
 from tests.support.proxy import Counting, Proxy, ignores_watch
 from tests.support.state import HOUR, KEYS, World, element, elements
@@ -342,15 +342,15 @@ def test_a_message_that_is_not_alone_stays_so_when_the_monitor_dies_between_two_
     for keys, name in ((KEYS, "a"), (other, "b")):
         world.redis.sadd(keys.consumers, "cw")
         world.redis.rpush(keys.processing("cw"), element(name))
-    world.store.run(note_company(holders))
+    world.store.run(note_not_alone(holders))
     world.store.run(take_back(other, "cw", known_dead=True))
-    world.store.run(note_company(holders))  # by the next monitor
+    world.store.run(note_not_alone(holders))  # by the next monitor
     world.store.run(take_back(KEYS, "cw", known_dead=True))
     assert charges(world) == {"a": 0}
 
 
 def test_nothing_is_noted_of_lists_that_are_empty_by_now():
-    steps = note_company([(KEYS, "cw")], all_known=False)
+    steps = note_not_alone([(KEYS, "cw")], all_known=False)
     next(steps)
     with pytest.raises(StopIteration):
         steps.send([0])

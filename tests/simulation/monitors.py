@@ -23,7 +23,7 @@ from reliq_monitor.liveness import Liveness
 from reliq_monitor.partitions import Spreading
 from reliq_monitor.promote import promote_due
 from reliq_monitor.queue_scan import Survey
-from reliq_monitor.reclaim import holders_by_process, note_company, take_back
+from reliq_monitor.reclaim import holders_by_process, note_not_alone, take_back
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process, Task
 
@@ -80,7 +80,7 @@ def _scan(task: Task, liveness: Liveness, connections: Connections, survey: Surv
             gone[keys.queue, vanished.consumer] = (keys, vanished)
     for holders in holders_by_process(looked, gone).values():
         if len(holders) > 1:
-            yield from survey.attempts.of_queue("reclaim", holders[0][0], note_company(holders), None, "company")
+            yield from survey.attempts.of_queue("reclaim", holders[0][0], note_not_alone(holders), None, "company")
     for keys, vanished in gone.values():
         steps = take_back(keys, vanished.consumer, vanished.known_dead)
         yield from survey.attempts.of_queue("reclaim", keys, steps, None, vanished.consumer)

@@ -159,7 +159,7 @@ class Loop:
         self._moves: list[Move] = []
         self._unstarted: deque[Message] = deque()
         self._running: tuple[Message, Run] | None = None
-        self._company = ALONE  #: how many redelivered messages run at a time with the one in trial, at most
+        self._at_a_time = ALONE  #: how many redelivered messages run at a time with the one in trial, at most
 
     def run(self, task: Task) -> Thread:
         while True:
@@ -212,7 +212,7 @@ class Loop:
         if not (count := trials.begin(message)):
             self._moves.append(released(message, QUARANTINE_PAUSE))
             return
-        self._company = count
+        self._at_a_time = count
         try:
             yield from self._perform(message)
             yield from self._settle(0)
@@ -309,10 +309,11 @@ class Loop:
     def _begin_again(self, message: Message) -> Steps[bool]:
         keys, name = self.consumer.keys, self.consumer.consumer
         if message.redelivered:
-            alone = self._company == ALONE
+            alone = self._at_a_time == ALONE
             self._observer.stories[message.queue, message.id].tries += alone
             with contextlib.suppress(ReliqError):
-                yield ops.mark_tried(keys, name, message.tag) if alone else ops.mark_several(keys, name, self._company)
+                several = ops.mark_several(keys, name, self._at_a_time)
+                yield ops.mark_tried(keys, name, message.tag) if alone else several
         try:
             yield from self.consumer.lives.begin(message)
             if message.redelivered:
