@@ -19,18 +19,18 @@ def gist(failure: Failure) -> str:
     if not _FRAMES.search(latest):
         return latest.removeprefix(f"{failure.error_class}:").lstrip().partition("\n")[0]
     for part in (latest, text):  # what the error says may quote another traceback
-        said = _after_frames(failure.error_class, part)
-        if said is not None:
-            return said
+        line = _after_frames(failure.error_class, part)
+        if line is not None:
+            return line
     return latest.rpartition("\n")[2]
 
 
 def classed_gist(failure: Failure) -> str:
     """Return the gist with the class of the error before it, unless its text stands in place of a traceback."""
-    said = gist(failure)
-    if said and failure.text.lstrip().startswith(said):
-        return said
-    return f"{failure.error_class}: {said}" if said else failure.error_class
+    line = gist(failure)
+    if line and failure.text.lstrip().startswith(line):
+        return line
+    return f"{failure.error_class}: {line}" if line else failure.error_class
 
 
 def _after_frames(error_class: str, text: str) -> str | None:

@@ -33,8 +33,8 @@ def _first_except(usual: str) -> Callable[[Iterable[str]], str]:
     return lambda values: next((one for one in values if one != usual), usual)
 
 
-def _told(text: str, whole: Callable[[Any], Any] = sum) -> dict[str, Any]:
-    """Return what is said about a field; `whole` makes the value of a queue from those of its homes."""
+def _text(text: str, whole: Callable[[Any], Any] = sum) -> dict[str, Any]:
+    """Return the metadata of a field: what it means; `whole` makes the value of a queue from those of its homes."""
     return {"text": text, "whole": whole}
 
 
@@ -42,46 +42,46 @@ def _told(text: str, whole: Callable[[Any], Any] = sum) -> dict[str, Any]:
 class Stats:
     """The statistics of a queue at one instant."""
 
-    queue: str = field(metadata=_told("its name", _first))
-    ready: int = field(metadata=_told("messages that may start, and those that wait for their key"))
-    processing: int = field(metadata=_told("messages that consumers hold"))
-    delayed: int = field(metadata=_told("messages that are not due"))
-    dead: int = field(metadata=_told("dead letters"))
-    waiting: int = field(metadata=_told("of the ready messages, those behind another message of their key"))
+    queue: str = field(metadata=_text("its name", _first))
+    ready: int = field(metadata=_text("messages that may start, and those that wait for their key"))
+    processing: int = field(metadata=_text("messages that consumers hold"))
+    delayed: int = field(metadata=_text("messages that are not due"))
+    dead: int = field(metadata=_text("dead letters"))
+    waiting: int = field(metadata=_text("of the ready messages, those behind another message of their key"))
     oldest_ready_age: float = field(
-        metadata=_told("seconds since the oldest next message of any priority was sent; 0.0 without one", max)
+        metadata=_text("seconds since the oldest next message of any priority was sent; 0.0 without one", max)
     )
-    consumers: int = field(metadata=_told("consumers that may hold messages"))
-    paused: bool = field(metadata=_told("whether messages are kept from the workers", any))
+    consumers: int = field(metadata=_text("consumers that may hold messages"))
+    paused: bool = field(metadata=_text("whether messages are kept from the workers", any))
     counters: dict[str, int] = field(
-        default_factory=dict, metadata=_told("since the queue exists: enqueued, acked, retried, ...", _added)
+        default_factory=dict, metadata=_text("since the queue exists: enqueued, acked, retried, ...", _added)
     )
-    prepared: int = field(default=0, metadata=_told("invisible until their producers decide"))
-    parked: int = field(default=0, metadata=_told("messages that wait for a signal"))
+    prepared: int = field(default=0, metadata=_text("invisible until their producers decide"))
+    parked: int = field(default=0, metadata=_text("messages that wait for a signal"))
     limited_by: str = field(
         default="",
-        metadata=_told("the limit that gives out nothing now: held, breaker, rate, concurrency", _first_except("")),
+        metadata=_text("the limit that gives out nothing now: held, breaker, rate, concurrency", _first_except("")),
     )
     breaker: str = field(
         default="closed",
-        metadata=_told("open or half_open while the breaker keeps messages from the workers", _first_except("closed")),
+        metadata=_text("open or half_open while the breaker keeps messages from the workers", _first_except("closed")),
     )
     overdue: float = field(
-        default=0.0, metadata=_told("seconds since the first delayed message was due; 0.0 if none is due", max)
+        default=0.0, metadata=_text("seconds since the first delayed message was due; 0.0 if none is due", max)
     )
-    max_length: int = field(default=0, metadata=_told("the limit of the policy; 0 = unlimited"))
-    high: int = field(default=0, metadata=_told("ready messages with high priority"))
-    low: int = field(default=0, metadata=_told("ready messages with low priority"))
-    members: int = field(default=0, metadata=_told("members of the cycle"))
-    schedules: int = field(default=0, metadata=_told("schedules with a next tick"))
+    max_length: int = field(default=0, metadata=_text("the limit of the policy; 0 = unlimited"))
+    high: int = field(default=0, metadata=_text("ready messages with high priority"))
+    low: int = field(default=0, metadata=_text("ready messages with low priority"))
+    members: int = field(default=0, metadata=_text("members of the cycle"))
+    schedules: int = field(default=0, metadata=_text("schedules with a next tick"))
     next_tick: float = field(
-        default=0.0, metadata=_told("seconds since the epoch at which the first of these is due; 0.0 without one", max)
+        default=0.0, metadata=_text("seconds since the epoch at which the first of these is due; 0.0 without one", max)
     )
-    tick_overdue: float = field(default=0.0, metadata=_told("seconds since it was due; 0.0 if none is due", max))
+    tick_overdue: float = field(default=0.0, metadata=_text("seconds since it was due; 0.0 if none is due", max))
     exact: bool = field(
-        default=True, metadata=_told("whether the messages of all consumers were counted at the same instant", all)
+        default=True, metadata=_text("whether the messages of all consumers were counted at the same instant", all)
     )
-    unseen: int = field(default=0, metadata=_told("parts of the queue that did not answer, and are not counted"))
+    unseen: int = field(default=0, metadata=_text("parts of the queue that did not answer, and are not counted"))
 
     @property
     def normal(self) -> int:

@@ -189,7 +189,7 @@ class DeadLetterSteps:
                     result.redriven += sum((yield ops.redrive(self.keys, revivals, self.keys.new_call())))
                 options.progress(result.matched)
                 if not options.dry_run:
-                    result.stopped = yield from relapses.verdict(batch)
+                    result.stopped = yield from relapses.reason_to_stop(batch)
                     if rate is not None:
                         yield ops.Sleep(max(0.0, started + (result.redriven - before) / rate - time.monotonic()))
                 if result.stopped:
@@ -361,7 +361,7 @@ class Relapses:
         self._died: set[str] = set()
         self._since = ""
 
-    def verdict(self, batch: Sequence[DeadLetter]) -> Steps[str]:
+    def reason_to_stop(self, batch: Sequence[DeadLetter]) -> Steps[str]:
         """Return why the redrive must stop after this batch, or an empty text."""
         if self._stop_above is None:
             return ""

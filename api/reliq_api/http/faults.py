@@ -18,7 +18,7 @@ _LONGEST = 200  #: bytes; an error quotes no more of a request
 _CHECKS: dict[str, Callable[[str], object]] = {}  #: by the pattern in schemas
 
 
-def said_by(check: Callable[[str], object], pattern: str) -> str:
+def worded_by(check: Callable[[str], object], pattern: str) -> str:
     """Return the pattern, for a schema. Where a value does not match it, the error text is what `check` raises."""
     _CHECKS[pattern] = check
     return pattern
@@ -41,10 +41,10 @@ def check_query(request: Request, known: Collection[str]) -> None:
 
 def faults(request: Request, errors: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what is wrong, each with its place. What was sent is not repeated, numbers and names aside."""
-    return [{"at": list(one["loc"]), "message": _said(request, one), "type": one["type"]} for one in errors]
+    return [{"at": list(one["loc"]), "message": _sentence(request, one), "type": one["type"]} for one in errors]
 
 
-def _said(request: Request, fault: Mapping[str, Any]) -> str:
+def _sentence(request: Request, fault: Mapping[str, Any]) -> str:
     """Return a sentence about a fault. A check of a value says "it is": that is the option at the place."""
     kind, place, limits = fault["type"], [str(one) for one in fault["loc"]], fault.get("ctx", {})
     if place == ["body"] and kind in ("missing", "model_attributes_type", "dict_type"):
@@ -53,8 +53,8 @@ def _said(request: Request, fault: Mapping[str, Any]) -> str:
         if place[0] == "query":  # by `check_query`, which knows the names of the call
             return str(fault["msg"])
         return _at(place[1:-1], no_option(place[-1], _names(_model(request), place[1:-1])))
-    if kind == "string_pattern_mismatch" and (said := _refusal(limits["pattern"], fault["input"])):
-        return said
+    if kind == "string_pattern_mismatch" and (text := _refusal(limits["pattern"], fault["input"])):
+        return text
     path, message = ".".join(place[1:] or place), str(fault["msg"])
     if kind in _BOUNDS:
         return f"{path} is {cut(str(fault['input']), _LONGEST)}: it must be {_BOUNDS[kind].format(**limits)}"
@@ -94,8 +94,8 @@ def _quoted(value: object) -> str:
     return f" is {msgspec.json.encode(value).decode()}: it" if value is None or isinstance(value, int | float) else ""
 
 
-def _at(place: Sequence[str], said: str) -> str:
-    return f"{'.'.join(place)}: {said}" if place else said
+def _at(place: Sequence[str], text: str) -> str:
+    return f"{'.'.join(place)}: {text}" if place else text
 
 
 def _refusal(pattern: str, value: str) -> str:

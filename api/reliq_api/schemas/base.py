@@ -13,7 +13,7 @@ from reliq.contract import values
 from reliq.contract.outcomes import REASONS
 from reliq.errors import InvalidName, InvalidSetting
 from reliq.model.keys import FURTHER_HOME, check_grammar
-from reliq_api.http.faults import said_by
+from reliq_api.http.faults import worded_by
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ def _no_lease(text: str) -> None:
     raise InvalidName(f"{values.cut(repr(text), 80)} is not the id of a lease")
 
 
-_QUEUE = said_by(check_grammar, r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")
-_MESSAGE = said_by(values.check_id, r"^[!-~]{1,128}$")
+_QUEUE = worded_by(check_grammar, r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")
+_MESSAGE = worded_by(values.check_id, r"^[!-~]{1,128}$")
 # Never the id of a worker's consumer, which begins with c. Clients treat it as opaque.
-_LEASE = said_by(_no_lease, rf"^h[0-9a-f]{{20}}(\.[0-9]{{1,6}})?({FURTHER_HOME})?$")
+_LEASE = worded_by(_no_lease, rf"^h[0-9a-f]{{20}}(\.[0-9]{{1,6}})?({FURTHER_HOME})?$")
 
 QueueName = Annotated[str, Field(pattern=_QUEUE, examples=["orders"])]
 MessageId = Annotated[str, Field(pattern=_MESSAGE, examples=["019aa4c2-7b1e-7c55-9d0e-3f0a7c5e1b2d"])]
@@ -41,7 +41,7 @@ DeathReason = Literal[*REASONS]  # type: ignore[valid-type]
 Whole = Annotated[int, BeforeValidator(as_whole)]
 
 
-def _said(kind: str, check: Callable[..., T], value: Any, *limits: float) -> T:
+def _checked(kind: str, check: Callable[..., T], value: Any, *limits: float) -> T:
     """Return the result of a check of the contract; its error becomes that of the request, in the same words.
 
     Values other than numbers and texts are refused before: the check would describe them in the words of Python.
@@ -51,7 +51,7 @@ def _said(kind: str, check: Callable[..., T], value: Any, *limits: float) -> T:
     try:
         return check(value, "it", *limits)
     except InvalidSetting as error:
-        raise PydanticCustomError(kind, "{said}", {"said": values.cut(str(error), 500)}) from None
+        raise PydanticCustomError(kind, "{text}", {"text": values.cut(str(error), 500)}) from None
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Lasting:
         return {"anyOf": [{"type": "number", **limits, "examples": [30]}, text]}
 
     def _read(self, value: Any) -> float:
-        return _said("duration", values.seconds, value, self.shortest, self.longest)
+        return _checked("duration", values.seconds, value, self.shortest, self.longest)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Sized:
         }
 
     def _read(self, value: Any) -> int:
-        return _said("size", values.size, as_whole(value), self.smallest, self.largest)
+        return _checked("size", values.size, as_whole(value), self.smallest, self.largest)
 
 
 Period = Annotated[float, Lasting()]

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from reliq.errors import InvalidName
 from reliq.features.topics.routing import check_pattern, check_routing_key
-from reliq_api.http.faults import said_by
+from reliq_api.http.faults import worded_by
 from reliq_api.schemas.base import MessageId, QueueName
 
 
@@ -25,8 +25,8 @@ def _check_path(text: str) -> None:
 
 
 # As paths can contain them: without a slash, of valid Unicode. The library also takes others.
-KEY = said_by(check_key, r"^[^\s./#*\ufffd]+(\.[^\s./#*\ufffd]+)*$")
-_PATTERN = said_by(_check_pattern, r"^([^\s./#*\ufffd]+|\*|#)(\.([^\s./#*\ufffd]+|\*|#))*$")
+KEY = worded_by(check_key, r"^[^\s./#*\ufffd]+(\.[^\s./#*\ufffd]+)*$")
+_PATTERN = worded_by(_check_pattern, r"^([^\s./#*\ufffd]+|\*|#)(\.([^\s./#*\ufffd]+|\*|#))*$")
 RoutingKey = Annotated[str, Field(pattern=KEY, max_length=255, examples=["order.created.eu"])]
 Pattern = Annotated[str, Field(pattern=_PATTERN, max_length=255, examples=["order.created.*"])]
 

@@ -205,11 +205,11 @@ def _fields(one: griffe.Class) -> str:
 
 
 def _remark(one: griffe.Attribute) -> str:
-    """Return the text after `#:` on the line of an attribute, its docstring, or what its field is told to be."""
+    """Return the text after `#:` on the line of an attribute, its docstring, or the text of its field."""
     if one.docstring:
         return " ".join(one.docstring.value.split())
-    if told := re.search(r"_told\('(.+?)'[,)]", str(one.value)):
-        return told[1]
+    if text := re.search(r"_text\('(.+?)'[,)]", str(one.value)):
+        return text[1]
     lines = one.lines_collection[one.filepath]  # type: ignore[index]
     return lines[(one.lineno or 1) - 1].partition("#: ")[2].strip()
 
