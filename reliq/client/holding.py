@@ -31,8 +31,7 @@ class Holding:
 
     def __init__(self, store: Store, keys: QueueKeys, lease: float, consumer: str, connections: Connections) -> None:
         self._store = store
-        self.steps = ConsumerSteps(keys, consumer, lease)
-        self.steps.trust.may_age = True
+        self.steps = ConsumerSteps(keys, consumer, lease, may_age=True)
         self.keys = keys
         self.steps.run_report = self._report
         self._connections = connections

@@ -1,7 +1,4 @@
-"""The steps of one consumer: claim, settle, and the read-back after a lost reply.
-
-Shared by the worker, the HTTP leases and the consumers that claim by hand.
-"""
+"""The steps of one consumer, of a worker, over HTTP or by hand: claim, settle, and read back after a lost reply."""
 
 import contextlib
 import time
@@ -35,14 +32,21 @@ _PASSING_OVER = 1.0  #: seconds in which a claim looks for a message behind expi
 class ConsumerSteps(HeldSteps):
     """The steps of one consumer. Its callers run them one at a time."""
 
-    def __init__(self, keys: QueueKeys, owner: str, lease: float) -> None:
+    def __init__(
+        self, keys: QueueKeys, owner: str, lease: float, *, may_age: bool = False, keeps_marks: bool = False,
+        doing: Doing | None = None, title: str = "", most_bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        """`may_age`: as in Trust. `keeps_marks`: it says which redelivered message it tries. `doing`: a worker's at its
+        start. `title`: what it is called instead of its process. `most_bytes`: with so many held, it claims no more.
+        """
         super().__init__(keys, Claimant(keys, owner, lease))
         self._mark = forks.mark()
         self.lease = lease
-        self.trust = Trust(lease)
-        self.doing: Doing | None = None  #: of a worker, at its start
-        self.title = ""  #: what it says of itself in place of the title of its process
-        self.keeps_marks = False  #: it says which redelivered message it tries
+        self.trust = Trust(lease, may_age)
+        self.title = title
+        self._doing = doing
+        self._keeps_marks = keeps_marks
+        self._held.most_bytes = most_bytes
         self.arrivals = Arrivals(keys, self, self._held, self.limits)
         self._state = State.NEW
         self._gone = False  #: the lease is lost: an answer that is still under way brings what others have by now
@@ -78,7 +82,7 @@ class ConsumerSteps(HeldSteps):
 
     def _register(self) -> Op[int]:
         return self.claimant.register(
-            marks=self.keeps_marks, about=encoded(this_process(self.title), self.lease, self.doing)
+            marks=self._keeps_marks, about=encoded(this_process(self.title), self.lease, self._doing)
         )
 
     def _doubt(self) -> None:
@@ -205,11 +209,6 @@ class ConsumerSteps(HeldSteps):
     def awaits(self) -> bool:
         """Whether a claim brings nothing until the key `awaited` exists, if it brought nothing now."""
         return not (self._paused or self._gone or self.arrivals.messages or self.limits.resting or self.limits.looks)
-
-    @property
-    def awaited(self) -> str:
-        """The key that exists when a claim may bring messages."""
-        return self.limits.awaited
 
     def wait(self, limit: int, timeout: float) -> Steps[list[Message]]:
         """Wait at most `timeout` seconds for a message, then take up to `limit` in the same round trip."""

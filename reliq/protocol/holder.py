@@ -45,13 +45,14 @@ class HeldSteps:
         """The messages in the processing list by element, oldest first."""
         return self._held.by_element
 
+    @property
+    def awaited(self) -> str:
+        """The key that exists when a claim may bring messages."""
+        return self.limits.awaited
+
     def in_order(self, acks: Sequence[bytes]) -> Sequence[bytes]:
         """Return elements in the order of the processing list, in which fewer commands settle them."""
         return self._held.in_order(acks)
-
-    def hold_at_most(self, size: int) -> None:
-        """Claim no further messages while the held ones have this many bytes."""
-        self._held.most_bytes = size
 
     def _settle_moves(self, moves: Sequence[Move]) -> ops.Op[ops.Claimed]:
         return self.settle_op((), moves)

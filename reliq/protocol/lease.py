@@ -13,10 +13,10 @@ _FRESH = 1 / 15  #: of a lease: for so long after a renewal calls leave it: each
 class Trust:
     """Until when a consumer surely has its lease, and whether its next call renews it. Thread-safe."""
 
-    def __init__(self, length: float) -> None:
+    def __init__(self, length: float, may_age: bool = False) -> None:
         self._length = length
         #: Calls renew the lease only after a while: a heartbeat renews it too, or nothing stays with the consumer.
-        self.may_age = False
+        self.may_age = may_age
         self.until = Moment.never()  #: by both clocks
         self._fresh_until = Moment.never()
 

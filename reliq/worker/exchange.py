@@ -65,12 +65,13 @@ class Exchange:
         lease: float,
         on_dead: Callable[[Move], None],
         breaker: Breaker | None = None,
+        keeps_marks: bool = True,
     ) -> None:
-        """`on_dead` is called for each message that this worker has made a dead letter."""
-        self.steps = ConsumerSteps(QueueKeys(queue), owner, lease)
-        self.steps.trust.may_age = self.steps.keeps_marks = True
-        self.steps.doing = Doing()
-        self.steps.hold_at_most(values.HOLD_BYTES)
+        """`on_dead` is called for each message that this worker makes a dead letter. `keeps_marks`: as of its steps."""
+        self.steps = ConsumerSteps(
+            QueueKeys(queue), owner, lease, may_age=True, keeps_marks=keeps_marks, doing=Doing(),
+            most_bytes=values.HOLD_BYTES,
+        )  # fmt: skip
         self.reports = FlowReports(self.steps, breaker)
         self.hold = self.reports.hold
         self.unstarted: deque[Message] = deque()  #: claimed, in the order in which they start

@@ -146,9 +146,7 @@ class Loop:
         self.queue = handler.queue
         self.partition = partition
         self.stopping = False  #: whether another process serves the partition from now on
-        self.consumer = ConsumerSteps(QueueKeys(partition), worker.process.owner, lease)
-        self.consumer.trust.may_age = True
-        self.consumer.keeps_marks = True
+        self.consumer = ConsumerSteps(QueueKeys(partition), worker.process.owner, lease, may_age=True, keeps_marks=True)
         self.consumer.handles = self._handles
         self.consumer.run_over = self._run_over
         self.progress_at = 0.0  #: by time.monotonic()

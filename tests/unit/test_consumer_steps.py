@@ -107,8 +107,7 @@ def test_without_a_heartbeat_each_call_renews_the_lease(store):
 def test_calls_renew_the_lease_once_in_a_fifteenth_of_it(store, monkeypatch):
     """Each renewal is a write: a worker that handles many messages a second would renew as often."""
     prepare(store)
-    consumer, later = ConsumerSteps(KEYS, "c1", 60.0), [0.0]
-    consumer.trust.may_age = True
+    consumer, later = ConsumerSteps(KEYS, "c1", 60.0, may_age=True), [0.0]
     real = time.monotonic, time.time
     monkeypatch.setattr(time, "monotonic", lambda: real[0]() + later[0])
     monkeypatch.setattr(time, "time", lambda: real[1]() + later[0])

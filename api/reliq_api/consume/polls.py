@@ -40,8 +40,7 @@ class Poll:
     def __init__(self, homes: QueueHomes, limit: int, lease: float, wait: float, title: str = "") -> None:
         """`title`: who asks, for people who list the workers."""
         self.queue = homes.queue
-        self.steps = ConsumerSteps(homes.first.keys, new_owner(connected=False), lease)  #: of one home
-        self.steps.title = title
+        self.steps = ConsumerSteps(homes.first.keys, new_owner(connected=False), lease, title=title)  #: of one home
         self.limit = limit
         self.until = time.monotonic() + wait
         self.answer: asyncio.Future[list[Message]] = asyncio.get_running_loop().create_future()
@@ -112,9 +111,8 @@ class Poll:
 
     def _begin_anew(self, keys: QueueKeys) -> None:
         """Go on as a new consumer. What the old one may hold comes back when its lease, no longer renewed, ends."""
-        title = self.steps.title
-        self.steps = ConsumerSteps(keys, new_owner(connected=False), self.steps.lease)
-        self.steps.title = title
+        former = self.steps
+        self.steps = ConsumerSteps(keys, new_owner(connected=False), former.lease, title=former.title)
 
 
 class Polls:

@@ -304,8 +304,8 @@ class Holder:
 
     def hold(self, queue: str) -> Exchange:
         """Return a consumer of a queue that this owner does not consume yet."""
-        exchange = Exchange(self._store, queue, self.owner, self._lease, _ignore)
-        exchange.steps.keeps_marks = False  # Celery runs redelivered messages beside others
+        # Without marks: Celery runs redelivered messages beside others.
+        exchange = Exchange(self._store, queue, self.owner, self._lease, _ignore, keeps_marks=False)
         self.exchanges[queue] = exchange
         if self._heartbeat is None:
             self._heartbeat = Heartbeat(self._store, self.owner, self._lease, self._leases, self._lost)

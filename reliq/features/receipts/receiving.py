@@ -119,9 +119,7 @@ class HomeReceiver:
             one = self._idle.pop()
             if not one.is_parents and one.alive and not one.trust.until.passed():
                 return one
-        consumer = ConsumerSteps(self.keys, new_owner(connected=False), _LEASE)
-        consumer.trust.may_age = True
-        return consumer
+        return ConsumerSteps(self.keys, new_owner(connected=False), _LEASE, may_age=True)
 
     def _check_room(self, wanted: Wanted) -> Steps[None]:
         """Raise TooManyInFlight; the number is read only where it may be near the limit."""

@@ -209,8 +209,7 @@ def test_a_child_that_is_told_to_stop_is_not_replaced_and_the_last_one_ends_its_
 def test_an_instruction_waits_in_each_partition_that_the_worker_may_serve_by_then(app):
     app.queue("orders").configure(partitions=2)
     homes = [QueueKeys(name) for name in app.store.call(ops.layout(QueueKeys("orders"))).every("orders")]
-    steps = ConsumerSteps(homes[0], new_owner(), 15.0)
-    steps.doing = Doing()
+    steps = ConsumerSteps(homes[0], new_owner(), 15.0, doing=Doing())
     app.store.run(steps.ensure_registered())
     (one,) = app.store.run(every_worker())
     assert app.store.run(instruct(one, Instruction.PAUSE))
