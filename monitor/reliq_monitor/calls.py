@@ -43,14 +43,14 @@ class Calls:
 
     # --- what the server tells ---
 
-    def listen(self) -> None:
+    def begin_notices(self) -> None:
         """Let the server tell from now on which of the keys that were read have changed."""
         connection = self._connection
         if isinstance(connection, ClusterConnection):
             connection.noticed = self._node
         self._notices = connection.notices = Notices(self.known.changed)
 
-    def hear(self) -> None:
+    def take_notices(self) -> None:
         """Forget what has changed, and what was known for long."""
         if self._notices is not None:
             self._notices.take()

@@ -19,17 +19,19 @@ _PARTS = 30  #: `prune` forgets about one of so many parts of the answers at a t
 class Known:
     """Answers by key and by what was asked about it, in the order in which the keys were first read."""
 
-    def __init__(self, told: Callable[[], bool] = lambda: False, clock: Callable[[], float] = time.monotonic) -> None:
-        """`told`: whether the server tells of changes."""
-        self._told = told
+    def __init__(
+        self, notified: Callable[[], bool] = lambda: False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`notified`: whether the server tells of changes."""
+        self._notified = notified
         self._clock = clock
         self._answers: dict[str, tuple[float, dict[str, Any]]] = {}
         self._pruned_at = 0.0
 
     @property
-    def grows(self) -> bool:
+    def is_notified(self) -> bool:
         """Whether the server tells of changes, so that what is noted is known."""
-        return self._told()
+        return self._notified()
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -45,7 +47,7 @@ class Known:
 
     def note(self, key: str, answer: Any, what: str = "exists") -> None:
         """Note what was just read of a key."""
-        if self._told():
+        if self._notified():
             known = self._answers.get(key)
             if known is None:
                 known = self._answers[key] = (self._clock(), {})

@@ -35,8 +35,8 @@ def read_leases(
         for some in ([list(itertools.chain.from_iterable(by_queue))] if together else by_queue)
         for page in pieces(some, _AT_ONCE)
     ]
-    if known.grows:  # leases change all the time
+    if known.is_notified:  # leases change all the time
         calls = [op for call in calls for op in (ops.unnoticed(), call)]
     answers = (yield calls) if calls else []
-    ends = itertools.chain.from_iterable(answers[1::2] if known.grows else answers)
+    ends = itertools.chain.from_iterable(answers[1::2] if known.is_notified else answers)
     return [(now, [(consumer, next(ends)) for consumer in members[keys.queue]]) for keys in queues]

@@ -118,7 +118,7 @@ class NodeMonitor:
         """Perform one duty once, on what the latest look found; return what its turn returns."""
         if self._lookout.knows_none:
             self._lookout.learn_queues()
-        return self._calls.run(self._rota.the(duty).turn(self._lookout.survey))
+        return self._calls.run(self._rota.duty_of(duty).turn(self._lookout.survey))
 
     def close(self) -> None:
         """Close the connections."""
@@ -131,7 +131,7 @@ class NodeMonitor:
         outage = OutageLog(log, self.place.title)
         self._calls.patience = 0.0
         if self.place.has_queues:
-            self._calls.listen()
+            self._calls.begin_notices()
         expected = Moment.now()
         while not stopping.is_set():
             if expected.after(_PAUSE).passed():
@@ -169,7 +169,7 @@ class NodeMonitor:
 
     def _turn(self) -> float:
         """Perform the due duties; return the seconds until the next turn."""
-        self._calls.hear()
+        self._calls.take_notices()
         if time.monotonic() >= self._next_beat:
             self._beat()
         pause = self._next_beat - time.monotonic()

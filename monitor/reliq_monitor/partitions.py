@@ -68,7 +68,7 @@ class Spreading(Duty[int]):
             return 0
         for keys in survey.queues:
             if keys.queue in partitioned:
-                yield from survey.attempts.of_queue(self.name, keys, self._tend(survey, keys), None)
+                yield from survey.attempts.of_queue(self.name, keys, self._continue_change(survey, keys), None)
         parts = [keys for keys in survey.queues if logical_name(keys.queue) in partitioned]
         sent, layouts = 0, dict[str, Layout]()
         for keys in (yield from survey.having(self.name, lambda one: one.waiting, parts, but={""})):
@@ -76,7 +76,7 @@ class Spreading(Duty[int]):
             sent += yield from survey.attempts.of_queue(self.name, keys, steps, 0, "strays")
         return sent
 
-    def _tend(self, survey: Survey, first: QueueKeys) -> Steps[None]:
+    def _continue_change(self, survey: Survey, first: QueueKeys) -> Steps[None]:
         """Bring a change to its end."""
         queue, known = first.queue, survey.known
         layout: Layout | None = known.get(first.config, self.name)

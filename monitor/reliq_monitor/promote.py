@@ -69,7 +69,7 @@ def _look(survey: Survey, ahead: float) -> Steps[tuple[list[tuple[QueueKeys, int
     Return these queues with the ms, -1 = none within `ahead` seconds, and the ms that are known of others.
     """
     known = survey.known
-    far = max(ahead, SLOW_LOOK) if known.grows else ahead
+    far = max(ahead, SLOW_LOOK) if known.is_notified else ahead
     delayed = yield from survey.having(Promotion.name, lambda keys: keys.delayed, survey.queues)
     began = time.monotonic()
     due_at = {keys: known.get(keys.delayed, "due") for keys in delayed}  # None without notices of changes

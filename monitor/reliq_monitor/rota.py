@@ -43,7 +43,7 @@ class Rota:
         self._attempts = attempts
         self._pause = pause
 
-    def the(self, duty: type[Duty[T]]) -> Duty[T]:
+    def duty_of(self, duty: type[Duty[T]]) -> Duty[T]:
         """Return the duty of this class."""
         return self._entries[duty].duty
 

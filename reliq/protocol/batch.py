@@ -223,8 +223,8 @@ def checked_many(
     made_before = bool(bodies) and not [one for one in bodies if not isinstance(one, NewMessage)]
     ids = [""] * len(bodies) if made_before else new_ids(len(bodies))
     plain = plain and not made_before and (not options or {**_NO_OPTIONS, **options} == _NO_OPTIONS)
-    if plain and (bare := _bare(bodies, ids, max_body)) is not None:
-        return bare
+    if plain and (raw := _raw_batch(bodies, ids, max_body)) is not None:
+        return raw
     alike = _NO_MESSAGE if made_before and not options else NewMessage(b"", **options)
     made: list[NewMessage] = []
     try:
@@ -237,7 +237,7 @@ def checked_many(
     return made
 
 
-def _bare(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) -> RawBatch | None:
+def _raw_batch(bodies: Sequence[Body | NewMessage], ids: list[str], max_body: int) -> RawBatch | None:
     """Return the batch, or None if an item is not a valid bare body."""
     try:
         encoded = [encode_body(body) for body in bodies]  # type: ignore[arg-type]

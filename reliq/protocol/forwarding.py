@@ -101,7 +101,7 @@ class Forwarding:
 
     def send_on(self, found: list[DeadLetter]) -> Steps[bool]:
         """Send some letters on, as many as there is room for, and delete them here; return whether to go on."""
-        letters = [one for one in found if _goes_on(one)]
+        letters = [one for one in found if _is_sent_on(one)]
         self._looks -= len(found)
         self._left -= len(letters)
         if letters:
@@ -214,7 +214,7 @@ def _any(letter: DeadLetter) -> bool:
     return True
 
 
-def _goes_on(letter: DeadLetter) -> bool:
+def _is_sent_on(letter: DeadLetter) -> bool:
     return letter.readable and letter.reason not in _STAYING
 
 

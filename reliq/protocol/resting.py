@@ -39,7 +39,7 @@ def rest(queue: str, layout: Layout, away: Callable[[QueueKeys], bool]) -> Steps
         if not away(keys):
             seen = yield from _look(keys)
             wrong |= seen.rests != rests  # a monitor has ended in between
-            rests = not seen.has_messages and (rests or (yield from _silence(keys)))
+            rests = not seen.has_messages and (rests or (yield from _let_rest(keys)))
         rested += [name] if rests else []
     changed = layout.rested(rested)
     if changed.resting != layout.resting:
@@ -56,7 +56,7 @@ def _look(keys: QueueKeys) -> Steps[_Seen]:
     return _Seen(there or due >= 0, rests)
 
 
-def _silence(keys: QueueKeys) -> Steps[bool]:
+def _let_rest(keys: QueueKeys) -> Steps[bool]:
     """Let a partition start no message any more, if it has none; return whether it still had none then."""
     if not (yield from _is_idle(keys)):
         return False

@@ -108,7 +108,7 @@ class Notices:
                     self._unread += _some(self._sock)
                     self._heard_at, self._pinged_at = time.monotonic(), 0.0
                     self._report()
-            self._see_whether_it_lives()
+            self._check_alive()
         except (OSError, ValueError):
             self.end()
 
@@ -126,7 +126,7 @@ class Notices:
         until = self._pinged_at + ANSWERS_WITHIN if self._pinged_at else self._heard_at + QUIET
         return max(0.0, until - time.monotonic())
 
-    def _see_whether_it_lives(self) -> None:
+    def _check_alive(self) -> None:
         """Ask a silent server for an answer; raises ConnectionError if none has come."""
         if self._patience:
             return

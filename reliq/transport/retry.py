@@ -57,18 +57,18 @@ class CallRetry:
         if self._sent:
             return self._unknown(f"repeated, it was refused temporarily: {refusal}" if refusal else "")
         if refusal:
-            refused = RedisUnavailable(f"{self._who} refuses temporarily: {refusal}")
+            refused = RedisUnavailable(f"{self._server} refuses temporarily: {refusal}")
             refused.moving = isinstance(failure, TryAgain) and failure.moving
             return self._named(refused)
         hint = "" if self._reached else tls_hint(self._where, str(failure))
-        return self._named(RedisUnavailable(f"{self._who} cannot be reached ({failure}{hint})"))
+        return self._named(RedisUnavailable(f"{self._server} cannot be reached ({failure}{hint})"))
 
     def _unknown(self, more: str) -> ReliqError:
-        text = f"no answer from {self._who}: the call may have been carried out, or not"
+        text = f"no answer from {self._server}: the call may have been carried out, or not"
         return self._named(OutcomeUnknown(f"{text} ({more})" if more else text))
 
     @property
-    def _who(self) -> str:
+    def _server(self) -> str:
         return f"node {self._node} of the Redis Cluster" if self._node else f"Redis at {self._where}"
 
     def _named(self, error: ReliqError) -> ReliqError:

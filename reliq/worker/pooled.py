@@ -49,7 +49,7 @@ class PooledLoop:
         if self.stopping or self.runner.paused:
             if not self.stopping:
                 self.exchange.ensure_registered()
-            self._wind_up(_STOP_LOOK if self.stopping else PAUSED_LOOK)
+            self._hand_back(_STOP_LOOK if self.stopping else PAUSED_LOOK)
             return False
         self._measure()
         room = self._room()
@@ -74,7 +74,7 @@ class PooledLoop:
         """Whether a task of the pool has taken a message and not noted its outcome."""
         return bool(self._at_work)
 
-    def _wind_up(self, pause: float) -> None:
+    def _hand_back(self, pause: float) -> None:
         """Hand back what has not started, and settle what has ended."""
         self.exchange.release_quarantined(0.0)
         self._measure()

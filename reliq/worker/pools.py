@@ -36,9 +36,9 @@ class EventLoop:
 
     def _run(self) -> None:
         while not self._closing:
-            _unless_it_exits(self._loop.run_forever)
+            _run_loop(self._loop.run_forever)
         while self._tasks:
-            _unless_it_exits(lambda: self._loop.run_until_complete(self._cancel_all()))
+            _run_loop(lambda: self._loop.run_until_complete(self._cancel_all()))
         self._loop.close()
 
     async def _cancel_all(self) -> None:
@@ -61,7 +61,7 @@ class EventLoop:
         self._thread.join(timeout=1)
 
 
-def _unless_it_exits(run: Callable[[], None]) -> None:
+def _run_loop(run: Callable[[], None]) -> None:
     """Run the loop; sys.exit() in a task ends this call of it, and is also raised where the task is awaited."""
     try:
         run()

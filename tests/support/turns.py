@@ -29,7 +29,7 @@ class Monitor(reliq_monitor.Monitor):
         """Look at every consumer once, and take back all messages of vanished ones."""
         self.look()
         report = self.perform(Returns)
-        while self._whole._rota.the(Returns).pause == 0.0:
+        while self._whole._rota.duty_of(Returns).pause == 0.0:
             more = self.perform(Returns)
             report.reclaimed += more.reclaimed
             report.died += more.died
@@ -99,7 +99,7 @@ class Monitor(reliq_monitor.Monitor):
         self.perform(SilentProducers)
         self.perform(SilentStreams)
         self.perform(Reappearance)
-        return self._whole._rota.the(DeadLetterTrimming).pause == 0.0
+        return self._whole._rota.duty_of(DeadLetterTrimming).pause == 0.0
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def test_a_turn_is_short_however_many_queues_have_letters(app, monkeypatch):
         letters = [element(f"{name}{number}", extra=FAILED) for number in range(5)]
         app.store.call(ops.command("ZADD", QueueKeys(name).dead, *(part for one in letters for part in (1, one))))
     monitor = Monitor(app.store)
-    duty = monitor._whole._rota.the(forwarding.Forwarding)
+    duty = monitor._whole._rota.duty_of(forwarding.Forwarding)
     turns = [(monitor.forward(), duty.pause == 0.0) for _ in range(4)]
     assert turns == [(5, True), (5, True), (5, False), (0, False)]
     assert app.queue("grave").stats().ready == 15

@@ -38,11 +38,11 @@ def commands_of_looks(app, client, slow, count):
         app.queue(f"q{number}").send("x")
     monitor = Monitor(Store(app.url), 0.1)
     node = monitor._whole
-    node._calls.listen()
+    node._calls.begin_notices()
     duties = [duty for duty in DUTIES if duty is not SilentProducers]  # it looks at each queue every ten minutes
 
     def look():
-        node._calls.hear()
+        node._calls.take_notices()
         node.look()
         for duty in duties:
             monitor.perform(duty)

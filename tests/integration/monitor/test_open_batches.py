@@ -45,13 +45,13 @@ class Turns:
         self._monitor = Monitor(Store(app.url))
         self._calls = self._monitor._whole._calls
         if told:
-            self._calls.listen()
+            self._calls.begin_notices()
         for _ in range(LEARNED):
             self.next()
 
     def next(self):
         """Have a turn; return how many batches have ended."""
-        self._calls.hear()
+        self._calls.take_notices()
         return self._monitor.perform(Batches)
 
     def cost(self):

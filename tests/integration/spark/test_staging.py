@@ -449,7 +449,7 @@ def test_a_turn_is_short_however_many_jobs_are_left(store, url, app, monkeypatch
         job = Job(QueueKeys(queue))
         store.run(commit(job, [stage(store, job, "0", f"m{queue}", queue=queue)]))
     monitor = Monitor(store)
-    staged = monitor._whole._rota.the(duty.StagedJobs)
+    staged = monitor._whole._rota.duty_of(duty.StagedJobs)
     turns = [(monitor.finish_staged(), staged.pause == 0.0) for _ in range(4)]
     assert turns == [(1, True), (1, True), (1, False), (0, False)]
     assert [app.queue(queue).stats().ready for queue in ("a", "b", "c")] == [1, 1, 1]

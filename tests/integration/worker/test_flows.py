@@ -371,7 +371,7 @@ def test_a_monitor_that_others_have_forestalled_looks_for_flows_as_seldom_as_bef
     with contextlib.suppress(Died):
         app.store.run(up_to(lambda _, before: before == 5, cancelled_queues(flow.id)))
     monitor = Monitor(app.store)
-    open_flows = monitor._whole._rota.the(OpenFlows)
+    open_flows = monitor._whole._rota.duty_of(OpenFlows)
     monitor.perform(OpenFlows)
     assert open_flows.pause == duty._SOON
     app.cancel_flow(flow.id)
@@ -526,7 +526,7 @@ def test_a_monitor_remembers_no_flow_that_has_ended(app):
     with app.flow() as flow:
         flow.send("q", "x")
     monitor = Monitor(app.store)
-    open_flows = monitor._whole._rota.the(OpenFlows)
+    open_flows = monitor._whole._rota.duty_of(OpenFlows)
     assert isinstance(open_flows, OpenFlows)
     monitor.perform(OpenFlows)
     assert [*open_flows._looked] == [flow.id]

@@ -67,7 +67,7 @@ def test_schedules_of_one_queue_ask_nothing_about_the_others(app, monitor, serve
     assert calls["evalsha"] <= QUEUES / 100 + 2  # as without schedules: consumers and ticks are one question
     monitor.perform(Schedules)
     server.config_resetstat()
-    monitor._whole._rota.the(Schedules)._next_look = 0.0
+    monitor._whole._rota.duty_of(Schedules)._next_look = 0.0
     monitor.perform(Schedules)
     assert asked(server)["evalsha"] == 1
 
