@@ -13,7 +13,7 @@ from reliq.errors import InvalidSetting
 from reliq.runtime import startup
 from reliq_api.http.forwarded import Forwarded
 from reliq_api.http.protocol import BoundedProtocol
-from reliq_api.settings import Served, Settings
+from reliq_api.settings import ServiceSettings, Settings
 
 log = logging.getLogger("reliq.api")
 
@@ -62,7 +62,7 @@ def server_of(settings: Settings) -> Server:
     return server_for(create_app(settings), settings)
 
 
-def server_for(app: FastAPI, settings: Served) -> Server:
+def server_for(app: FastAPI, settings: ServiceSettings) -> Server:
     """Return the server of an application whose `state.drains` has what waits, each with a `drain`."""
     logging.getLogger("uvicorn.access").addFilter(_without_query)
     limits = {
@@ -97,13 +97,13 @@ def serve(settings: Settings) -> None:
     run(server_of(settings), settings)
 
 
-def run(server: Server, settings: Served) -> None:
+def run(server: Server, settings: ServiceSettings) -> None:
     """Run a server as `serve` does."""
     _allow_many_connections()
     server.run(listen(settings))
 
 
-def listen(settings: Served) -> list[socket.socket]:
+def listen(settings: ServiceSettings) -> list[socket.socket]:
     """Listen on every address of the host; raises InvalidSetting if one of them cannot be used."""
     host, port = settings.host, settings.port
     try:

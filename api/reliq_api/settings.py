@@ -6,7 +6,7 @@ from reliq.contract import values
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServiceSettings:
     """The settings of a service over HTTP."""
 
     #: The Redis server; None = RELIQ_URL, else redis://localhost:6379/0.
@@ -29,7 +29,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(Served):
+class Settings(ServiceSettings):
     """The service's settings. `no_auth` ends with the first key."""
 
     max_body: int = values.BODY_LIMIT  #: bytes of one message's body

@@ -9,7 +9,7 @@ from reliq_api.joined import Joined
 from reliq_api.pressure import Pressure
 from reliq_sqs.access import Sender
 from reliq_sqs.errors import SqsError
-from reliq_sqs.known import Known
+from reliq_sqs.known import SqsQueue
 from reliq_sqs.names import Place
 from reliq_sqs.registry import Registry
 from reliq_sqs.waits import Waits
@@ -51,11 +51,11 @@ class Call:
     def url(self, place: Place) -> str:
         return self.registry.names.url(self.base_url(), place)
 
-    async def queue(self) -> Known:
+    async def queue(self) -> SqsQueue:
         """Return the queue that the request is about; raises SqsError."""
         return await self.named(self.registry.names.of_url(self.given["QueueUrl"], self.region))
 
-    async def named(self, place: Place) -> Known:
+    async def named(self, place: Place) -> SqsQueue:
         """Return a queue on which the sender may do this; raises SqsError."""
         queue = self.allow(place)
         return self.registry.seen(queue) or await self.registry.get(place)

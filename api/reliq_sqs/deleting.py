@@ -7,7 +7,7 @@ from reliq_sqs import batches, receipts
 from reliq_sqs.attributes import VISIBILITY
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
-from reliq_sqs.known import Known
+from reliq_sqs.known import SqsQueue
 
 _GONE = "Message does not exist or is not available for visibility timeout change."
 _EXPIRED = "The receipt handle has expired"
@@ -64,7 +64,7 @@ def _is_blank(entry: Parameters) -> bool:
     return not entry["ReceiptHandle"].strip()
 
 
-def _handles(queue: Known, entries: list[Parameters], path: str | None = None) -> list[receipts.Handle | SqsError]:
+def _handles(queue: SqsQueue, entries: list[Parameters], path: str | None = None) -> list[receipts.Handle | SqsError]:
     """Return the handles of entries, or why one is refused; with a path also for the wrong time of an entry."""
     found: list[receipts.Handle | SqsError] = []
     for place, one in enumerate(entries, 1):
@@ -82,7 +82,7 @@ def _handles(queue: Known, entries: list[Parameters], path: str | None = None) -
     return found
 
 
-async def _delete(call: Call, queue: Known, entries: list[Parameters], expired: SqsError) -> list[SqsError | None]:
+async def _delete(call: Call, queue: SqsQueue, entries: list[Parameters], expired: SqsError) -> list[SqsError | None]:
     """Delete messages; return for each why it was not deleted. One that is gone already is no error.
 
     `expired`: what is said of a handle of a FIFO queue that expired, for which AWS has other words in a batch.
@@ -94,7 +94,7 @@ async def _delete(call: Call, queue: Known, entries: list[Parameters], expired: 
     return _errors(handles, [expired if code == "expired" and queue.fifo else None for code in codes])
 
 
-async def _change(call: Call, queue: Known, entries: list[Parameters], path: str) -> list[SqsError | None]:
+async def _change(call: Call, queue: SqsQueue, entries: list[Parameters], path: str) -> list[SqsError | None]:
     """Change visibilities; return for each message why it was not changed. `path`: how an error names an entry.
 
     With a handle that expired nothing is changed, which is an error only on a FIFO queue.

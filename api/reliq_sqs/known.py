@@ -18,7 +18,7 @@ _SCOPE_CHANGES_IN = 60  #: seconds, which AWS takes for a change of attributes
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SqsQueue:
     """A queue that exists."""
 
     place: Place
@@ -62,7 +62,7 @@ class Known:
         }
 
 
-def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
+def read(record: Mapping[str, str], place: Place, names: Names) -> SqsQueue:
     """Return the queue that a record describes; an empty record is that of a queue with default attributes."""
     attributes = {name.removeprefix(ATTRIBUTE): value for name, value in record.items() if name.startswith(ATTRIBUTE)}
 
@@ -71,7 +71,7 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
 
     scope_from, _, scope_before = record.get(SCOPE, "0 queue").partition(" ")
     retention, delay = number("MessageRetentionPeriod"), number("DelaySeconds")
-    return Known(
+    return SqsQueue(
         place,
         names.arn(place),
         names.queue(place),
@@ -96,7 +96,7 @@ def read(record: Mapping[str, str], place: Place, names: Names) -> Known:
     )
 
 
-def scope_from(now: Known, wanted: Mapping[str, str], seconds: int) -> dict[str, str]:
+def scope_from(now: SqsQueue, wanted: Mapping[str, str], seconds: int) -> dict[str, str]:
     """Return the field that delays a change of the scope of deduplication, if there is one."""
     if wanted.get("DeduplicationScope", now.scope) == now.scope:
         return {}

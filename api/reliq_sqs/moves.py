@@ -27,7 +27,7 @@ from reliq.ops import sqs as ops
 from reliq.runtime.outage_log import OutageLog
 from reliq_api.background import Background
 from reliq_sqs.access import Sender
-from reliq_sqs.known import Known
+from reliq_sqs.known import SqsQueue
 from reliq_sqs.registry import Registry
 
 log = logging.getLogger("reliq.sqs")
@@ -87,7 +87,9 @@ class Moves:
         """Return all tasks, the latest first."""
         return await self._app.store.run(_all())
 
-    async def add(self, source: Known, destination: Known | None, rate: int | None, queues: tuple[str, ...]) -> Task:
+    async def add(
+        self, source: SqsQueue, destination: SqsQueue | None, rate: int | None, queues: tuple[str, ...]
+    ) -> Task:
         """Add a task, which an endpoint begins at once."""
         stats = await self._registry.handle(source).stats()
         task = Task(
@@ -192,7 +194,7 @@ class Moves:
 
         Raises Failed at the first one that has no place, once those before it are moved.
         """
-        targets: dict[str, tuple[Known, list[NewMessage]]] = {}
+        targets: dict[str, tuple[SqsQueue, list[NewMessage]]] = {}
         moved, failure = 0, None
         for one_received in received:
             try:
@@ -211,7 +213,7 @@ class Moves:
             await source.change_visibility([(receipt, 0) for receipt in receipts[moved:]])
             raise failure
 
-    async def _target(self, task: Task, message: Message, made: dict[str, int]) -> Known:
+    async def _target(self, task: Task, message: Message, made: dict[str, int]) -> SqsQueue:
         """Return where a message goes; raises Failed if that is gone, or not for who has started the task.
 
         A target that was created at another time than noted is gone: a message on its way has made it anew.
@@ -225,7 +227,7 @@ class Moves:
             raise Failed("AWS.SimpleQueueService.NonExistentQueue" if name else "CouldNotDetermineMessageSource")
         return target
 
-    def _moved(self, task: Task, message: Message, target: Known) -> NewMessage:
+    def _moved(self, task: Task, message: Message, target: SqsQueue) -> NewMessage:
         """Return a message as it is sent to its target, which accepts it once."""
         headers = {key: value for key, value in message.headers.items() if not key.startswith("reliq-")}
         options = {"key": message.key or message.limit_key or message.id} if target.fifo else {}

@@ -7,7 +7,7 @@ import msgspec
 
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value
-from reliq_sqs.known import Known
+from reliq_sqs.known import SqsQueue
 from reliq_sqs.moves import Task
 
 _MOST_RATE, _MOST_SHOWN = 500, 10
@@ -90,7 +90,7 @@ def _handle(task: Task) -> str:
     return base64.b64encode(msgspec.json.encode(_Handle(task.id, task.source_arn))).decode()
 
 
-async def _of_arn(call: Call, arn: str, parameter: str) -> Known:
+async def _of_arn(call: Call, arn: str, parameter: str) -> SqsQueue:
     """Return the queue that an ARN names; raises SqsError."""
     if len(parts := arn.split(":")) != 6 or parts[0] != "arn" or not all(parts):
         raise invalid_parameter(

@@ -7,7 +7,7 @@ from typing import Any
 
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value, missing
-from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
+from reliq_sqs.known import ATTRIBUTE, MODIFIED, SqsQueue
 from reliq_sqs.model import actions
 from reliq_sqs.names import part_of_aws
 from reliq_sqs.policies import MOST_ACTIONS, MOST_STATEMENTS, read_json
@@ -29,7 +29,7 @@ async def add_permission(call: Call) -> Result:
     label, accounts, granted = (call.given[name] for name in ("Label", "AWSAccountIds", "Actions"))
     _check(label, accounts, granted)
 
-    def edit(now: Known) -> tuple[dict[str, str], tuple[()]]:
+    def edit(now: SqsQueue) -> tuple[dict[str, str], tuple[()]]:
         policy = _policy(now)
         if any(one.get("Sid") == label for one in policy["Statement"]):
             raise invalid_value(label, "Label", "Already exists.")
@@ -57,7 +57,7 @@ async def remove_permission(call: Call) -> Result:
     if not label:
         raise missing("Label")
 
-    def edit(now: Known) -> tuple[dict[str, str], list[str]]:
+    def edit(now: SqsQueue) -> tuple[dict[str, str], list[str]]:
         policy = _policy(now)
         kept = [one for one in policy["Statement"] if one.get("Sid") != label]
         if len(kept) == len(policy["Statement"]):
@@ -96,7 +96,7 @@ def _check_number(of: str, found: int, most: int) -> None:
         raise SqsError("OverLimit", f"{found} {of} were found, maximum allowed is {most}.")
 
 
-def _policy(queue: Known) -> dict[str, Any]:
+def _policy(queue: SqsQueue) -> dict[str, Any]:
     """Return the policy of a queue, with a list of statements; a new one if it has none."""
     text = queue.attributes.get("Policy")
     policy = read_json(text) if text else None

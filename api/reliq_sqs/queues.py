@@ -9,7 +9,7 @@ from reliq_sqs import attributes, known, names, policies, redrive, tags
 from reliq_sqs.attributes import COUNTS
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_parameter, invalid_value, missing, no_queue
-from reliq_sqs.known import ATTRIBUTE, MODIFIED, Known
+from reliq_sqs.known import ATTRIBUTE, MODIFIED, SqsQueue
 from reliq_sqs.names import Place
 
 _PAGE = 1000  #: queues of a list without MaxResults
@@ -34,7 +34,7 @@ async def create_queue(call: Call) -> Result:
     return {"QueueUrl": call.url(place)}
 
 
-def _check_same(queue: Known, wanted: Mapping[str, str], wanted_tags: Mapping[str, str]) -> None:
+def _check_same(queue: SqsQueue, wanted: Mapping[str, str], wanted_tags: Mapping[str, str]) -> None:
     """Raise SqsError if a queue that was there has other attributes or tags than those wanted.
 
     Some attributes that are stored are not described: the time of a key of KMS where there is no such key.
@@ -68,13 +68,13 @@ async def _with_redrive(call: Call, place: Place, wanted: dict[str, str]) -> dic
     return {**wanted, "RedrivePolicy": policy.text}
 
 
-async def _apply(call: Call, queue: Known) -> None:
+async def _apply(call: Call, queue: SqsQueue) -> None:
     """Tell reliq's queue where its dead letters go. Repeated with each CreateQueue, so that nothing stays half done.
 
     Of several calls at once the one that tells it last may not be the one whose policy holds: each looks again.
     """
     handle = call.registry.handle(queue)
-    now: Known | None = queue
+    now: SqsQueue | None = queue
     while now is not None:
         target = call.registry.names.queue(now.buries.target) if now.buries else None
         if target == (await handle.config()).dead_to:
@@ -143,7 +143,7 @@ async def get_queue_attributes(call: Call) -> Result:
     return {"Attributes": found} if found else {}
 
 
-async def _counts(call: Call, queue: Known) -> dict[str, str]:
+async def _counts(call: Call, queue: SqsQueue) -> dict[str, str]:
     handle = call.registry.handle(queue)
     await handle.return_due()
     stats = await handle.stats()
@@ -165,7 +165,7 @@ async def set_queue_attributes(call: Call) -> Result:
     to_set = {ATTRIBUTE + name: value for name, value in wanted.items() if value}
     to_remove = [ATTRIBUTE + name for name, value in wanted.items() if not value]
 
-    def edit(now: Known) -> tuple[dict[str, str], list[str]]:
+    def edit(now: SqsQueue) -> tuple[dict[str, str], list[str]]:
         attributes.check_together({**now.attributes, **wanted})
         others = [ATTRIBUTE + name for name in attributes.replaced_by(wanted)]
         modified = int(time.time())
@@ -192,10 +192,10 @@ async def purge_queue(call: Call) -> Result:
     return {}
 
 
-async def _note_purge(call: Call, queue: Known) -> None:
+async def _note_purge(call: Call, queue: SqsQueue) -> None:
     now = int(time.time())
 
-    def edit(there: Known) -> tuple[dict[str, str], tuple[()]]:
+    def edit(there: SqsQueue) -> tuple[dict[str, str], tuple[()]]:
         if now - there.purged < _PURGE_EVERY:
             raise SqsError(
                 "PurgeQueueInProgress",

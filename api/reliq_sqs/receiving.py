@@ -11,7 +11,7 @@ from reliq_sqs.attributes import VISIBILITY, WAIT
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import SqsError, invalid_value
 from reliq_sqs.ids import sequence_number
-from reliq_sqs.known import Known
+from reliq_sqs.known import SqsQueue
 from reliq_sqs.model import words
 
 _MOST_MESSAGES, _MOST_IN_FLIGHT = 10, 120_000
@@ -49,7 +49,7 @@ async def receive_message(call: Call) -> Result:
     return {"Messages": messages} if messages else {}
 
 
-async def _most_receives(call: Call, queue: Known) -> int | None:
+async def _most_receives(call: Call, queue: SqsQueue) -> int | None:
     """Return how often a message may be received; None: any number, as there is no dead letter queue for it."""
     if queue.buries is None or await call.registry.find(queue.buries.target) is None:
         return None  # a move would make a deleted queue anew, with none of its attributes
@@ -76,7 +76,7 @@ def _system_names(older: Sequence[str], newer: Sequence[str]) -> frozenset[str]:
     return known if "All" in names else frozenset(names)
 
 
-def _message(call: Call, queue: Known, received: Any, system: frozenset[str], chosen: list[str]) -> Result:
+def _message(call: Call, queue: SqsQueue, received: Any, system: frozenset[str], chosen: list[str]) -> Result:
     message = received.message
     content = stored.read(message)
     found: Result = {
@@ -93,7 +93,9 @@ def _message(call: Call, queue: Known, received: Any, system: frozenset[str], ch
     return found
 
 
-def _system(call: Call, queue: Known, received: Any, content: stored.Content, names: frozenset[str]) -> dict[str, str]:
+def _system(
+    call: Call, queue: SqsQueue, received: Any, content: stored.Content, names: frozenset[str]
+) -> dict[str, str]:
     message = received.message
     found = {
         "SenderId": content.sender or call.registry.names.account,

@@ -15,7 +15,7 @@ from reliq_api.background import Background
 from reliq_sqs import known
 from reliq_sqs.errors import SqsError, no_queue
 from reliq_sqs.ids import Ids
-from reliq_sqs.known import ATTRIBUTE, CREATED, MODIFIED, Known
+from reliq_sqs.known import ATTRIBUTE, CREATED, MODIFIED, SqsQueue
 from reliq_sqs.names import Names, Place
 
 _REMEMBERED = 1.0  #: seconds for which a process uses what it has read; AWS takes up to 60 for a change of attributes
@@ -25,7 +25,7 @@ _DELETED_FOR = 60.0  #: seconds for which the name of a deleted queue is not use
 
 Record = dict[str, str]
 #: Makes the fields to set, and those to remove, from what a queue has; raises SqsError.
-Edit = Callable[[Known], tuple[Mapping[str, str], Sequence[str]]]
+Edit = Callable[[SqsQueue], tuple[Mapping[str, str], Sequence[str]]]
 
 
 class Registry:
@@ -37,22 +37,22 @@ class Registry:
         self.ids = Ids()  #: of messages
         self._app = app
         self._strict = strict
-        self._seen: dict[str, tuple[Known, float]] = {}
+        self._seen: dict[str, tuple[SqsQueue, float]] = {}
 
-    def handle(self, queue: Known) -> aio.Queue:
+    def handle(self, queue: SqsQueue) -> aio.Queue:
         """Return reliq's queue."""
         return self._app.queue(queue.queue)
 
-    async def find(self, place: Place) -> Known | None:
+    async def find(self, place: Place) -> SqsQueue | None:
         """Return a queue, as it was at most a second ago; None if there is none."""
         return self.seen(self.names.queue(place)) or await self.look(place)
 
-    def seen(self, queue: str) -> Known | None:
+    def seen(self, queue: str) -> SqsQueue | None:
         """Return a queue that was read less than a second ago, by reliq's name."""
         seen = self._seen.get(queue)
         return seen[0] if seen is not None and time.monotonic() < seen[1] else None
 
-    async def look(self, place: Place) -> Known | None:
+    async def look(self, place: Place) -> SqsQueue | None:
         """Return a queue as it is now."""
         name = self.names.queue(place)
         if not is_name(name):
@@ -65,24 +65,24 @@ class Registry:
             return None
         return self._remember(known.read(record, place, self.names))
 
-    async def get(self, place: Place) -> Known:
+    async def get(self, place: Place) -> SqsQueue:
         """Return a queue; raises SqsError if there is none."""
         found = await self.find(place)
         if found is None:
             raise no_queue()
         return found
 
-    def forget(self, queue: Known) -> None:
+    def forget(self, queue: SqsQueue) -> None:
         """Read a queue anew when it is needed next."""
         self._seen.pop(queue.queue, None)
 
-    def _remember(self, found: Known) -> Known:
+    def _remember(self, found: SqsQueue) -> SqsQueue:
         if len(self._seen) >= _REMEMBERED_MOST:
             self._seen.clear()
         self._seen[found.queue] = found, time.monotonic() + _REMEMBERED
         return found
 
-    async def create(self, place: Place, attributes: Mapping[str, str], tags: Mapping[str, str]) -> Known:
+    async def create(self, place: Place, attributes: Mapping[str, str], tags: Mapping[str, str]) -> SqsQueue:
         """Make a queue, or return the one that is there; its attributes may differ from those given."""
         name = self.names.queue(place)
         if self._strict and await self._app.store.run(one(ops.sqs_deleted(name))):
@@ -97,22 +97,22 @@ class Registry:
         record = await self._app.store.run(_create(name, fields))
         return self._remember(known.read(record, place, self.names))
 
-    async def change(self, queue: Known, edit: Edit) -> Known:
+    async def change(self, queue: SqsQueue, edit: Edit) -> SqsQueue:
         """Change what is known of a queue, from what it is now; raises SqsError if it is gone."""
         record = await self._app.store.run(_change(queue, self.names, edit))
         return self._remember(known.read(record, queue.place, self.names))
 
-    async def change_delay(self, queue: Known) -> None:
+    async def change_delay(self, queue: SqsQueue) -> None:
         """Let all delayed messages have the delay of their queue: also those that other endpoints accept meanwhile."""
         await self.handle(queue).change_delay(queue.delay)
         self._background.start("messages with a former delay", partial(self._change_delay_again, queue))
 
-    async def _change_delay_again(self, queue: Known) -> None:
+    async def _change_delay_again(self, queue: SqsQueue) -> None:
         await asyncio.sleep(2 * _REMEMBERED)
         if now := await self.look(queue.place):
             await self.handle(now).change_delay(now.delay)
 
-    async def delete(self, queue: Known) -> None:
+    async def delete(self, queue: SqsQueue) -> None:
         """Delete a queue with all that it has."""
         if self._strict:
             await self._app.store.run(one(ops.note_sqs_deletion(queue.queue, _DELETED_FOR)))
@@ -130,7 +130,7 @@ class Registry:
         found = (self.names.of_queue(queue) for queue in await self._app.queues())
         return sorted((one for one in found if one and one.region == region), key=lambda one: one.name)
 
-    async def sources(self, target: Known) -> list[Place]:
+    async def sources(self, target: SqsQueue) -> list[Place]:
         """Return the queues of the region whose dead letters go to this one, by name."""
         places = await self.places(target.place.region)
         found: list[Place] = []
@@ -163,7 +163,7 @@ def _create(name: str, fields: Mapping[str, str]) -> Steps[Record]:
             return dict(fields)
 
 
-def _change(queue: Known, names: Names, edit: Edit) -> Steps[Record]:
+def _change(queue: SqsQueue, names: Names, edit: Edit) -> Steps[Record]:
     keys = QueueKeys(queue.queue)
     while True:
         now = str((yield server_time()) // 1000)

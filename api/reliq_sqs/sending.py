@@ -10,7 +10,7 @@ from reliq_sqs.attributes import DELAY, MOST_BYTES
 from reliq_sqs.calls import Call, Parameters, Result
 from reliq_sqs.errors import INVALID, SqsError, invalid_parameter, invalid_value, missing
 from reliq_sqs.ids import sequence_number
-from reliq_sqs.known import Known
+from reliq_sqs.known import SqsQueue
 
 _NOT_FOR_THIS = "The request include parameter that is not valid for this queue type"
 
@@ -80,7 +80,7 @@ def _size(entry: Parameters) -> int:
     return size + message_attributes.size(entry.get("MessageAttributes", {}))
 
 
-def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE, path: str = "") -> Checked:
+def _checked(call: Call, queue: SqsQueue, given: Parameters, words: Words = ALONE, path: str = "") -> Checked:
     text: str = given["MessageBody"]
     if not text:
         raise missing(f"{path}MessageBody")
@@ -104,7 +104,7 @@ def _checked(call: Call, queue: Known, given: Parameters, words: Words = ALONE, 
     return Checked(message, result)
 
 
-def _set_options(message: NewMessage, queue: Known, given: Parameters, words: Words) -> None:
+def _set_options(message: NewMessage, queue: SqsQueue, given: Parameters, words: Words) -> None:
     """Give a message the options of its own; raises SqsError."""
     group, dedup, delay = given.get("MessageGroupId"), given.get("MessageDeduplicationId"), given.get("DelaySeconds")
     if delay is not None and not 0 <= delay <= DELAY.largest:
@@ -126,7 +126,7 @@ def _set_options(message: NewMessage, queue: Known, given: Parameters, words: Wo
         message.delay = float(delay)
 
 
-def _check_fifo(queue: Known, given: Parameters) -> None:
+def _check_fifo(queue: SqsQueue, given: Parameters) -> None:
     """Raise SqsError unless a message has what one of a FIFO queue needs."""
     if "MessageGroupId" not in given:
         raise missing("MessageGroupId")
@@ -141,7 +141,7 @@ def _check_fifo(queue: Known, given: Parameters) -> None:
         )
 
 
-async def _send(call: Call, queue: Known, accepted: list[Checked]) -> list[Result]:
+async def _send(call: Call, queue: SqsQueue, accepted: list[Checked]) -> list[Result]:
     """Send messages in one call; return what their senders are told."""
     await call.endpoint.pressure.check()
     messages = [one.message for one in accepted]
@@ -157,7 +157,7 @@ async def _send(call: Call, queue: Known, accepted: list[Checked]) -> list[Resul
     return [one.result for one in accepted]
 
 
-async def _make_fair(call: Call, queue: Known) -> None:
+async def _make_fair(call: Call, queue: SqsQueue) -> None:
     """Let the groups of a standard queue take turns, from the first message with a group on."""
     await call.registry.handle(queue).configure(fair=True)
     await call.registry.change(queue, lambda _: ({known.FAIR: "1"}, ()))

@@ -3,13 +3,13 @@
 import re
 from dataclasses import dataclass, field
 
-from reliq_api.settings import Served
+from reliq_api.settings import ServiceSettings
 
 ACCOUNT = re.compile(r"[0-9]{12}")  #: the id of an account
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(Served):
+class Settings(ServiceSettings):
     """The endpoint's settings. With `no_auth` it serves this machine without signatures."""
 
     port: int = 9324

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from reliq_sqs.calls import Call, Result
 from reliq_sqs.errors import invalid_parameter, invalid_value, missing
-from reliq_sqs.known import TAG, Known
+from reliq_sqs.known import TAG, SqsQueue
 
 _MOST, _LONGEST_KEY, _LONGEST_VALUE = 50, 128, 256
 _CHARACTERS = re.compile(r"[\w\s.:/=+@-]*")
@@ -34,7 +34,7 @@ async def tag_queue(call: Call) -> Result:
     if not given:
         raise missing("Tags")
 
-    def edit(now: Known) -> tuple[dict[str, str], tuple[()]]:
+    def edit(now: SqsQueue) -> tuple[dict[str, str], tuple[()]]:
         check(given, queue.place.name, now.tags)
         return {TAG + key: value for key, value in given.items()}, ()
 

@@ -8,12 +8,14 @@ from reliq.cli.options import command, logging_options, say, store_of, utc
 from reliq.errors import InvalidSetting
 from reliq.ops import Steps
 from reliq.runtime.environment import flag
-from reliq_api.settings import Served
+from reliq_api.settings import ServiceSettings
 
 Run = Callable[[argparse.Namespace], int]
 
 
-def service(commands: Any, name: str, run: Run, help: str, defaults: Served, no_auth: str) -> argparse.ArgumentParser:
+def service(
+    commands: Any, name: str, run: Run, help: str, defaults: ServiceSettings, no_auth: str
+) -> argparse.ArgumentParser:
     """Add a command that serves requests, with the options of all such commands. `no_auth`: the help of --no-auth."""
     one = command(commands, name, run, help, json_too=False)
     one.set_defaults(patient=True)

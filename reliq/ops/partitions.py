@@ -95,23 +95,23 @@ def dedup_until(keys: QueueKeys) -> Op[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Serving:
     """Who serves the partitions of a queue."""
 
     layout: Layout
     owners: list[str]  #: worker processes
 
 
-def serve(keys: QueueKeys, owner: str, seconds: float) -> Op[Served]:
+def serve(keys: QueueKeys, owner: str, seconds: float) -> Op[Serving]:
     """Note that a worker process serves the queue, for so many seconds; 0: it does not any more."""
     silent = milliseconds(seconds)
     call = signatures.serve(keys, owner=owner, silent=silent)
     return scripted(call, _read_served)
 
 
-def _read_served(reply: list[bytes]) -> Served:
+def _read_served(reply: list[bytes]) -> Serving:
     layout, *owners = (one.decode() for one in reply)
-    return Served(read_layout(layout), sorted(owners))
+    return Serving(read_layout(layout), sorted(owners))
 
 
 def ready_counts(queues: Sequence[QueueKeys]) -> list[Op[int]]:

@@ -30,7 +30,7 @@ from reliq.features.schedules.model import Definition, State
 from reliq.features.schedules.upcoming import prepared
 from reliq.features.topics import ops as topic_ops
 from reliq.features.tracking import ops as track_ops
-from reliq.features.tracking.ops import Wanted
+from reliq.features.tracking.ops import Criterion
 from reliq.model.breaker import Breaker
 from reliq.model.element import BLANK, group_of, limit_group_of
 from reliq.model.keys import QueueKeys
@@ -455,7 +455,7 @@ class Queues(RuleBasedStateMachine):
         matches: list[track_ops.Match] = []
         for place in places:
             start = b"" if place == keys.waiting else 0
-            swept = self.attempt(track_ops.sweep(keys, place, start, Wanted.with_id(message.id), 1))
+            swept = self.attempt(track_ops.sweep(keys, place, start, Criterion.with_id(message.id), 1))
             matches = swept.matches if swept else []
             if matches or swept is None:
                 break

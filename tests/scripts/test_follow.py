@@ -7,7 +7,7 @@ import pytest
 
 from reliq import ops
 from reliq.features.tracking import ops as track_ops
-from reliq.features.tracking.ops import Wanted
+from reliq.features.tracking.ops import Criterion
 from reliq.model.element import Extra, group_of, latest_group_of
 from reliq.ops import Destination, Entry, Move, Revival
 from tests.support.state import KEYS, element, elements, keyed
@@ -83,7 +83,7 @@ def test_what_is_cancelled_or_purged_leaves_the_index(tracked, how):
     if how == "cancel":
         tracked.run(ops.cancel(KEYS, "a"))
     elif how == "sweep":
-        tracked.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("a"), 1))
+        tracked.run(track_ops.sweep(KEYS, KEYS.messages, 0, Criterion.with_id("a"), 1))
     else:
         tracked.run(ops.purge(KEYS, 10))
     assert tracked.redis.hgetall(KEYS.followed) == {}

@@ -8,7 +8,7 @@ import pytest
 from reliq import ops
 from reliq.errors import OutcomeUnknown
 from reliq.features.receipts import ops as own
-from reliq.features.receipts.model import FIRST_RECEIVED, LATEST_RECEIVED, Wanted
+from reliq.features.receipts.model import FIRST_RECEIVED, LATEST_RECEIVED, ReceiveRequest
 from reliq.features.receipts.ready import receive_ready
 from reliq.features.receipts.receiving import HomeReceiver, _flying
 from reliq.model.element import BLANK, decode_envelope, name_of, new_nonce
@@ -195,7 +195,7 @@ def test_a_receive_does_what_a_claim_does(world: World, seed: int):
         world.run(ops.announce("q"))
         world.run(ops.register(KEYS, "w", MINUTE))
         receiver = HomeReceiver(KEYS, ProducerPool())
-        received = world.store.run(receiver.claimed(Wanted(len(ready.elements) or 1, MINUTE, runs=runs), 0.0))
+        received = world.store.run(receiver.claimed(ReceiveRequest(len(ready.elements) or 1, MINUTE, runs=runs), 0.0))
         if not ready.rest:
             assert [one.message.id for one in received] == [Message.decode("q", one).id for one in ready.elements]
             assert flying == sorted(
@@ -304,7 +304,7 @@ def test_after_a_lost_answer_a_receive_looks_what_it_did(world: World, carried_o
     sent(world, NewMessage("before"))
     receive(world)
     sent(world, NewMessage("a", id="z", key="k"), NewMessage("b", id="y", key="k"))
-    steps = receive_ready(KEYS, Wanted(10, MINUTE, runs=True))
+    steps = receive_ready(KEYS, ReceiveRequest(10, MINUTE, runs=True))
     request: Any = next(steps)
     if carried_out:
         world.run(request)

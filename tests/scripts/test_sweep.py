@@ -5,14 +5,14 @@ import pytest
 from reliq import ops
 from reliq.features.tracking import ops as track_ops
 from reliq.features.tracking.locating import start_of
-from reliq.features.tracking.ops import Wanted
+from reliq.features.tracking.ops import Criterion
 from reliq.model.element import BLANK, group_of
 from reliq.model.life import Report
 from reliq.model.message import Message
 from reliq.ops.held import Hold
 from tests.support.state import KEYS, element, keyed
 
-A = Wanted.with_id("a")
+A = Criterion.with_id("a")
 
 
 def found(swept):
@@ -44,7 +44,7 @@ def test_a_repeated_cancellation_finds_what_the_first_has_removed(world):
     call, other = KEYS.new_call(), KEYS.new_call()
     assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == [("a", 2)]
     assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, A, 1, call))) == [("a", -1)]
-    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_id("z"), 1, other))) == []
+    assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Criterion.with_id("z"), 1, other))) == []
     assert not world.run(ops.exists(other))
     assert world.state()["counters"]["cancelled"] == 1
 
@@ -92,7 +92,7 @@ def test_a_cancelled_message_passes_its_key_on_although_that_moves_the_places_of
     world.redis.rpush(KEYS.messages, keyed("a", "k"), element("x"), keyed("b", "k"))
     world.redis.hset(KEYS.active, group_of("k"), "a")
     world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % 1 + keyed("c", "k"): 0})
-    swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Wanted.with_key("k"), removals=9))
+    swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, Criterion.with_key("k"), removals=9))
     assert found(swept) == [("a", 2), ("b", 0)]
     assert world.redis.lrange(KEYS.messages, 0, -1) == [keyed("c", "k"), BLANK, element("x")]
 
@@ -120,7 +120,7 @@ def test_a_waiting_message_is_removed_from_its_line(world):
     world.redis.hset(KEYS.active, group_of("k"), "a")
     for turn, name in enumerate("bc"):
         world.redis.zadd(KEYS.waiting, {group_of("k").encode() + b"%016d" % turn + keyed(name, "k"): 0})
-    swept = world.run(track_ops.sweep(KEYS, KEYS.waiting, b"", Wanted.with_id("b"), removals=1))
+    swept = world.run(track_ops.sweep(KEYS, KEYS.waiting, b"", Criterion.with_id("b"), removals=1))
     assert found(swept) == [("b", -1)]
     assert world.state() == {
         "active": {group_of("k"): "a"},
@@ -141,13 +141,13 @@ def test_headers_must_all_be_there_and_bytes_of_a_body_do_not_count(world):
     other = headed("b", tenant="x")
     body = element("c", body=b"\xa6tenant\xa1x\xa4kind\xa4mail")
     world.redis.rpush(KEYS.messages, one, other, body)
-    wanted = Wanted.with_headers({"tenant": "x", "kind": "mail"})
+    wanted = Criterion.with_headers({"tenant": "x", "kind": "mail"})
     assert found(world.run(track_ops.sweep(KEYS, KEYS.messages, 0, wanted))) == [("a", 2)]
 
 
 def test_what_is_no_message_matches_nothing(world):
     world.redis.rpush(KEYS.messages, b"", b"\x9a", b"no message", BLANK)
-    for wanted in (A, Wanted.with_key("k"), Wanted.with_headers({"a": "b"})):
+    for wanted in (A, Criterion.with_key("k"), Criterion.with_headers({"a": "b"})):
         swept = world.run(track_ops.sweep(KEYS, KEYS.messages, 0, wanted, removals=9))
         assert (swept.following, swept.matches) == (None, [])
 

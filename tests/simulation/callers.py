@@ -21,7 +21,7 @@ from reliq.features.flows.model import FLOW, FlowMessage, Plan
 from reliq.features.flows.sending import Sending
 from reliq.features.flows.steps import cancelled_queues, note_cancelled
 from reliq.features.prepared.steps import PreparedQueue
-from reliq.features.receipts.model import Received, Wanted
+from reliq.features.receipts.model import Received, ReceiveRequest
 from reliq.features.receipts.steps import ReceiptSteps
 from reliq.features.schedules.decorator import Every
 from reliq.features.steps.signals import SignalSteps
@@ -312,7 +312,7 @@ class Receiver(Caller):
             of = self._queue(queue)
             self._receipts[queue] = ReceiptSteps(of.homes, of.pool)
         steps = self._receipts[queue]
-        received = yield from steps.receive(Wanted(limit, visibility, runs=runs), wait)
+        received = yield from steps.receive(ReceiveRequest(limit, visibility, runs=runs), wait)
         for one in received:
             self._kernel.note(self._process.name, f"received {one.message.id}")
         yield Sleep(takes)

@@ -19,7 +19,7 @@ from reliq.features.steps import steps as durable
 from reliq.features.steps.moving import CARRIED as RECORDS
 from reliq.model.keys import QueueKeys
 from reliq.model.partitions import Layout
-from reliq.ops import Op, Served, Sleep, Steps, Transaction, Watch
+from reliq.ops import Op, Serving, Sleep, Steps, Transaction, Watch
 from reliq.protocol import features, relocation, resizing
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.runtime.moment import Moment
@@ -117,11 +117,11 @@ def _nothing(answer: Any) -> Callable[..., Steps[Any]]:
     return steps
 
 
-def _without_retired(serve: Callable[..., Op[Served]]) -> Callable[..., Op[Served]]:
-    def serves(*arguments: Any) -> Op[Served]:
+def _without_retired(serve: Callable[..., Op[Serving]]) -> Callable[..., Op[Serving]]:
+    def serves(*arguments: Any) -> Op[Serving]:
         op = serve(*arguments)
 
-        def read(reply: Any) -> Served:
+        def read(reply: Any) -> Serving:
             served = op.read(reply)
             return dataclasses.replace(served, layout=msgspec.structs.replace(served.layout, retired=()))
 

@@ -11,7 +11,7 @@ from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.features.receipts.checks import check_wanted, checked_changes, checked_receipts, checked_visibility
-from reliq.features.receipts.model import Received, Wanted
+from reliq.features.receipts.model import Received, ReceiveRequest
 from reliq.features.receipts.steps import ReceiptSteps
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.aio_connection import AioConnection
@@ -42,7 +42,7 @@ class Receiver:
         self._connection = store.connection("reliq-receive")
         self._waiter: HomeWaiter | None = None  #: of several homes, once it has waited
 
-    async def receive(self, wanted: Wanted, wait: float, patience: "Patience") -> list[Received]:
+    async def receive(self, wanted: ReceiveRequest, wait: float, patience: "Patience") -> list[Received]:
         """Return messages, or none after `wait` seconds."""
         until = time.monotonic() + wait
         received = await self._receive(wanted)
@@ -71,7 +71,7 @@ class Receiver:
             finally:
                 self._turn.release()
 
-    async def _wait(self, wanted: Wanted, until: float, patience: "Patience") -> list[Received]:
+    async def _wait(self, wanted: ReceiveRequest, until: float, patience: "Patience") -> list[Received]:
         received: list[Received] = []
         in_vain = 0
         while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
@@ -83,7 +83,7 @@ class Receiver:
         return received
 
     async def _receive(
-        self, wanted: Wanted, timeout: float = 0.0, connection: AioConnection | None = None
+        self, wanted: ReceiveRequest, timeout: float = 0.0, connection: AioConnection | None = None
     ) -> list[Received]:
         """Receive once. While all of several homes are away, repeat that for as long as any call is repeated."""
         patient_until = time.monotonic() + self._store.timeout
@@ -135,7 +135,7 @@ class ReceiveCalls:
         Raises InvalidSetting, TooManyInFlight (`most_in_flight`), RedisUnavailable and OutcomeUnknown.
         """
         runs = values.yes_or_no(runs, "runs")
-        wanted = Wanted(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
+        wanted = ReceiveRequest(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
         waits = values.seconds(wait, "wait")
         patience = Patience()
         receiving = self._receiver.receive(check_wanted(wanted), waits, patience)

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from reliq.contract import values
 from reliq.errors import InvalidSetting
-from reliq.features.receipts.model import Wanted
+from reliq.features.receipts.model import ReceiveRequest
 
 LONGEST = 12 * 3600.0  #: seconds for which a message may be invisible
 
 
-def check_wanted(wanted: Wanted) -> Wanted:
+def check_wanted(wanted: ReceiveRequest) -> ReceiveRequest:
     """Return what a receive asks for; raises InvalidSetting."""
     values.whole(wanted.limit, "limit", 1, values.MAX_BATCH)
     if wanted.most_receives is not None:

@@ -12,7 +12,7 @@ from reliq.contract import values
 from reliq.contract.values import Duration
 from reliq.errors import OutcomeUnknown, RedisUnavailable, RedisUnsuitable
 from reliq.features.receipts.checks import check_wanted, checked_changes, checked_receipts, checked_visibility
-from reliq.features.receipts.model import Received, Wanted
+from reliq.features.receipts.model import Received, ReceiveRequest
 from reliq.features.receipts.steps import ReceiptSteps
 from reliq.protocol.queue import QueueSteps
 from reliq.transport.connection import Connection
@@ -43,7 +43,7 @@ class Receiver:
         self._connection = store.connection("reliq-receive")
         self._waiter: HomeWaiter | None = None  #: of several homes, once it has waited
 
-    def receive(self, wanted: Wanted, wait: float, patience: "Patience") -> list[Received]:
+    def receive(self, wanted: ReceiveRequest, wait: float, patience: "Patience") -> list[Received]:
         """Return messages, or none after `wait` seconds."""
         until = time.monotonic() + wait
         received = self._receive(wanted)
@@ -72,7 +72,7 @@ class Receiver:
             finally:
                 self._turn.release()
 
-    def _wait(self, wanted: Wanted, until: float, patience: "Patience") -> list[Received]:
+    def _wait(self, wanted: ReceiveRequest, until: float, patience: "Patience") -> list[Received]:
         received: list[Received] = []
         in_vain = 0
         while not received and patience.lasts and (left := until - time.monotonic()) > _ENOUGH:
@@ -83,7 +83,9 @@ class Receiver:
             received = self._receive(wanted, min(left, self._steps.look), self._connection)
         return received
 
-    def _receive(self, wanted: Wanted, timeout: float = 0.0, connection: Connection | None = None) -> list[Received]:
+    def _receive(
+        self, wanted: ReceiveRequest, timeout: float = 0.0, connection: Connection | None = None
+    ) -> list[Received]:
         """Receive once. While all of several homes are away, repeat that for as long as any call is repeated."""
         patient_until = time.monotonic() + self._store.timeout
         while True:
@@ -134,7 +136,7 @@ class ReceiveCalls:
         Raises InvalidSetting, TooManyInFlight (`most_in_flight`), RedisUnavailable and OutcomeUnknown.
         """
         runs = values.yes_or_no(runs, "runs")
-        wanted = Wanted(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
+        wanted = ReceiveRequest(limit, checked_visibility(visibility), most_receives, runs, attempt, most_in_flight)
         waits = values.seconds(wait, "wait")
         patience = Patience()
         receiving = self._receiver.receive(check_wanted(wanted), waits, patience)

@@ -63,8 +63,8 @@ DONE, EXPIRED, UNKNOWN = "d", "expired", "unknown"
 CODES = {"e": EXPIRED, "u": UNKNOWN}
 
 
-class Wanted(NamedTuple):
-    """What a receive asks for."""
+class ReceiveRequest(NamedTuple):
+    """The options of a receive."""
 
     limit: int
     visibility: float  #: seconds

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from reliq import ops
 from reliq.errors import OutcomeUnknown
 from reliq.features.receipts import ops as own
-from reliq.features.receipts.model import Wanted
+from reliq.features.receipts.model import ReceiveRequest
 from reliq.features.receipts.ops import Ready
 from reliq.model.element import Undecodable, name_of, new_nonce
 from reliq.model.keys import QueueKeys
@@ -20,12 +20,12 @@ _SLACK = 1.0  #: seconds by which clocks may run apart while an answer is lost
 _NONCE = 8  #: bytes, at the end of a message's name
 
 
-def is_plain(wanted: Wanted) -> bool:
+def is_plain(wanted: ReceiveRequest) -> bool:
     """Whether a receive can do without a claim: not one that is repeated, or that might meet its own messages again."""
     return wanted.attempt is None and wanted.visibility >= _SHORTEST
 
 
-def receive_ready(keys: QueueKeys, wanted: Wanted) -> Steps[tuple[list[Message], Ready]]:
+def receive_ready(keys: QueueKeys, wanted: ReceiveRequest) -> Steps[tuple[list[Message], Ready]]:
     """Receive from a home what nothing forbids; second, what the latest call has answered."""
     ready = yield from _ready(keys, wanted)
     found, broken = _decoded(keys, ready.elements)
@@ -49,7 +49,7 @@ def _decoded(keys: QueueKeys, elements: Sequence[bytes]) -> tuple[list[Message],
     return found, broken
 
 
-def _ready(keys: QueueKeys, wanted: Wanted) -> Steps[Ready]:
+def _ready(keys: QueueKeys, wanted: ReceiveRequest) -> Steps[Ready]:
     """Put ready messages in flight. After a lost answer, look what it did: its messages have these nonces."""
     nonces, sent_at = [new_nonce().to_bytes(_NONCE) for _ in range(wanted.limit)], time.monotonic()
     try:

@@ -13,7 +13,7 @@ from reliq import ops
 from reliq.contract import values
 from reliq.errors import RedisUnavailable, ReliqError, TooManyInFlight
 from reliq.features.receipts import ops as own
-from reliq.features.receipts.model import DONE, FIRST_RECEIVED, LATEST_RECEIVED, Receipt, Received, Wanted
+from reliq.features.receipts.model import DONE, FIRST_RECEIVED, LATEST_RECEIVED, Receipt, Received, ReceiveRequest
 from reliq.features.receipts.ops import Flight
 from reliq.features.receipts.ready import RETURNED_AT_ONCE, is_plain, receive_ready
 from reliq.model.element import Undecodable
@@ -48,7 +48,7 @@ class HomeReceiver:
         self._claims_until = 0.0  #: by time.monotonic(): receives are claims
         self.next_due = float("inf")  #: by time.monotonic(): when the first message in flight is due
 
-    def receive(self, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
+    def receive(self, wanted: ReceiveRequest, timeout: float) -> Steps[list[Received]]:
         """Receive messages; wait at most `timeout` seconds where there are none. Raises TooManyInFlight."""
         yield from self._check_room(wanted)
         if timeout or not is_plain(wanted) or self._claims_until > time.monotonic():
@@ -68,7 +68,7 @@ class HomeReceiver:
                 raise
             return received
 
-    def claimed(self, wanted: Wanted, timeout: float) -> Steps[list[Received]]:
+    def claimed(self, wanted: ReceiveRequest, timeout: float) -> Steps[list[Received]]:
         """Receive by a claim, which knows limits, expired messages and whatever else may forbid a receive."""
         consumer = self._consumer()
         for _ in range(_TRIES):
@@ -109,7 +109,7 @@ class HomeReceiver:
         except RedisUnavailable:
             return True
 
-    def _heads(self, wanted: Wanted) -> int:
+    def _heads(self, wanted: ReceiveRequest) -> int:
         """Return how many messages to claim: fewer, if each one lately brought others that wait for its key."""
         return max(1, round(wanted.limit / self._per_head)) if wanted.runs else wanted.limit
 
@@ -121,7 +121,7 @@ class HomeReceiver:
                 return one
         return ConsumerSteps(self.keys, new_owner(connected=False), _LEASE, may_age=True)
 
-    def _check_room(self, wanted: Wanted) -> Steps[None]:
+    def _check_room(self, wanted: ReceiveRequest) -> Steps[None]:
         """Raise TooManyInFlight; the number is read only where it may be near the limit."""
         most = wanted.most_in_flight
         if most is None or (self._in_flight or 0) + 10 * wanted.limit < most:
@@ -133,7 +133,9 @@ class HomeReceiver:
                 "be: delete some first"
             )
 
-    def _living(self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted) -> Steps[Sequence[Message]]:
+    def _living(
+        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: ReceiveRequest
+    ) -> Steps[Sequence[Message]]:
         """Return the messages that may be received; those that were received too often become dead letters."""
         most = wanted.most_receives
         if most is None or all(_receives(one) <= most for one in messages):
@@ -151,7 +153,7 @@ class HomeReceiver:
         return [one for one in messages if _receives(one) <= most]
 
     def _put_in_flight(
-        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: Wanted, early: Sequence[bytes]
+        self, consumer: ConsumerSteps, messages: Sequence[Message], wanted: ReceiveRequest, early: Sequence[bytes]
     ) -> Steps[list[Received]]:
         """Put claimed messages in flight, and with them those that wait behind them for their keys.
 
@@ -186,12 +188,12 @@ class HomeReceiver:
         ]
 
     @staticmethod
-    def _takes_followers(consumer: ConsumerSteps, wanted: Wanted) -> bool:
+    def _takes_followers(consumer: ConsumerSteps, wanted: ReceiveRequest) -> bool:
         """Whether a receive takes what waits for a key: not in a queue with limits, which count what is claimed."""
         return wanted.runs and not consumer.limits.apply
 
     def _with_followers(
-        self, messages: Sequence[Message], wanted: Wanted, now: int, early: Sequence[bytes]
+        self, messages: Sequence[Message], wanted: ReceiveRequest, now: int, early: Sequence[bytes]
     ) -> Steps[list[tuple[bytes, Message]]]:
         """Choose each message with those that wait behind it for its key, up to the limit.
 
@@ -220,7 +222,7 @@ class HomeReceiver:
         yield from read_bodies(self.keys, [one for line, one in chosen if line])
         return [(line, one) for line, one in chosen if one.body_is_read]
 
-    def _next(self, entry: bytes, wanted: Wanted, now: int) -> Message | None:
+    def _next(self, entry: bytes, wanted: ReceiveRequest, now: int) -> Message | None:
         """Return the message in a line that a receive gets next, or None."""
         message = next_in_line(self.keys.logical, entry, now)
         too_often = message and wanted.most_receives is not None and _receives(message) > wanted.most_receives

@@ -13,7 +13,7 @@ from reliq.features.receipts.model import (
     UNKNOWN,
     Handle,
     Received,
-    Wanted,
+    ReceiveRequest,
     by_queue,
 )
 from reliq.features.receipts.ready import RETURNED_AT_ONCE
@@ -65,7 +65,7 @@ class ReceiptSteps:
         """Seconds for which a receive may wait in a single home: until its first message in flight is due, or one."""
         return min(max(self._receiver(self._homes.first.keys).next_due - time.monotonic(), _SOON), _LOOK)
 
-    def receive(self, wanted: Wanted, timeout: float = 0.0) -> Steps[list[Received]]:
+    def receive(self, wanted: ReceiveRequest, timeout: float = 0.0) -> Steps[list[Received]]:
         """Receive from the homes in turn; wait at most `timeout` seconds, where there is one.
 
         An attempt that was made before is repeated, in whichever home it was.
@@ -82,7 +82,7 @@ class ReceiptSteps:
             received = yield from self._first_early(early if wanted.runs else (), wanted)
         return received
 
-    def _first_early(self, homes: Sequence[QueueKeys], wanted: Wanted) -> Steps[list[Received]]:
+    def _first_early(self, homes: Sequence[QueueKeys], wanted: ReceiveRequest) -> Steps[list[Received]]:
         """Receive from the first of these homes that gives something: a count of ready messages does not show them."""
         for keys in homes:
             if received := (yield from self._receiver(keys).receive(wanted, 0.0)):
@@ -95,7 +95,7 @@ class ReceiptSteps:
             receiver = self._receivers[keys.queue] = HomeReceiver(keys, self._pool)
         return receiver
 
-    def _again(self, every: Sequence[QueueKeys], wanted: Wanted) -> Steps[list[Received]]:
+    def _again(self, every: Sequence[QueueKeys], wanted: ReceiveRequest) -> Steps[list[Received]]:
         """Repeat an earlier receive with the same attempt, in the home where it was."""
         found = yield [own.receive_again(keys, wanted.attempt or "", wanted.visibility) for keys in every]
         for keys, elements in zip(every, found, strict=True):

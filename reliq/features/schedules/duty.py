@@ -99,7 +99,7 @@ class Schedules(Duty[int]):
     def _look(self, survey: Survey) -> Steps[list[Named]]:
         """Note the schedules that are due soon, to be prepared; return those that are due."""
 
-        def ask(some: Sequence[QueueKeys]) -> Steps[list[own.Seen]]:
+        def ask(some: Sequence[QueueKeys]) -> Steps[list[own.Ticks]]:
             groups = survey.groups(some)
             seen = [[self._looked_until.get(keys.queue, 0) for keys in group] for group in groups]
             answers = yield [

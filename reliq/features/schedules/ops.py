@@ -220,7 +220,7 @@ _run = msgspec.json.Decoder(Run).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Ticks:
     """The schedules of a queue that are due, and the next ones: name and due, in ms."""
 
     due: list[tuple[str, int]]
@@ -229,7 +229,7 @@ class Seen:
 
 def ticks(
     queues: Sequence[QueueKeys], ahead: float, most_due: int, most_soon: int, seen: Sequence[int]
-) -> Op[tuple[int, list[Seen]]]:
+) -> Op[tuple[int, list[Ticks]]]:
     """Read which schedules are due now and within `ahead` seconds; of the latter those later than `seen`, by queue."""
     call = signatures.ticks(
         ticks=[keys.ticks for keys in queues],
@@ -241,9 +241,9 @@ def ticks(
     return scripted(call, _read_ticks)
 
 
-def _read_ticks(reply: list[Any]) -> tuple[int, list[Seen]]:
+def _read_ticks(reply: list[Any]) -> tuple[int, list[Ticks]]:
     now, *found = reply
-    return now, [Seen(_pairs(due), _pairs(soon)) for due, soon in found]
+    return now, [Ticks(_pairs(due), _pairs(soon)) for due, soon in found]
 
 
 def _pairs(reply: list[bytes]) -> list[tuple[str, int]]:

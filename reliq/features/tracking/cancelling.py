@@ -9,7 +9,7 @@ from reliq.errors import InvalidSetting, OutcomeUnknown
 from reliq.features.tracking import ops as own
 from reliq.features.tracking.locating import Locator, find_held, ready_places, start_of
 from reliq.features.tracking.model import Cancellation
-from reliq.features.tracking.ops import Swept, Wanted
+from reliq.features.tracking.ops import Criterion, Swept
 from reliq.model.found import CancelledMany
 from reliq.model.keys import QueueKeys
 from reliq.model.listed_message import Glimpse, ListedMessage
@@ -34,7 +34,7 @@ class Canceller:
 
     def cancel(self, identity: str) -> Steps[Cancellation]:
         """Remove the message if it is not in processing; else tell its consumer."""
-        wanted, lost, call = Wanted.with_id(check_id(identity)), None, self.keys.new_call()
+        wanted, lost, call = Criterion.with_id(check_id(identity)), None, self.keys.new_call()
         for _ in range(_PASSES):
             try:
                 if (yield from self._remove(identity, wanted, call)):
@@ -49,7 +49,7 @@ class Canceller:
             raise lost
         return Cancellation.UNKNOWN
 
-    def _remove(self, identity: str, wanted: Wanted, call: str) -> Steps[bool]:
+    def _remove(self, identity: str, wanted: Criterion, call: str) -> Steps[bool]:
         """Remove a message that is not in processing; return whether it was there. Raises OutcomeUnknown."""
         now = yield ops.server_time()
         if (yield ops.cancel(self.keys, identity, call)) or (yield from self._withdraw(identity, call)):
@@ -93,7 +93,7 @@ class Canceller:
                 return True
         return False
 
-    def _hidden(self, wanted: Wanted) -> Steps[list[tuple[Hidden, str]]]:
+    def _hidden(self, wanted: Criterion) -> Steps[list[tuple[Hidden, str]]]:
         """Return the ids of the matching messages that no consumer sees."""
         found: dict[tuple[Hidden, str], None] = {}
         for hidden in HIDDEN:
@@ -108,7 +108,7 @@ class Canceller:
                 more = cursor > 0
         return list(found)
 
-    def _withdraw_many(self, wanted: Wanted) -> Steps[int]:
+    def _withdraw_many(self, wanted: Criterion) -> Steps[int]:
         """Cancel the matching messages that no consumer sees; return how many."""
         now: int = yield ops.server_time()
         gone: list[str] = []
@@ -121,7 +121,7 @@ class Canceller:
     def _sweep(
         self,
         places: Iterable[str],
-        wanted: Wanted,
+        wanted: Criterion,
         removals: int,
         at_most: float = math.inf,
         progress: Progress = unwatched,
@@ -169,7 +169,7 @@ class Canceller:
             if not match.glimpse.element or ListedMessage.read(self.keys.logical, match.glimpse).was_started
         ]
 
-    def _tell(self, wanted: Wanted) -> Steps[int]:
+    def _tell(self, wanted: Criterion) -> Steps[int]:
         """Note for the consumers of matching messages that these are cancelled; return how many they hold."""
         told = 0
         for consumer, match in (yield from find_held(self.keys, wanted)):
@@ -183,12 +183,12 @@ def cancel_with(keys: QueueKeys, headers: Mapping[str, str]) -> Steps[None]:
     yield from Canceller(keys).cancel_many(None, headers, dry_run=False)
 
 
-def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Wanted:
+def _wanted(key: str | None, headers: Mapping[str, str] | None) -> Criterion:
     if (key is None) == (headers is None):
         raise InvalidSetting("give key or headers: messages with all of these headers are cancelled")
     if key is not None:
-        return Wanted.with_key(check_key(key))
+        return Criterion.with_key(check_key(key))
     wanted = check_headers(headers or {})
     if not wanted:
         raise InvalidSetting("headers is empty: every message has them all; to remove all messages, use purge")
-    return Wanted.with_headers(wanted)
+    return Criterion.with_headers(wanted)

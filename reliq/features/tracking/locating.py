@@ -11,7 +11,7 @@ from reliq.contract.counters import LAST_EVENTS
 from reliq.contract.values import check_id
 from reliq.features.tracking import ops as own
 from reliq.features.tracking.model import Event, Found
-from reliq.features.tracking.ops import Match, Swept, Wanted
+from reliq.features.tracking.ops import Criterion, Match, Swept
 from reliq.model.delayed_message import DelayedMessage
 from reliq.model.element import Undecodable
 from reliq.model.found import Place
@@ -59,7 +59,7 @@ class Locator:
         return tuple(events)
 
     def _locate(self, identity: str) -> Steps[Found | None]:
-        wanted, found = Wanted.with_id(identity), None
+        wanted, found = Criterion.with_id(identity), None
         tracks, where = yield [own.tracks(self.keys), own.tracked(self.keys, identity)]
         for _ in range(_PASSES):
             found = found or (yield from self._find_indexed(identity))
@@ -71,7 +71,7 @@ class Locator:
             found = found or (yield from self._find_ready(wanted))
         return found or (yield from self._find_indexed(identity))
 
-    def _find_tracked(self, wanted: Wanted, where: bytes) -> Steps[Found]:
+    def _find_tracked(self, wanted: Criterion, where: bytes) -> Steps[Found]:
         """Describe a ready or waiting message from where it has entered the queue."""
         identity = str(wanted.text)
         if not where.isdigit():
@@ -95,7 +95,7 @@ class Locator:
                 return (yield from self._describe(place, swept.matches[0]))
         return Found(self.keys.logical, identity, Place.READY, position=guess or 0)
 
-    def _around(self, place: str, length: int, behind: int, wanted: Wanted) -> Steps[Swept]:
+    def _around(self, place: str, length: int, behind: int, wanted: Criterion) -> Steps[Swept]:
         """Look through the part of a list in whose middle a message is that has `behind` before it."""
         swept: Swept = yield own.sweep(self.keys, place, max(0, length - behind - own.SWEEP // 2), wanted)
         return swept
@@ -142,7 +142,7 @@ class Locator:
                 return self._found(ListedMessage.read(self.keys.logical, Glimpse(element)), hidden.place)
         return None
 
-    def _find_ready(self, wanted: Wanted) -> Steps[Found | None]:
+    def _find_ready(self, wanted: Criterion) -> Steps[Found | None]:
         for place in ready_places(self.keys):
             start: bytes | int | None = start_of(self.keys, place)
             while start is not None:
@@ -162,7 +162,7 @@ class Locator:
         limited_by = "paused" if counts.paused else counts.limited_by
         return self._found(message, Place.READY, position=match.behind, limited_by=limited_by)
 
-    def _find_held(self, wanted: Wanted) -> Steps[Found | None]:
+    def _find_held(self, wanted: Criterion) -> Steps[Found | None]:
         for consumer, match in (yield from find_held(self.keys, wanted)):
             message = ListedMessage.read(self.keys.logical, match.glimpse)
             return self._found(message, Place.PROCESSING, consumer=consumer)
@@ -182,7 +182,7 @@ def start_of(keys: QueueKeys, place: str) -> bytes | int:
     return b"" if place == keys.waiting else 0
 
 
-def find_held(keys: QueueKeys, wanted: Wanted) -> Steps[list[tuple[str, Match]]]:
+def find_held(keys: QueueKeys, wanted: Criterion) -> Steps[list[tuple[str, Match]]]:
     """Return the matching messages in processing, each with its consumer."""
     consumers = yield ops.members(keys.consumers)
     matches: list[tuple[str, Match]] = []

@@ -22,7 +22,7 @@ _TOLD = 86_400.0  #: seconds for which the note of a cancelled message is kept
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Criterion:
     """The messages to look for: one id, those of a key, or those with all of these headers."""
 
     kind: str
@@ -31,16 +31,16 @@ class Wanted:
     headers: tuple[tuple[Argument, ...], ...] = ()
 
     @classmethod
-    def with_id(cls, identity: str) -> "Wanted":
+    def with_id(cls, identity: str) -> "Criterion":
         return cls("id", identity, lambda message: message.id == identity)
 
     @classmethod
-    def with_key(cls, key: str) -> "Wanted":
+    def with_key(cls, key: str) -> "Criterion":
         """Return those with this ordering key or limit key."""
         return cls("group", group_of(key)[:-1], lambda message: key in (message.key, message.limit_key))
 
     @classmethod
-    def with_headers(cls, headers: Mapping[str, str]) -> "Wanted":
+    def with_headers(cls, headers: Mapping[str, str]) -> "Criterion":
         parts: list[tuple[Argument, ...]] = []
         for name, value in headers.items():
             # The pair as producers in Python write it; the script decodes the headers of an element that has it.
@@ -68,7 +68,7 @@ class Swept:
 
 
 def sweep(
-    keys: QueueKeys, place: str, start: bytes | int, wanted: Wanted, removals: int = 0, call: str | None = None
+    keys: QueueKeys, place: str, start: bytes | int, wanted: Criterion, removals: int = 0, call: str | None = None
 ) -> Op[Swept]:
     """Look through a part of a list or sorted set of the queue, and remove up to `removals` matching messages.
 

@@ -16,7 +16,7 @@ _AROUND = 60  #: bytes before and after the text that a match has
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SearchPage:
     """The reply of the search script: what a part of a place has, and where the next begins, None at the end.
 
     `matches`: what contains the text, each with the part of its body apart that does. `unread`: bodies too large.
@@ -29,7 +29,7 @@ class Seen:
     matches: list[tuple[Glimpse, bytes]]
 
 
-def search(keys: QueueKeys, place: str, start: int, text: bytes, most: int, shown: int) -> Op[Seen]:
+def search(keys: QueueKeys, place: str, start: int, text: bytes, most: int, shown: int) -> Op[SearchPage]:
     """Look for a text in up to `most` entries of a list or sorted set, from the newest on, after the first `start`."""
     call = signatures.search(
         keys,
@@ -47,8 +47,8 @@ def search(keys: QueueKeys, place: str, start: int, text: bytes, most: int, show
     return scripted(call, _read_seen)
 
 
-def _read_seen(reply: list[Any]) -> Seen:
+def _read_seen(reply: list[Any]) -> SearchPage:
     following, looked, read, unread, *rest = reply
     rows = zip(rest[::4], rest[1::4], rest[2::4], rest[3::4], strict=True)
     matches = [(Glimpse(part, size, score), excerpt) for score, size, part, excerpt in rows]
-    return Seen(None if following < 0 else following, looked, read, unread, matches)
+    return SearchPage(None if following < 0 else following, looked, read, unread, matches)
