@@ -265,8 +265,7 @@ class FlowCalls:
     def results(self, kind: Any = None) -> Any:
         """Return a list of what the handlers of those in `after` returned, in that order; await it in async handlers.
 
-        It is empty for a message of no flow. Their handlers need `result=`. A message that failed, or whose handler
-        returned nothing, gives None. `kind`: the type of each, as in `reliq.Results[kind]`; a result that is missing or
-        of another type is then an InvalidBody.
+        Empty for a message of no flow. Their handlers need `result=`. One that failed, or returned nothing, gives None.
+        `kind`: the type of each, as in `reliq.Results[kind]`; a result missing or of another type is an InvalidBody.
         """
         return self._holder().act(self, AskResults(kind))  # type: ignore[attr-defined]
