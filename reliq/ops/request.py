@@ -87,7 +87,7 @@ class Await(Sleep):
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Run several steps at the same time, each on a connection of its own, which nodes of a cluster serve side by side.
+    """Run several steps at the same time; nodes of a cluster serve them side by side.
 
     The answer is a list with the result of each, or the ReliqError that it raised.
     """

@@ -68,6 +68,11 @@ class ClusterConnection(Connection):
                 return merged(request, parts, [self._finish(parts[0], begun)])
             return merged(request, parts, self._run(answers_to(parts, self._store, self._open)))
 
+    def receive(self, ticket: Any) -> None:
+        parts, begun = ticket
+        if begun is not None:
+            self._answering(addressed(parts[0].node, self._connections)).receive(begun)
+
     def interrupt(self) -> None:
         for connection in list(self._connections.values()):
             connection.interrupt()
@@ -114,10 +119,14 @@ class ClusterConnection(Connection):
 
     def _finish(self, part: Part, ticket: Any) -> Any:
         node = addressed(part.node, self._connections)
+        return self._noted(node, self._answering(node).finish, part.request, ticket)
+
+    def _answering(self, node: Node) -> Connection:
+        """Return the connection to a node; closed if another call has waited for the node as long as this one would."""
         connection = self._at(node)
         if missing_now() is not None and self._store.is_away(node) and not connection.readable:
-            connection.close()  # another call has waited for the node as long as this one would
-        return self._noted(node, connection.finish, part.request, ticket)
+            connection.close()
+        return connection
 
     def _noted(self, node: Node, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of the connection to a node, and note whether the node answers."""

@@ -127,6 +127,11 @@ class Connection(ConnectionState):
                 self._depart()
             raise
 
+    def receive(self, ticket: Any) -> None:
+        """Wait for the answer to a request that `begin` has sent, or for the end of the connection."""
+        with contextlib.suppress(ConnectionLost):  # `finish` says so
+            self._receive(ticket)
+
     def arrived(self, ticket: Any) -> bool:
         """Whether the answer to a request has been read, because one behind it was, or will never come."""
         return ticket.replies is not None or ticket.lost

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from reliq.contract import values
 from reliq.errors import ReliqError
-from reliq.ops import Request, Steps, Together
+from reliq.ops import Request, Steps, Together, Watch
 from reliq.ops.topology import Node
 from reliq.runtime.advice import warn_of_blocking
 from reliq.transport.cluster import ClusterConnection
@@ -74,17 +74,13 @@ class Store(Server):
         return self._send(request, connection, timeout)
 
     def _together(self, steps: Sequence[Steps[Any]], timeout: float | None) -> list[Any]:
-        """Send the first requests of all steps, then run one after the other to its end."""
-        connections = [self._take() for _ in steps]
-        try:
-            started = [
-                _outcome(functools.partial(self.start, one, connection, timeout))
-                for one, connection in zip(steps, connections, strict=True)
-            ]
+        """Send the first requests of all steps over one connection, then run one after the other to its end."""
+        with self.borrow() as connection:
+            started = [_outcome(functools.partial(self.start, one, connection, timeout)) for one in steps]
+            calls = [one for one in started if isinstance(one, PendingCall)]
+            for one in calls:
+                one.receive()  # before one that is refused leaves the server, and closes the connection of all
             return [_outcome(one.result) if isinstance(one, PendingCall) else one for one in started]
-        finally:
-            for connection in connections:
-                self._give_back(connection)
 
     def _check(self, connection: Connection, timeout: float | None) -> None:
         """Refuse a server that must not hold a queue, before the first call."""
@@ -212,7 +208,7 @@ class PendingCall(Generic[T]):
         self._ticket: Any = None
         try:
             self._request = next(steps)
-            if not isinstance(self._request, Together):
+            if not isinstance(self._request, (Together, Watch)):  # nothing else may run before what follows a watch
                 self._ticket = connection.begin(self._request)
         except StopIteration as stop:
             self._value: T = stop.value
@@ -228,6 +224,11 @@ class PendingCall(Generic[T]):
         finally:
             self._connection.release()
 
+    def receive(self) -> None:
+        """Wait for the answer to the first request."""
+        if self._ticket is not None:
+            self._connection.receive(self._ticket)
+
     @property
     def arrived(self) -> bool:
         """Whether `result` need not wait for the answer to the first request."""
@@ -237,7 +238,7 @@ class PendingCall(Generic[T]):
         try:
             if self._failure is not None:
                 raise self._failure
-            if isinstance(request, Together):
+            if self._ticket is None:
                 return self._ask(request)
             return self._connection.finish(request, self._ticket)
         except (ConnectionLost, TryAgain) as error:

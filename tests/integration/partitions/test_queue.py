@@ -37,6 +37,18 @@ def test_a_queue_has_the_partitions_that_it_was_given(orders):
     assert orders.config().partitions == 4
 
 
+def test_calls_about_many_partitions_share_a_connection(url, client):
+    with reliq.Reliq(url) as app:
+        queue = app.queue("orders")
+        others = {one["id"] for one in client.client_list()}
+        queue.configure(partitions=64)
+        queue.send_many(["body"] * 5_000)
+        queue.pause()
+        assert queue.stats().ready == queue.purge() == 5_000
+        own = [one for one in client.client_list() if one["id"] not in others]
+    assert len(own) <= 3  # one for the steps, one for what they do together, one for what that does together
+
+
 def test_messages_without_a_key_are_spread_evenly(app, orders):
     ids = orders.send_many(["body"] * 4000)
     assert len(set(ids)) == 4000
