@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -103,9 +104,16 @@ def _text(load: Load, needed: Needs, table: Table) -> str:
         ("monitors", f"{needed.monitors:,}", "one of them a spare"),
     ]
     if needed.partitions > 1:
-        rows.insert(1, ("partitions", f"{needed.partitions:,}", "of each queue, so that all masters have some"))
+        rows.insert(1, ("partitions", f"{needed.partitions:,}", f"of each queue, {_reach(load, needed)}"))
     table_said = f"Computed from costs measured on {table.measured} ({table.on}); `--check` tries a tenth of it here."
     return "\n".join([title, "", *columns(rows, -11, 13), "", table_said])
+
+
+def _reach(load: Load, needed: Needs) -> str:
+    queues = math.ceil(needed.masters / needed.partitions)
+    if queues > load.queues:
+        return f"the most: so many masters need {queues:,} queues"
+    return "so that all masters have some"
 
 
 def _short(cores: float) -> str:

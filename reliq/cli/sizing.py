@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from reliq.contract.settings import MOST_PARTITIONS
+
 COSTS = Path(__file__).with_name("costs.json")  #: `python -m bench.costs --write`
 _FREE = 0.5  #: of a master's memory: for copies while its file is rewritten, and for peaks
 #: Seconds between two calls of a worker: what has ended since goes into one. With 0.1 ms between two messages one
@@ -137,7 +139,7 @@ def needs(load: Load, table: Table) -> Needs:
     memory = load.rate * load.backlog * table.waiting(load)
     by_cpu, by_memory = math.ceil(redis / load.busy), math.ceil(memory / (load.memory * _FREE))
     masters = max(by_cpu, by_memory, 1)
-    partitions = 1 if masters == 1 else math.ceil(_PARTITIONS * masters / load.queues)
+    partitions = 1 if masters == 1 else min(MOST_PARTITIONS, math.ceil(_PARTITIONS * masters / load.queues))
     watched = workers + load.queues * partitions
     return Needs(
         redis=redis,

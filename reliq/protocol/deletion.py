@@ -101,7 +101,12 @@ def _summed(had: Sequence[Deleted]) -> Deleted:
 
 def _check_all_unused(every: Sequence[QueueKeys]) -> Steps[None]:
     """Raise QueueInUse if one of the homes is in use, before anything is deleted."""
-    found = checked((yield Together([_state_of(keys) for keys in every])))
+    try:
+        found = checked((yield Together([_state_of(keys) for keys in every])))
+    except (RedisUnavailable, OutcomeUnknown) as error:
+        queue = every[0].queue
+        error.args = (f"{error}: nothing of queue {queue!r} was deleted, as all of it must be seen to be unused",)
+        raise
     _check_unused(every[0].queue, _summed([there for there, _ in found]), min(silent for _, silent in found))
 
 

@@ -73,6 +73,7 @@ def test_large_batches_send_for_less():
         (Load(rate=75_000, body=100, backlog=0), 10, "CPU", 40),
         (Load(rate=75_000, body=100, backlog=0, queues=100), 10, "CPU", 1),
         (Load(rate=1000, body=1100, backlog=3600, memory=2**30), 9, "memory", 36),
+        (Load(rate=750_000, body=100, backlog=0), 100, "CPU", 256),  # more are not allowed
     ],
 )
 def test_a_load_for_several_masters(load, masters, by, partitions):

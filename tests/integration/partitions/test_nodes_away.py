@@ -184,6 +184,15 @@ def test_the_command_line_says_what_was_done(cluster, capsys, orders, gone, vict
     assert all(name in error for name in gone)
 
 
+def test_an_unforced_deletion_says_that_it_deleted_nothing(cluster, capsys, app, orders, victim):
+    with away(cluster, victim) as node:
+        status, _, error = command(cluster, capsys, "queue", "delete", "orders", "--yes")
+    assert status == 1
+    assert node in error
+    assert "nothing of queue 'orders' was deleted" in error
+    assert orders.stats().ready == 100 * COUNT
+
+
 def test_a_deletion_is_finished_by_its_repetition(cluster, capsys, app, orders, victim):
     with away(cluster, victim):
         status, _, error = command(cluster, capsys, "queue", "delete", "orders", "--force", "--yes")
