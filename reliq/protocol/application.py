@@ -172,8 +172,7 @@ class Application:
     def on_dead(self, queue: str | None = None) -> Callable[[DeadHook], DeadHook]:
         """Register a function to be called with each message that a worker of this application makes a dead letter.
 
-        It is called after the dead letter is stored, but not for messages that killed their workers; its errors are
-        logged.
+        Called after the dead letter is stored, but not for messages that killed their workers; its errors are logged.
         """
         check_called(queue, "on_dead", "")
 

@@ -18,7 +18,6 @@ class ResultCalls:
     def result(self, id: str, *, wait: Duration = 0) -> Any:
         """Return what the handler of a message returned: JSON as Python values, or bytes.
 
-        For handlers with `result=`. `wait`: how long to wait, without polling. Raises HandlerFailed for a dead letter,
-        and NoResult if there is none.
+        For handlers with `result=`. `wait`: how long to wait, without polling. Raises HandlerFailed and NoResult.
         """
         return self._store.run_apart(result_of(self._steps.homes, id, wait))

@@ -80,8 +80,7 @@ class Schedules:
     def fate(self, name: str) -> str:
         """Return where the message of the latest run is: ready, processing, delayed, parked, dead, gone or unknown.
 
-        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a list. Empty before the
-        first run.
+        "gone": handled, or removed by hand. "unknown": not among the newest 1,000 messages of a list. Empty: no run.
         """
         schedule = self._store.run(self._steps.get(name))
         return (self._store.run(self._steps.fates([schedule])))[name]

@@ -48,8 +48,7 @@ class TrackingCalls:
         `cancelled` (the only true answer): it was ready, delayed, prepared or waiting, and is removed. `told`: its
         consumer is told with its next heartbeat; an async handler is cancelled, others see `message.cancelled`.
         `done`: a dead letter. `unknown`: any other id. Of several messages with this id it cancels one, or one of each
-        partition. Raises InvalidName, and OutcomeUnknown if a reply was lost and this call may have removed the
-        message.
+        partition. Raises InvalidName, and OutcomeUnknown if it may have removed the message.
         """
         return self._store.run(self._tracking.cancel(id))
 
@@ -78,8 +77,7 @@ class FindCalls(Application):
     def find(self, id: str) -> Found | None:
         """Return where the message with this id is, in whichever queue; None if it is in none.
 
-        It searches one queue after the other; `Queue.find` is faster. Raises InvalidName, and RedisUnavailable if it
-        is in no queue that can be read.
+        It searches one queue after the other; `Queue.find` is faster. Raises InvalidName and RedisUnavailable.
         """
         check_id(id)
         self._known = self.store.run(every_queue(self._known))
