@@ -102,9 +102,9 @@ MUTANTS = [
     ),
     Mutant(
         "a deduplication key is ignored",
-        "reliq/lua/enqueue.lua",
-        "value = redis.call('GET', entry.key)",
-        "value = false",
+        "reliq/lua/push_keyed.lua",
+        "local earlier = seen[key] or redis.call('GET', key)",
+        "local earlier = seen[key]",
         "none",
         {"deduplicated twice"},
     ),
