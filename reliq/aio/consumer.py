@@ -20,6 +20,7 @@ from reliq.model.keys import QueueKeys, new_owner, next_life
 from reliq.model.message import Message
 from reliq.ops import Move, Sleep, one
 from reliq.ops.topology import Node
+from reliq.protocol.away import AwayNodes
 from reliq.protocol.claiming import PATIENCE, HomeLook, to_look_at
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.homes import QueueHomes
@@ -102,16 +103,14 @@ class Consumer(AsyncBlock):
     async def _leave(self) -> dict[str, ReliqError]:
         """Leave every home, and let the lease end; return the errors of homes."""
         failed: dict[str, ReliqError] = {}
-        away: dict[Node | None, RedisUnavailable] = {}  # so that the others on this node wait for it no more
+        away = AwayNodes(self._store.node_of)
         try:
             for name, holding in self._holdings.items():
-                node = self._store.node_of(holding.keys.messages)
                 try:
-                    await holding.leave(away.get(node))
+                    await holding.leave(away)
                 except ReliqError as one:
                     failed[name] = one
-                    if isinstance(one, RedisUnavailable):
-                        away[node] = one
+                    away.note(holding.keys, one)
         finally:  # also when the event loop ends meanwhile
             if self._heartbeat is not None and not self._first.steps.is_parents:
                 await self._heartbeat.stop()

@@ -43,7 +43,7 @@ def read_batches(limit: int) -> Iterator[list[bytes]]:
 
 
 def say_broken_json(what: str, body: str | bytes) -> None:
-    """Say on standard error why what begins like a JSON object or array, and was sent as text, is none."""
+    """Print to standard error why a text that begins like a JSON object or array is not valid JSON."""
     if why := _broken_json(body):
         print(f"reliq: the {what} begins like JSON, but was sent as text: {why}", file=sys.stderr)
 

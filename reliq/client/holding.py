@@ -7,10 +7,11 @@ from typing import Any
 from reliq import ops
 from reliq.client.connections import Connections
 from reliq.client.unbroken import bring, finish
-from reliq.errors import RedisUnavailable, ReliqError
+from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys
 from reliq.model.message import Message
 from reliq.ops import Move, Settled
+from reliq.protocol.away import AwayNodes
 from reliq.protocol.claimant import settlements
 from reliq.protocol.claiming import PATIENCE, claim_within
 from reliq.protocol.consumer import ConsumerSteps
@@ -52,13 +53,13 @@ class Holding:
         """Whether the message was claimed here."""
         return isinstance(message, Message) and message.holder is self.steps
 
-    def leave(self, away: RedisUnavailable | None = None) -> None:
-        """Give back what is held, and unregister the consumer. `away`: raised without a try."""
+    def leave(self, away: AwayNodes | None = None) -> None:
+        """Give back what is held, and unregister the consumer; do not wait for a node that is `away`."""
         if self.steps.is_parents:  # a forked child leaves its parent what that holds
             return
         try:
             if away is not None and self.steps.alive:
-                raise away
+                away.check(self.keys)
             with self._connections.lock:
                 self.steps.end_lost_life()
                 self._store.run(self.steps.leave(), self._connections.main)

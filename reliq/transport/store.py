@@ -77,9 +77,9 @@ class Store(Server):
         """Send the first requests of all steps over one connection, then run one after the other to its end."""
         with self.borrow() as connection:
             started = [_outcome(functools.partial(self.start, one, connection, timeout)) for one in steps]
-            calls = [one for one in started if isinstance(one, PendingCall)]
-            for one in calls:
-                one.receive()  # before one that is refused leaves the server, and closes the connection of all
+            for one in started:
+                if isinstance(one, PendingCall):
+                    one.receive()  # before one that is refused leaves the server, and closes the connection of all
             return [_outcome(one.result) if isinstance(one, PendingCall) else one for one in started]
 
     def _check(self, connection: Connection, timeout: float | None) -> None:

@@ -12,7 +12,7 @@ from reliq import ops
 from reliq.client.heartbeat import Heartbeat
 from reliq.contract import values
 from reliq.contract.values import Duration, seconds, whole
-from reliq.errors import InvalidSetting, RedisUnavailable, RedisUnsuitable, ReliqError
+from reliq.errors import InvalidSetting, RedisUnsuitable, ReliqError
 from reliq.features.prepared.worker import CheckBacks
 from reliq.features.schedules.worker import DefinedSchedules
 from reliq.features.topics.worker import Broadcasts
@@ -20,7 +20,7 @@ from reliq.model.handlers import Handler, Handlers
 from reliq.model.instruction import Instruction, latest
 from reliq.model.keys import QueueKeys, connection_name, new_owner, process_of
 from reliq.observability.histograms import Measurements
-from reliq.ops.topology import Node
+from reliq.protocol.away import AwayNodes
 from reliq.protocol.lease import Lease
 from reliq.protocol.settlement import checked_lease
 from reliq.runtime import startup, tracing
@@ -276,20 +276,18 @@ class Worker:
         self._watchdog.stop()  # first: messages that it settles must not be handed back
         connection = self._store.connection(connection_name(self._owner))
         handed_back: list[tuple[Loop, str]] = []
-        away: dict[Node | None, RedisUnavailable] = {}  # so that the others on this node wait for it no more
+        away = AwayNodes(self._store.node_of)
         for loop in self._running:
             if ids := [run.message.id for run in list(loop.runner.running.values())]:  # else it only waits its turn
                 text = "grace_over queue=%s messages=%d ids=%s: releases the messages whose handlers still run"
                 log.warning(text, _queue(loop), len(ids), _first(ids))
-            consumer, ran = loop.exchange.steps.consumer, loop.runner.abandon()
-            node = self._store.node_of(loop.exchange.steps.keys.messages)
+            steps, ran = loop.exchange.steps, loop.runner.abandon()
+            consumer = steps.consumer  # handing back may give it another id
             try:
-                if node in away:
-                    raise away[node]
+                away.check(steps.keys)
                 loop.exchange.hand_back(connection, ran)
             except ReliqError as error:
-                if isinstance(error, RedisUnavailable):
-                    away[node] = error
+                away.note(steps.keys, error)
                 text = "not_handed_back queue=%s error=%s: the monitor returns them when the lease ends"
                 log.warning(text, _queue(loop), error)
             else:

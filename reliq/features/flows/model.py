@@ -263,7 +263,7 @@ class FlowCalls:
     __slots__ = ()
 
     def results(self, kind: Any = None) -> Any:
-        """Return a list of what the handlers of those in `after` returned, in that order; await it in async handlers.
+        """Return the results of the messages in `after`, in that order, as a list; await it in async handlers.
 
         Empty for a message of no flow. Their handlers need `result=`. One that failed, or returned nothing, gives None.
         `kind`: the type of each, as in `reliq.Results[kind]`; a result missing or of another type is an InvalidBody.

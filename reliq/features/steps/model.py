@@ -153,7 +153,7 @@ class Book:
         self._names: dict[tuple[str, int], str] = {}
         self._spans: list[Span] = []
         self._spans_lock = threading.Lock()
-        self.refused: list[InvalidMessage] = []  #: errors of what was asked for inside of a step
+        self.refused: list[InvalidMessage] = []  #: errors of calls that a step made and may not make
         self._asked: Counter[str] = Counter()
         self._seen: set[str] = set()
 
