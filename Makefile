@@ -60,7 +60,7 @@ WORKERS := $(shell awk '/^MemTotal/ {print ($$2 > 7000000) ? 8 : 6}' /proc/memin
 # .ci/run also calls test-heavy, test-campaign and test-install.
 SHORT := not slow and not campaign and not combine and not full
 HEAVY := spark or browser or celery
-test: $(READY) ## The tests, on both cores (6 minutes)
+test: $(READY) ## The tests, on both cores (10 minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(SHORT) and not ($(HEAVY))' --ignore tests/packaging -rR
 
 # Those with a browser or a JVM are tried once more (tests/conftest.py); the summary says which were. Stealing leaves a
@@ -78,11 +78,11 @@ test-full: $(READY) ## Every row of the tables of which `make test` takes some, 
 	EXAMPLES=10 $(BIN)/pytest -n 6 --dist worksteal -m 'hypothesis and $(SHORT) and not ($(HEAVY))' tests -rR
 
 # Pairs of all entries of the contract with each face, and triples of the twelve with most defects.
-combine: $(READY) ## Every pair of features compared with the reference model (half an hour)
+combine: $(READY) ## Every pair of features compared with the reference model (10 minutes)
 	$(BIN)/pytest -n 2 --dist worksteal -m combine tests/combine
 
 # In copies; TESTS="tests/scripts" runs fewer tests of the core, SLICES="schedules" deletes one slice only.
-test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (4 minutes each)
+test-slices: $(READY) ## Each feature deleted in a copy, and the tests of the core there (5 minutes each)
 	$(BIN)/python tools/test_slices.py $(SLICES) $(if $(TESTS),--tests $(TESTS))
 
 # One target after another; a failure does not stop it. Interrupted, it goes on where it was, at the same commit.
@@ -127,10 +127,10 @@ test-lowest: $(READY) ## Most tests with the lowest version of each dependency (
 	  --deselect tests/unit/test_cycle.py::test_an_answer_that_is_not_http_ends_the_connection \
 	  --ignore tests/integration/api/test_contract.py --ignore tests/integration/api/test_generated_client.py
 
-test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (10 minutes)
+test-docs: $(READY) ## The tutorial, the pages with Spark, all examples, and each page of the site in Chromium (15 minutes)
 	$(BIN)/pytest -m slow tests/integration/test_pages.py tests/acceptance/test_examples.py tests/integration/ui/test_site.py
 
-test-spark-matrix: $(READY) ## Reading, writing and streams with each line of PySpark since 3.5 (20 minutes, 3 GB)
+test-spark-matrix: $(READY) ## Reading, writing and streams with each line of PySpark since 3.5 (half an hour, 3 GB)
 	$(BIN)/python tools/spark_matrix.py
 
 # The suites come from the package registry, pinned by hash, into .data/sdists.
@@ -139,7 +139,7 @@ test-celery: $(READY) ## The integration suites of kombu and Celery, and 50 kill
 
 # Suites of others are copied into the temporary folder; what is missing is left out, and named.
 SUITES ?= ../shared/suites
-test-sqs: $(READY) ## Suites of others, SDKs of AWS, its command line, Terraform and Airflow against `reliq sqs` (20 minutes; SUITES= where they are)
+test-sqs: $(READY) ## Suites of others, SDKs of AWS, its command line, Terraform and Airflow against `reliq sqs` (3 minutes; SUITES= where they are)
 	@PYTHONPATH=.:api:monitor $(BIN)/python tools/test_sqs.py --suites $(SUITES)
 
 # Row by row into docs/operations/reliability.json; interrupted, it goes on where it was. SCALE=0.1: a tenth of the volumes.
@@ -148,7 +148,7 @@ faults: $(READY) ## The fault campaign in full, and its page (hours; as root als
 	PYTHONPATH=.:api:monitor $(BIN)/python tools/faults.py --scale $(SCALE)
 	PYTHONPATH=.:api:monitor $(BIN)/python tools/reliability.py
 
-faults-mutants: $(READY) ## Mistakes put into copies of reliq, each of which the campaign must find (10 minutes)
+faults-mutants: $(READY) ## Mistakes put into copies of reliq, each of which the campaign must find (8 minutes)
 	$(BIN)/pytest tests/campaign/test_mutants.py
 
 # COUNT= how many, MUTANTS= which choice of them. cosmic-ray makes the mistakes in Python.
