@@ -23,7 +23,6 @@ from reliq.cli.options import (
 )
 from reliq.cli.queue_names import left_out
 from reliq.cli.streams import print_whole_lines
-from reliq.client.app import Reliq
 from reliq.contract import values
 from reliq.model.keys import new_owner
 from reliq.observability.histograms import Measurements
@@ -98,8 +97,8 @@ def worker(options: argparse.Namespace) -> int:
     store = Store(url, allow_eviction=app.allow_eviction)
     if child is None:
         expect_no_refusal(store)
-    if options.url and isinstance(app, Reliq):
-        app.store.redirect(url)
+    if options.url:
+        app._redirect(url)  # noqa: SLF001
     work = Options(options.threads, options.concurrency, options.lease, options.grace)
     metering = Metering(app.handlers, work, options.processes)
     with contextlib.ExitStack() as stack:

@@ -74,6 +74,8 @@ def eviction_allowed(allow: bool | None, environment: Mapping[str, str] = os.env
 class Application:
     """The part that synchronous and asyncio applications share: the handlers and the steps."""
 
+    store: Any  #: runs the steps; each of the two has its own
+
     def __init__(self, url: str | None, allow_eviction: bool | None, max_body: Size | None) -> None:
         self.url = url_from_environment(url)
         self.allow_eviction = eviction_allowed(allow_eviction)
@@ -84,6 +86,13 @@ class Application:
         self._pool.versions, self._pool.middleware = self.handlers.versions, self.handlers.around_sends
         self._pool.on_commit = self.handlers.on_commit
         self._steps: Bounded[QueueSteps] = Bounded()
+
+    def _redirect(self, url: str, connect: Any = None) -> None:
+        """Use another server, of whose queues nothing is known yet; before its first call, or between two."""
+        self.store.redirect(url, connect)
+        self.url = url
+        self._pool.forget()
+        self._pool.sharded = self.store.sharded
 
     def _queue_steps(self, queue: str) -> QueueSteps:
         """Return the steps of the queue with a name that a user has given; raises InvalidName."""

@@ -15,7 +15,7 @@ from reliq.model.outgoing import NewMessage
 from reliq.runtime.barred import bar, is_same_server
 from reliq.runtime.url import redacted
 from reliq.testing.due import bring_due
-from reliq.testing.offline import check_sync, connect, fake, run_ready
+from reliq.testing.offline import check_sync, fake, run_ready
 from reliq.testing.running import AsyncHandlers
 from reliq.worker.worker import COMPANIONS
 
@@ -86,7 +86,7 @@ class Bench:
         if self._url is None:
             fake(self.app)
         else:
-            connect(self.app, self._url)
+            self.app._redirect(self._url)  # noqa: SLF001
         if self._found is not None and not is_same_server(live := self._found[0], self.app.url):
             self._allow_found = bar(live, _refusal(live, self._url))
         for companion in COMPANIONS:
@@ -100,7 +100,7 @@ class Bench:
         if self._found is not None:
             self.app.handlers.around_sends.remove(self._recorder)
             self.app.handlers.on_commit.remove(self._recorder.committed)
-            connect(self.app, *self._found)
+            self.app._redirect(*self._found)  # noqa: SLF001
             self._found = None
         if self._allow_found is not None:
             self._allow_found()

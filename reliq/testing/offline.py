@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from reliq import ops
 from reliq.client.app import Reliq
@@ -45,15 +45,8 @@ def fake(app: A) -> A:
         raise missing_extra("reliq.testing.fake", "testing", error) from None
     server = fakeredis.FakeServer()
     pool = fakeredis.FakeRedis(server=server, protocol=2, max_connections=2**31).connection_pool
-    connect(app, IN_MEMORY, pool.make_connection)
+    app._redirect(IN_MEMORY, pool.make_connection)  # noqa: SLF001
     return app
-
-
-def connect(app: Reliq, url: str, make_connection: Any = None) -> None:
-    """Connect the application to another server, of whose queues it knows nothing yet; `app.url` names that one."""
-    app.store.redirect(url, make_connection)
-    app.url = url
-    app._pool.forget()  # noqa: SLF001
 
 
 def work_off(app: Reliq, limit: int = 1000) -> int:

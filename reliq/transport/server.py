@@ -56,6 +56,10 @@ class Server:
         self._latest: Slots | None = None
         self._away: dict[Node, tuple[float, str]] = {}  #: nodes that are away: until when they are not asked, and why
 
+    def redirect(self, url: str, connect: Any = None) -> None:
+        """Use another server from now on: for a command line that overrides an application's URL, and for tests."""
+        self._aim(url, connect)
+
     @property
     def aim(self) -> tuple[str, Any]:
         """What `redirect` has set, or the constructor: the URL, and what a test has given to make connections."""

@@ -174,8 +174,7 @@ class Store(Server):
         return Connection(ClusterNode(self, node), name)
 
     def redirect(self, url: str, connect: Any = None) -> None:
-        """Use another server from now on: for a command line that overrides an application's URL, and for tests."""
-        self._aim(url, connect)
+        super().redirect(url, connect)
         self.close()
 
     def close(self) -> None:
