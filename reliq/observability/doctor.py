@@ -122,6 +122,8 @@ def _sentinels(facts: Facts) -> Iterator[Finding]:
 
 def _version(facts: Facts) -> Iterator[Finding]:
     text = facts.info.get("redis_version", "")
+    if valkey := facts.info.get("valkey_version"):
+        text = f"Valkey {valkey}, compatible with Redis {text}"
     if not facts.version:
         yield Finding("warning", "version", "the server does not say", "INFO is refused: what follows is incomplete.",
                       "Allow INFO to the user of the URL.")  # fmt: skip

@@ -23,9 +23,10 @@ def unsuitable(
     master at this address before. If it is a replica now, a failover is under way: writes are refused temporarily and
     tried again.
     """
-    if not cluster and info.get("redis_mode") == "cluster":
+    mode = info.get("redis_mode") or info.get("server_mode")  # the name in Valkey 9
+    if not cluster and mode == "cluster":
         return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
-    if info.get("redis_mode") == "sentinel":
+    if mode == "sentinel":
         return RedisUnsuitable(f"Redis at {where} is a sentinel: use redis+sentinel://host:26379/service")
     version = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -139,6 +139,14 @@ def test_an_old_server_is_refused(version):
     assert unsuitable({"redis_version": "6.2.0"}, "redis://new", allow_eviction=False) is None
 
 
+@pytest.mark.parametrize("field", ["redis_mode", "server_mode"], ids=["Redis", "Valkey 9"])
+def test_a_server_of_another_mode_is_refused(field):
+    for mode, scheme in (("cluster", "redis+cluster://"), ("sentinel", "redis+sentinel://")):
+        assert scheme in str(unsuitable({field: mode}, "redis://one", allow_eviction=False))
+    assert unsuitable({field: "cluster"}, "redis+cluster://one", allow_eviction=False, cluster=True) is None
+    assert unsuitable({field: "standalone"}, "redis://one", allow_eviction=False) is None
+
+
 def test_a_full_server_takes_no_message_but_gives_those_it_has(server, anew):
     app = anew(server.url)
     queue = app.queue("q")

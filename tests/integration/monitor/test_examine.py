@@ -28,7 +28,7 @@ def test_the_doctor_reads_a_real_server(url, redis_server):
     report = unchecked_store(url).run(examine())
     facts = {one.subject: one.fact for one in report.findings}
     with redis.Redis(port=redis_server.port) as client:
-        assert facts["version"] == client.info("server")["redis_version"]
+        assert client.info("server")["redis_version"] in facts["version"]
     assert facts["persistence"] == "append-only file, fsync everysec"
     assert (facts["replicas"], facts["scripts"]) == ("none", "allowed")
     assert report.ready

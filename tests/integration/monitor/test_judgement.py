@@ -50,6 +50,12 @@ def test_the_loss_window_of_each_persistence(info, settings, level, says):
     assert (found_level, says in meaning) == (level, True), meaning
 
 
+def test_the_version_of_valkey_is_told_as_such():
+    report = judged({"redis_version": "7.2.4", "valkey_version": "9.1.2"})
+    (version,) = (one.fact for one in report.findings if one.subject == "version")
+    assert version == "Valkey 9.1.2, compatible with Redis 7.2.4"
+
+
 @pytest.mark.parametrize(
     ("info", "subject", "level"),
     [
