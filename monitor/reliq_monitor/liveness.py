@@ -70,7 +70,7 @@ class Liveness:
             if reconnected:
                 self.disturbed(connected_at)
         settled = time.monotonic() - connected_at >= SETTLED
-        self._absences.names = names if settled else None
+        self._absences.begin(names if settled else None)
 
     @property
     def misses_some(self) -> bool:

@@ -76,6 +76,18 @@ def test_each_queue_is_looked_at_by_itself():
 
 
 @pytest.mark.usefixtures("settled")
+def test_the_last_consumer_of_a_queue_is_not_missed_when_it_is_gone():
+    """Its queue is not looked at any more; as long as one is missed, the connections are listed at every look."""
+    one = impatient()
+    look(one, HTTP)
+    assert one.misses_some
+    one.connections(None, 1.0)  # they could not be listed
+    assert one.misses_some
+    one.connections(clients(HTTP), 1.0)
+    assert not one.misses_some
+
+
+@pytest.mark.usefixtures("settled")
 def test_looks_before_our_own_reconnect_say_nothing():
     one = Liveness()
     look(one, since=1.0)
