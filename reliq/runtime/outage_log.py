@@ -88,9 +88,11 @@ class OutageLog:
             else:
                 self._latest = (str(error), now)
             return own, False
+        for one in [one for one, past in _unreachable.items() if past.over or now - past.failed_at > _AGAIN]:
+            del _unreachable[one]  # no loop has it any more
         key = (self._log.name, str(error))
         known = _unreachable.get(key)
-        if known is None or known.over or now - known.failed_at > _AGAIN:  # no loop has it any more
+        if known is None:
             _unreachable[key] = own
             return own, False
         known.others.add(self._who)

@@ -63,6 +63,18 @@ def test_loops_that_cannot_reach_one_redis_have_one_line_together(clock, said):
     assert said() == ["queue=c and 2 more: works again after 31.0 s"]
 
 
+def test_outages_that_are_past_are_forgotten(clock):
+    """The pods of a Redis Cluster have other addresses, and so other errors, with each restart."""
+    for number in range(3):
+        OutageLog(LOG, "queue=a").failed(RedisUnavailable(f"node 10.0.0.{number}:6379 cannot be reached"))
+        clock.now += 31
+    one = OutageLog(LOG, "queue=a")
+    one.failed(AWAY)
+    one.over()
+    one.failed(RedisUnavailable("Redis at b cannot be reached"))
+    assert list(outage_log._unreachable) == [("reliq.worker", "Redis at b cannot be reached")]
+
+
 @pytest.mark.parametrize("kind", [OutcomeUnknown, RedisUnsuitable])
 def test_a_call_without_answer_and_a_server_that_refuses_all_are_said_once_for_all_loops(clock, said, kind):
     """A restart of Redis, or a change of its password, wrote two lines for each queue."""
