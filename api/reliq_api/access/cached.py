@@ -58,7 +58,7 @@ class Cached(Generic[T]):
         await self._wait_for_fetch(known)
         if self._known is not None and (self._known is not known or self._may_keep(known)):
             return self._known[0]
-        raise self._error
+        raise self._error.with_traceback(None)  # that of who was refused before would keep its request
 
     def _may_keep(self, known: tuple[T, float] | None) -> bool:
         """Whether the value that was read last may be used although it is old: no newer one can be read."""

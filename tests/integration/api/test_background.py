@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import traceback
 from typing import Any
 
 import pytest
@@ -197,6 +198,20 @@ def test_a_cached_value_that_cannot_be_read_is_an_answer_and_shown(caplog):
     with caplog.at_level(logging.ERROR):
         asyncio.run(scene())
     assert "never retrieved" not in caplog.text
+
+
+def test_the_error_of_a_fetch_keeps_no_request_that_it_has_refused():
+    async def fetch():
+        raise RedisUnavailable("away")
+
+    async def scene():
+        async with Background() as background:
+            value = Cached("keys", fetch, 1.0, background, kept=lambda _: 0.0)
+            errors = await asyncio.gather(*(value.get() for _ in range(3)), return_exceptions=True)
+        (error,) = set(errors)
+        assert len(list(traceback.walk_tb(error.__traceback__))) == 1
+
+    asyncio.run(scene())
 
 
 def test_a_fetch_for_all_requests_ends_with_the_service():
