@@ -22,9 +22,10 @@ from reliq.errors import ReliqError
 from reliq.features.receipts.model import Received
 from reliq.model.dead_letter import DEAD_FROM
 from reliq.model.outgoing import NewMessage
-from reliq.ops import Steps, one, server_time
+from reliq.ops import Steps, is_queue, one, server_time
 from reliq.ops import sqs as ops
 from reliq.runtime.outage_log import OutageLog
+from reliq.runtime.pieces import grouped
 from reliq_api.background import Background
 from reliq_sqs.access import Sender
 from reliq_sqs.known import SqsQueue
@@ -281,11 +282,15 @@ def _all() -> Steps[list[Task]]:
 
 
 def _add(task: Task) -> Steps[None]:
-    """Store a task, and forget the oldest ones of its queue."""
-    of_queue = [one for one in (yield from _all()) if one.source == task.source]
+    """Store a task, and forget the oldest ones of its queue, and those of queues that are gone."""
+    by_source = grouped((one.source, one) for one in (yield from _all()) if not one.active)
+    forgotten = by_source.pop(task.source, [])[_KEPT - 1 :]
+    there = (yield [is_queue(source) for source in by_source]) if by_source else ()
+    for some, exists in zip(by_source.values(), there, strict=True):
+        forgotten += [] if exists else some
     yield ops.put_sqs_move(task.id, msgspec.json.encode(task))
-    if forgotten := [one.id for one in of_queue if not one.active][_KEPT - 1 :]:
-        yield ops.forget_sqs_moves([name for one in forgotten for name in (one, one + _CANCEL)])
+    if forgotten:
+        yield ops.forget_sqs_moves([name for one in forgotten for name in (one.id, one.id + _CANCEL)])
 
 
 def _state(task: str) -> Steps[tuple[str | None, bool, bool]]:

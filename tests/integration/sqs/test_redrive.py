@@ -359,6 +359,19 @@ def test_what_a_task_could_not_move_is_visible_at_once(sqs, pair):
     assert [one["Body"] for one in received(sqs, dead)] == ["a", "b"]
 
 
+def test_tasks_of_queues_that_are_gone_are_forgotten_with_the_next_task(sqs, pair, app):
+    def come_and_go(number):
+        dead, source = pair(f"-{number}")
+        sqs.start_message_move_task(SourceArn=arn_of(sqs, dead))
+        eventually(lambda: ended(sqs, dead))
+        for url in (source, dead):
+            sqs.delete_queue(QueueUrl=url)
+
+    for number in range(3):
+        come_and_go(number)
+    assert len(app.store.call(ops_of_sqs.sqs_moves())) == 1
+
+
 def test_what_is_wrong_with_a_task_is_said_in_the_words_of_aws(sqs, queue, pair):
     dead, _ = pair()
     arn, other = arn_of(sqs, dead), arn_of(sqs, queue())
