@@ -74,6 +74,9 @@ class Deadlines:
             for consumer, deadline in leases:
                 if deadline is not None and deadline <= now and not self._shift_of(queue, consumer, deadline):
                     self._shifted[queue, consumer] = (deadline, self._ahead)
+        if self._shifted:
+            for gone in dict(self._latest.get(queue, ())).keys() - dict(leases).keys():
+                self._shifted.pop((queue, gone), None)
         self._latest[queue] = leases
         return [None if end is None else end + self._shift_of(queue, consumer, end) for consumer, end in leases]
 

@@ -199,6 +199,16 @@ def test_a_jump_ahead_ends_no_lease_of_a_queue_that_comes_from_another_monitor_b
     assert [gone.consumer for gone in one.look("newest", leases[:1], NOW + jump)] == [WORKER]
 
 
+def test_the_shift_of_a_lease_is_forgotten_with_its_consumer(clock):
+    one = Liveness()
+    one.connections(None, 1.0)
+    for number in range(3):
+        one.look("q", [(f"c{number}", NOW + 1000)], NOW)
+        one.jumped(-2000)
+    one.look("q", [("c3", NOW + 1000)], NOW)
+    assert one._deadlines._shifted == {}
+
+
 def test_a_lease_that_was_renewed_between_the_latest_look_and_a_jump_ahead_does_not_end_by_it(clock):
     jump = 3_600_000
     one = Liveness()
