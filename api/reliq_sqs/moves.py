@@ -26,6 +26,7 @@ from reliq.ops import Steps, is_queue, one, server_time
 from reliq.ops import sqs as ops
 from reliq.runtime.outage_log import OutageLog
 from reliq.runtime.pieces import grouped
+from reliq.runtime.tempo import Tempo
 from reliq_api.background import Background
 from reliq_sqs.access import Sender
 from reliq_sqs.known import SqsQueue
@@ -152,12 +153,13 @@ class Moves:
 
     async def _run(self, task: Task) -> None:
         source = self._app.queue(task.source)
-        began, moved_before = time.monotonic(), task.moved
+        began, tempo = time.monotonic(), Tempo(task.rate) if task.rate else None
         inherited = await self._now() - task.started > ops.LEAD * 1000  # from an endpoint that may have died
         made: dict[str, int] = {}  # when each target was created
         while await self._may_go_on(task):
             limit = min(_STEP, task.rate or _STEP)
             attempt = f"sqs move {task.id} {task.moved}"  # repeats what a killed endpoint has received
+            before = task.moved
             received = await source.receive(limit=limit, visibility=_VISIBILITY, wait=_WAIT, runs=True, attempt=attempt)
             if received:
                 await self._move(task, source, received, made)
@@ -167,9 +169,8 @@ class Moves:
             await self._save(task)
             if not task.active:
                 return
-            if task.rate:
-                due = began + (task.moved - moved_before) / task.rate
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            if tempo is not None:
+                await asyncio.sleep(tempo.pause_after(task.moved - before))
 
     async def _now(self) -> int:
         """Return the time of the Redis server, ms since the epoch: endpoints on other machines have other clocks."""

@@ -1,6 +1,5 @@
 """The steps of dead letters: list, filter, redrive, purge."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,6 +23,7 @@ from reliq.protocol.progress import Progress, unwatched
 from reliq.protocol.reports import forget_reports
 from reliq.runtime.moment import earlier
 from reliq.runtime.pieces import pieces
+from reliq.runtime.tempo import Tempo
 
 _BATCHES_PER_SECOND = 10  #: of a redrive with a rate: small batches for an even rate
 _PURGE, _REDRIVE = "the purge of the dead letters", "the redrive"
@@ -175,8 +175,8 @@ class DeadLetterSteps:
 
         `result` is counted up, and has what was done before, in other homes.
         """
-        rate, started, before = options.rate, time.monotonic(), result.redriven
-        relapses = Relapses(self.keys, options.stop_above)
+        rate, relapses = options.rate, Relapses(self.keys, options.stop_above)
+        tempo = None if rate is None else Tempo(rate)
         at_once = _REDRIVEN if rate is None else max(1, min(_REDRIVEN, int(rate / _BATCHES_PER_SECOND)))
 
         def act(letters: list[DeadLetter]) -> Steps[bool]:
@@ -186,12 +186,13 @@ class DeadLetterSteps:
                 result.matched += len(batch)
                 if not options.dry_run:
                     revivals = yield from revivable([self._revival(one, options.keep_failures) for one in batch])
-                    result.redriven += sum((yield ops.redrive(self.keys, revivals, self.keys.new_call())))
+                    revived = sum((yield ops.redrive(self.keys, revivals, self.keys.new_call())))
+                    result.redriven += revived
                 options.progress(result.matched)
                 if not options.dry_run:
                     result.stopped = yield from relapses.reason_to_stop(batch)
-                    if rate is not None:
-                        yield ops.Sleep(max(0.0, started + (result.redriven - before) / rate - time.monotonic()))
+                    if tempo is not None:
+                        yield ops.Sleep(tempo.pause_after(revived))
                 if result.stopped:
                     return False
             if result.matched == options.limit:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import reliq
-from reliq import InvalidSetting
+from reliq import InvalidSetting, ops
 from reliq.model.dead_letter import letter_field
 from reliq.model.keys import QueueKeys
 from reliq.ops import command
@@ -167,6 +167,25 @@ def test_a_redrive_stops_when_too_many_die_again(queue, store):
     assert "died again, more than 50%" in result.stopped
     assert result.redriven < 200
     assert queue.stats().dead + queue.stats().ready == 200
+
+
+def test_a_pause_of_a_redrive_is_not_made_up_for(queue, monkeypatch):
+    """Else all letters are back at once after it, before the first of them can die again."""
+    kill(queue, *(str(number) for number in range(40)))
+    ahead, pauses, clock, pause = [0.0], list[float](), time.monotonic, ops.Sleep
+
+    def suspended(matched):
+        ahead[0] += 60 if matched == 5 else 0
+
+    def paused(seconds):
+        pauses.append(seconds)
+        ahead[0] += seconds
+        return pause(0.0)
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + ahead[0])
+    monkeypatch.setattr(ops, "Sleep", paused)
+    assert queue.dead.redrive(rate=1, progress=suspended).redriven == 40
+    assert pauses.count(0.0) < 10, "many at once"
 
 
 @pytest.mark.parametrize(
