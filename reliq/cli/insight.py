@@ -11,6 +11,7 @@ from reliq.errors import RedisUnavailable
 from reliq.protocol.application import url_from_environment
 from reliq.protocol.partial_reads import every_queue
 from reliq.runtime import startup
+from reliq.transport.server_check import check_server
 from reliq.transport.store import unchecked_store
 
 
@@ -37,6 +38,8 @@ def doctor(options: argparse.Namespace) -> int:
 
     store = unchecked_store(url_from_environment(options.url))
     try:
+        # For what follows a node of a cluster would be a server with queues, and a sentinel one that lacks commands.
+        store.run(check_server(store.where, allow_eviction=True, cluster=store.sharded, known=True))
         report = store.run(examine(store.sharded, store.sentinels.views() if store.sentinels else ()))
     except RedisUnavailable as error:
         report = unreachable(error)

@@ -23,11 +23,12 @@ def unsuitable(
     master at this address before. If it is a replica now, a failover is under way: writes are refused temporarily and
     tried again.
     """
-    mode = info.get("redis_mode") or info.get("server_mode")  # the name in Valkey 9
+    mode, scheme = info.get("redis_mode") or info.get("server_mode"), _scheme(where)  # the second name: Valkey 9
     if not cluster and mode == "cluster":
-        return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use redis+cluster://host:port")
+        return RedisUnsuitable(f"Redis at {where} is a node of a Redis Cluster: use {scheme}+cluster://host:port")
     if mode == "sentinel":
-        return RedisUnsuitable(f"Redis at {where} is a sentinel: use redis+sentinel://host:26379/service")
+        tls = " with ?sentinel_tls=true" if scheme == "rediss" else ""
+        return RedisUnsuitable(f"Redis at {where} is a sentinel: use {scheme}+sentinel://host:26379/service{tls}")
     version = str(info.get("redis_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < OLDEST_REDIS:
@@ -59,4 +60,9 @@ def check_server(where: str, allow_eviction: bool, cluster: bool, known: bool = 
 
 
 def no_cluster(where: str) -> RedisUnsuitable:
-    return RedisUnsuitable(f"Redis at {where} is not a cluster: use redis://")
+    return RedisUnsuitable(f"Redis at {where} is not a cluster: use {_scheme(where)}://")
+
+
+def _scheme(where: str) -> str:
+    """Return how a URL begins that leads to the same servers, with TLS if this one has it."""
+    return "rediss" if where.startswith("rediss") else "redis"

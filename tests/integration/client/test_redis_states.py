@@ -18,7 +18,7 @@ from reliq.model.keys import QueueKeys, new_owner
 from reliq.ops import Told, command, description, heartbeat, instruct, register
 from reliq.protocol.consumer import ConsumerSteps
 from reliq.protocol.lease import Lease
-from reliq.transport.server_check import unsuitable
+from reliq.transport.server_check import no_cluster, unsuitable
 from reliq.transport.store import Store
 from tests.support.crash import crash
 from tests.support.proxy import Proxy
@@ -141,10 +141,24 @@ def test_an_old_server_is_refused(version):
 
 @pytest.mark.parametrize("field", ["redis_mode", "server_mode"], ids=["Redis", "Valkey 9"])
 def test_a_server_of_another_mode_is_refused(field):
-    for mode, scheme in (("cluster", "redis+cluster://"), ("sentinel", "redis+sentinel://")):
-        assert scheme in str(unsuitable({field: mode}, "redis://one", allow_eviction=False))
+    assert "redis+cluster://" in str(unsuitable({field: "cluster"}, "redis://one", allow_eviction=False))
+    assert "redis+sentinel://" in str(unsuitable({field: "sentinel"}, "redis://one", allow_eviction=False))
     assert unsuitable({field: "cluster"}, "redis+cluster://one", allow_eviction=False, cluster=True) is None
     assert unsuitable({field: "standalone"}, "redis://one", allow_eviction=False) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "where", "says"),
+    [
+        ("cluster", "redis://h", "a node of a Redis Cluster: use redis+cluster://host:port"),
+        ("cluster", "rediss://h", "a node of a Redis Cluster: use rediss+cluster://host:port"),
+        ("sentinel", "unix:///s", "a sentinel: use redis+sentinel://host:26379/service"),
+        ("sentinel", "rediss://h", "a sentinel: use rediss+sentinel://host:26379/service with ?sentinel_tls=true"),
+    ],
+)
+def test_a_url_of_another_kind_says_what_to_write_with_and_without_tls(mode, where, says):
+    assert str(unsuitable({"redis_mode": mode}, where, allow_eviction=False)) == f"Redis at {where} is {says}"
+    assert str(no_cluster("rediss+cluster://h")).endswith("is not a cluster: use rediss://")
 
 
 def test_a_full_server_takes_no_message_but_gives_those_it_has(server, anew):

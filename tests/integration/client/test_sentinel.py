@@ -15,6 +15,7 @@ from reliq.embedded import EmbeddedRedis, find_server
 from reliq.errors import RedisUnavailable
 from reliq.ops import command
 from reliq.transport.store import Store
+from tests.support.commands import give_up_soon
 from tests.support.ports import free_port
 from tests.support.workers import eventually, working
 
@@ -74,11 +75,14 @@ def test_the_master_is_found_through_its_sentinel(face, sentinel_url, master):
         ("redis", "0", r"is a sentinel: use redis\+sentinel://"),
     ],
 )
-def test_what_is_wrong_with_the_url_of_a_sentinel(sentinel_url, scheme, path, says):
+def test_what_is_wrong_with_the_url_of_a_sentinel(sentinel_url, scheme, path, says, capsys, monkeypatch):
+    give_up_soon(monkeypatch)
     place = sentinel_url.split("/")[2]
     url = f"{scheme}://{place}/{path}"
     with reliq.Reliq(url, send_timeout=0.3) as app, pytest.raises(RedisUnavailable, match=says):
         app.queue("q").send("x")
+    main(["doctor", "--url", url])
+    assert re.search(says, capsys.readouterr().out)
 
 
 def test_redis_servers_in_place_of_the_sentinels(master):

@@ -116,6 +116,18 @@ def test_a_disabled_command_is_as_good_as_refused():
     assert [one.level for one in report.findings if one.subject == "persistence"] == ["warning"]
 
 
+def test_a_node_of_a_cluster_is_no_server_for_queues(capsys):
+    """Although it may have all slots, and answers all that the doctor asks."""
+    with EmbeddedRedis(settings=["--cluster-enabled", "yes"]) as server:
+        with redis.Redis(port=server.port) as client:
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+            eventually(lambda: "cluster_state:ok" in str(client.execute_command("CLUSTER", "INFO")))
+        status, text = run(capsys, "--url", server.url, "--json")
+    (finding,) = json.loads(text)["findings"]
+    assert (status, finding["subject"]) == (2, "connection")
+    assert "is a node of a Redis Cluster: use redis+cluster://" in finding["fact"]
+
+
 def test_a_server_that_misses_its_replicas_is_a_failure(url, redis_server):
     with redis.Redis(port=redis_server.port) as client:
         client.config_set("min-replicas-to-write", "1")
