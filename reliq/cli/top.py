@@ -16,6 +16,7 @@ from reliq.cli.workers import row
 from reliq.errors import ReliqError
 from reliq.model.stats import Stats
 from reliq.model.worker import WorkerProcess
+from reliq.ops import server_time
 from reliq.ops.schema import Counter
 from reliq.protocol.partial_reads import every_queue, or_unseen
 from reliq.protocol.running import Running, running
@@ -44,7 +45,7 @@ _ENTER, _LEAVE, _HOME, _CLEAR_LINE, _CLEAR_REST = (
 
 
 class Look:
-    """All queues at one time. `running`: messages that report their progress."""
+    """All queues at one time. `running`: messages that report their progress; `now`: seconds since the epoch."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Look:
         running: Sequence[Running] = (),
         missing: Sequence[str] = (),
         workers: Sequence[WorkerProcess] = (),
+        now: float = 0.0,
     ) -> None:
         self.readings = {reading.queue: reading for reading in readings}
         self.at = at
@@ -63,6 +65,7 @@ class Look:
         self.running = running
         self.missing = missing
         self.workers = workers
+        self.now = now
 
 
 def look(store: Store) -> Look:
@@ -74,8 +77,9 @@ def look(store: Store) -> Look:
         steps = [or_unseen(f"the running messages of {one.queue}", running(one.queue, _BARS), []) for one in busy]
         workers = store.run(every_worker(), timeout=0)
         held = [one for each in steps for one in store.run(each, timeout=0)]
+        now = store.call(server_time(), timeout=0) / 1000  # this machine's clock may be wrong
     reporting = [one for one in held if one.fraction is not None][:_BARS]
-    return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines(), workers)
+    return Look(readings, time.monotonic(), len(names), unreadable, reporting, missing.lines(), workers, now)
 
 
 def watch(store: Store, interval: float, once: bool, as_json: bool) -> int:
@@ -120,7 +124,7 @@ def frame(before: Look, now: Look, where: str, height: int, width: int = _WIDTH)
     elapsed = max(now.at - before.at, 1e-9)
     rows = sorted(now.readings.values(), key=lambda one: (-(one.ready + one.processing), -one.dead, one.queue))
     rates = {one.queue: _rates(before.readings.get(one.queue), one, elapsed) for one in rows}
-    bars = _worker_lines(now.workers, width) + _bars(now.running, width)
+    bars = _worker_lines(now.workers, now.now, width) + _bars(now.running, width)
     top = _summary(rows, rates, now.queues, where, width)
     if now.missing:
         top += wrapped(now.missing[0], width)
@@ -157,12 +161,12 @@ def _bars(running: Sequence[Running], width: int) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _worker_lines(workers: Sequence[WorkerProcess], width: int) -> list[str]:
+def _worker_lines(workers: Sequence[WorkerProcess], now: float, width: int) -> list[str]:
     """Return a line for each of the first workers that say who they are, and one for what it runs.
 
     A line begins with as much of the id as `reliq worker pause` needs.
     """
-    named, now = [one for one in workers if one.process is not None], time.time()
+    named = [one for one in workers if one.process is not None]
     lines = []
     for one in named[:_WORKERS]:
         _, host, pid, title, version, up, beat, _, rate, _ = row(one, now)

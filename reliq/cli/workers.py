@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import time
 from typing import Any
 
 from reliq.cli.columns import columns
@@ -11,6 +10,7 @@ from reliq.cli.progress import age
 from reliq.errors import ReliqError
 from reliq.model.instruction import Instruction
 from reliq.model.worker import NO_WORKER, WorkerProcess
+from reliq.ops import server_time
 from reliq.protocol.workers import every_worker, find_worker, instruct
 from reliq.runtime.logging import printable
 
@@ -52,18 +52,20 @@ def instruct_worker(options: argparse.Namespace) -> int:
 
 def workers(options: argparse.Namespace) -> int:
     """Print a line for each worker."""
-    found = store_of(options).run(every_worker())
+    store = store_of(options)
+    found = store.run(every_worker())
     if options.json:
         print(json.dumps([one.summary() for one in found]))
         return 0
     say_none(found, "there are no workers: `reliq worker MODULE:APP` starts one")
     if found:
-        print("\n".join(columns([HEAD, *(row(one, time.time()) for one in found)], *_LEAST)))
+        now = store.call(server_time()) / 1000  # this machine's clock may be wrong
+        print("\n".join(columns([HEAD, *(row(one, now) for one in found)], *_LEAST)))
     return 0
 
 
 def row(one: WorkerProcess, now: float) -> tuple[str, ...]:
-    """Return the cells of a worker; - for what it does not say. `now`: seconds since the epoch."""
+    """Return the cells of a worker; - for what it does not say. `now`: seconds since the epoch, by Redis."""
     here, longest = one.process, one.running
     about = ("-", "-", "-", "-", "-")
     if here is not None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -257,6 +258,22 @@ def test_the_command_line_pauses_resumes_and_stops_a_worker_by_the_beginning_of_
         1,
         "reliq: there is no worker 'c-unknown': `reliq worker list` shows all of them\n",
     )
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+@pytest.mark.parametrize("command", ["worker list", "top --once --interval 0.1"])
+def test_ages_of_workers_go_by_the_clock_of_redis(app, at_work, monkeypatch, command, ahead):
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + ahead)
+
+    about = re.compile(rf" {re.escape(__version__)} +(?:up +)?(\d\S*) +(?:beat +)?(\d\S*) ")
+
+    def ages():
+        return about.findall(run(*command.split(), url=app.url).stdout)[0]
+
+    up, beat = eventually(lambda: (found := ages())[0] != "0.0s" and found)
+    assert up.endswith("s")
+    assert beat.endswith("s")
 
 
 def test_nothing_is_told_twice(monkeypatch):
