@@ -293,8 +293,8 @@ class Connection(ConnectionState):
         """Make a call that another thread waits for fail with ConnectionLost. Thread-safe."""
         sock = self.socket  # redis-py's disconnect is for the thread that uses the connection
         if sock is not None:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # that of an SSLSocket lets the other thread go on without TLS
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def leave_to_parent(self) -> None:
         """Close this process's copy of the socket in a forked child; the parent's connection goes on."""

@@ -11,6 +11,8 @@ import reliq
 from reliq import aio
 from reliq.embedded import find_server
 from reliq.errors import InvalidSetting, RedisUnavailable
+from reliq.ops import server_time
+from reliq.transport.store import Store
 from tests.support.ports import free_port
 from tests.support.workers import Child, eventually, working
 
@@ -134,6 +136,16 @@ def test_a_key_with_a_password(folder, port):
     app = reliq.Reliq(url(folder, port, client="locked", more="&ssl_password=secret"))
     app.queue("locked").send(1)
     app.close()
+
+
+def test_a_connection_that_another_thread_interrupts_keeps_its_tls(folder, port):
+    """What its own thread is about to send would go out without it."""
+    with contextlib.closing(Store(url(folder, port))) as store:
+        connection = store.connection()
+        connection.perform(server_time())
+        connection.interrupt()
+        assert connection.socket.version().startswith("TLS")
+        connection.close()
 
 
 def test_an_option_that_is_none_is_refused(folder, port):
