@@ -28,7 +28,7 @@ except ImportError as error:
 import reliq.contrib.kombu as _registers_the_transport  # noqa: F401
 from reliq.contrib import celery_ends
 from reliq.contrib.kombu.channel import REJECTED, Channel
-from reliq.contrib.kombu.options import Options
+from reliq.contrib.kombu.options import SCHEMES, Options
 from reliq.errors import InvalidSetting
 
 _log = logging.getLogger("reliq.celery")
@@ -46,11 +46,14 @@ def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True,
     `reliq.contrib.kombu.options.Options`, for example lease="30s". What is set here may be changed afterwards, for
     single tasks too: acks_late, reject_on_worker_lost, acks_on_failure.
 
-    Raises InvalidSetting for other options.
+    Raises InvalidSetting for other options, and for the URL of another transport.
     """
     if unknown := Options.unknown(transport_options):
         names, known = ", ".join(unknown), ", ".join(Options.__slots__)
         raise InvalidSetting(f"configure() does not know {names}: the options of the transport are {known}")
+    if url is not None and not url.startswith("reliq") and not app.conf.broker_transport:
+        scheme = next((one for one in SCHEMES if url.startswith(f"{one}://")), "redis")
+        raise InvalidSetting(f"configure(): the URL is that of another transport of Celery: write reliq+{scheme}://")
     settings: dict[str, Any] = {
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,

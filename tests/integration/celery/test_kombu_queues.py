@@ -1,5 +1,6 @@
 """Queues, exchanges and addresses of kombu: their names in reliq, their arguments, and what is refused."""
 
+import re
 import ssl
 from types import SimpleNamespace
 from typing import Any
@@ -296,11 +297,23 @@ def test_a_consumer_of_a_queue_with_partitions_is_refused_and_sends_go_on(
     assert [one for one in app.store.call(ops.queue_names()) if "orders" in one] == []
 
 
+@pytest.mark.parametrize("url", ["redis://:pw@localhost", "rediss+sentinel://:pw@localhost/main/0", "amqp://a:pw@h"])
+def test_celery_is_not_configured_for_a_transport_of_its_own(url: str) -> None:
+    """It would run on that, with the settings of reliq, and nobody would notice until a worker is killed."""
+    app = celery.Celery()
+    scheme = url.partition("://")[0].replace("amqp", "redis")
+    with pytest.raises(reliq.InvalidSetting, match=re.escape(f": write reliq+{scheme}://")) as caught:
+        configure(app, url)
+    assert "pw" not in str(caught.value)
+    app.conf.broker_transport = "reliq.contrib.kombu:Transport"
+    configure(app, url)
+
+
 def test_options_that_reliq_does_not_know_are_refused_or_named(caplog: pytest.LogCaptureFixture) -> None:
     app = celery.Celery()
     with pytest.raises(reliq.InvalidSetting, match=r"configure\(\) does not know leese: the options .* are lease, "):
-        configure(app, "redis://localhost", leese="30s")
-    configure(app, "redis://localhost", lease="30s", priority_steps=[0, 3])
+        configure(app, "reliq+redis://localhost", leese="30s")
+    configure(app, "reliq+redis://localhost", lease="30s", priority_steps=[0, 3])
     app.conf.broker_transport_options["visibility_timeout"] = 3600
     _prepare_worker(SimpleNamespace(app=app))
     assert caplog.messages == ["broker_transport_options_ignored names=visibility_timeout"]
