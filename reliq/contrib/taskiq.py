@@ -28,6 +28,7 @@ from reliq.contract import values
 from reliq.errors import LeaseLost, ReliqError
 from reliq.model.backoff import exponential
 from reliq.protocol.settlement import checked_lease
+from reliq.runtime.moment import Moment
 from reliq.runtime.outage_log import OutageLog
 from reliq.transport.store import Store
 
@@ -134,7 +135,7 @@ class ReliqBroker(AsyncBroker):
                     await tasks.wait_for_one(_WAIT)
                 elif not tasks.claimed:
                     tasks.claimed.extend(await self._claim(tasks.consumer, outage))
-                while (message := tasks.next_to_start()) is not None:
+                while await self._keep_own(tasks, outage) and (message := tasks.next_to_start()) is not None:
                     if (error := self._misread(message)) is None:
                         yield tasks.delivery_of(message)
                     else:
@@ -152,6 +153,16 @@ class ReliqBroker(AsyncBroker):
         except Exception as error:  # noqa: BLE001  the formatter may be anyone's
             return error
         return None
+
+    async def _keep_own(self, tasks: "_Tasks", outage: OutageLog) -> bool:
+        """Forget claimed tasks that others have by now; return whether the rest may start."""
+        try:
+            await tasks.keep_own()
+        except ReliqError as error:
+            outage.failed(error)
+            await asyncio.sleep(values.RECONNECT_PAUSE)
+            return False
+        return True
 
     async def _claim(self, consumer: Consumer, outage: OutageLog) -> list[Message]:
         try:
@@ -204,6 +215,7 @@ class _Tasks:
         self.claimed: deque[Message] = deque()  #: and not yielded
         self.over = False  #: nothing is claimed any more, because the worker stops
         self._running: dict[bytes, Message] = {}  #: yielded, and not acked
+        self._sure_until = Moment.never()  #: that the lease lasts
         self._ended = asyncio.Event()
         self._outage = OutageLog(log, "acking")
         self._settling: set[asyncio.Task[None]] = set()  #: asyncio itself keeps no task alive
@@ -212,6 +224,14 @@ class _Tasks:
     def one_runs_alone(self) -> bool:
         """Whether nothing else starts before a running task has ended."""
         return any(one.deliveries for one in self._running.values())
+
+    async def keep_own(self) -> None:
+        """Forget the claimed ones that others have by now: this process may have been suspended. Raises ReliqError."""
+        if self.claimed and self._sure_until.passed():
+            asked_at = Moment.now()
+            await self.consumer.heartbeat()
+            self._sure_until = asked_at.after(self.consumer.lease / 2)
+        self.claimed = deque(one for one in self.claimed if not one.lost)
 
     def next_to_start(self) -> Message | None:
         """Take a claimed message that may start now."""

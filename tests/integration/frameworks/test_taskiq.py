@@ -21,6 +21,8 @@ import reliq
 from reliq.aio.consumer import Consumer
 from reliq.contract import values
 from reliq.contrib.taskiq import ReliqBroker
+from reliq.transport.store import Store
+from reliq_monitor import MonitorThread
 from tests.support.workers import ROOT, eventually
 
 #: The code of a worker.
@@ -447,6 +449,28 @@ def test_only_the_task_that_kills_its_workers_becomes_a_dead_letter(app: reliq.R
     (letter,) = app.queue("taskiq").dead.list()
     assert (letter.headers["task"], deaths) == ("die", 2)
     assert app.queue("taskiq").stats().counters["acked"] == 1
+
+
+def test_a_suspended_worker_starts_no_task_that_others_have_run(app: reliq.Reliq, url: str) -> None:
+    async def story() -> None:
+        broker = made(url, lease=1, prefetch=3)
+        queue = app.queue("taskiq")
+        tasks = [TaskiqMessage(task_id=one, task_name=one, labels={}, args=[], kwargs={}) for one in "abcd"]
+        *first, latest = [broker.formatter.dumps(one).message for one in tasks]
+        queue.send_many(first)
+        started = broker.listen()
+        await anext(started)
+        # Nothing else of this loop runs meanwhile, as if it were suspended.
+        eventually(lambda: queue.stats().ready == 3, 20)
+        with queue.consumer() as other:
+            other.ack(*other.claim(3))
+        queue.send(latest)
+        assert (await asyncio.wait_for(anext(started), 20)).data == latest
+        await started.aclose()
+        await broker.shutdown()
+
+    with MonitorThread(Store(url), reconnect_grace=0):
+        asyncio.run(story())
 
 
 def test_a_killed_worker_gives_its_task_to_another(app: reliq.Reliq, url: str, tmp_path: Path) -> None:
