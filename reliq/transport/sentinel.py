@@ -15,7 +15,7 @@ from reliq import forks
 from reliq.contract import values
 from reliq.errors import UnknownCommand
 from reliq.ops.topology import Node, address_of
-from reliq.transport.errors import CLOSED_BY_SERVER, ConnectionLost, connection_ended, failed, redis_errors
+from reliq.transport.errors import CLOSED_BY_SERVER, TIMED_OUT, ConnectionLost, connection_ended, failed, redis_errors
 from reliq.transport.resp import pack
 
 log = logging.getLogger("reliq.sentinel")
@@ -137,7 +137,7 @@ class _Voter(threading.Thread):
             self.problem = ""
             return _vote(state, master)
         except (redis_errors().RedisError, *connection_ended(), ValueError, KeyError) as error:
-            self.problem = _problem(error)
+            self.problem = _problem(error, self._connection)
             log.debug("sentinel %s:%d does not answer: %s", *self._node, self.problem)
             self._close()
             return None
@@ -148,7 +148,7 @@ class _Voter(threading.Thread):
             self._connection = None
 
 
-def _problem(error: Exception) -> str:
+def _problem(error: Exception, connection: Any) -> str:
     """Return why a sentinel gave no answer; empty: it knows no master of that name."""
     if "no such master" in str(error).lower():
         return ""
@@ -157,8 +157,12 @@ def _problem(error: Exception) -> str:
     why = failed(error, sent=False)
     if isinstance(why, UnknownCommand):
         return "it is no sentinel: the URL has the sentinels' addresses, not those of the Redis servers"
-    hint = "if this port is for TLS, the URL begins with rediss+sentinel:// and has ?sentinel_tls=true"
-    return f"{why}; {hint}" if str(why) in CLOSED_BY_SERVER else str(why)
+    tls = hasattr(connection, "cert_reqs")  # of an SSLConnection
+    if not tls and str(why) in CLOSED_BY_SERVER:
+        return f"{why}; if this port is for TLS, the URL begins with rediss+sentinel:// and has ?sentinel_tls=true"
+    if tls and str(why) == TIMED_OUT:
+        return f"{why}; if this port is not for TLS, the URL must not have ?sentinel_tls=true"
+    return str(why)
 
 
 def _vote(state: list[bytes], master: list[bytes] | None) -> Vote | None:

@@ -85,6 +85,13 @@ def test_what_is_wrong_with_the_url_of_a_sentinel(sentinel_url, scheme, path, sa
     assert re.search(says, capsys.readouterr().out)
 
 
+def test_sentinels_that_do_not_speak_tls(sentinel_url):
+    url = sentinel_url.replace("redis+", "rediss+") + "?sentinel_tls=true"
+    says = r"must not have \?sentinel_tls"
+    with reliq.Reliq(url, send_timeout=0.3) as app, pytest.raises(RedisUnavailable, match=says):
+        app.queue("q").send("x")
+
+
 def test_redis_servers_in_place_of_the_sentinels(master):
     url = f"redis+sentinel://127.0.0.1:{master.port}/mymaster"
     with reliq.Reliq(url, send_timeout=0.3) as app, pytest.raises(RedisUnavailable, match="it is no sentinel"):
