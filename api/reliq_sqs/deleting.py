@@ -1,6 +1,5 @@
 """DeleteMessage, ChangeMessageVisibility and their batches: what is done with a receipt handle."""
 
-import time
 from functools import partial
 
 from reliq_sqs import batches, receipts
@@ -64,8 +63,13 @@ def _is_blank(entry: Parameters) -> bool:
     return not entry["ReceiptHandle"].strip()
 
 
-def _handles(queue: SqsQueue, entries: list[Parameters], path: str | None = None) -> list[receipts.Handle | SqsError]:
-    """Return the handles of entries, or why one is refused; with a path also for the wrong time of an entry."""
+def _handles(
+    queue: SqsQueue, entries: list[Parameters], path: str | None = None, now: float = 0.0
+) -> list[receipts.Handle | SqsError]:
+    """Return the handles of entries, or why one is refused; with a path also for the wrong time of an entry.
+
+    `now`: seconds since the epoch, by the server.
+    """
     found: list[receipts.Handle | SqsError] = []
     for place, one in enumerate(entries, 1):
         try:
@@ -75,7 +79,7 @@ def _handles(queue: SqsQueue, entries: list[Parameters], path: str | None = None
                 _check_time(one, path.format(place))
             handle = receipts.read(one["ReceiptHandle"], queue.queue)
             if path is not None:
-                _check_total(one["VisibilityTimeout"], handle)
+                _check_total(one["VisibilityTimeout"], max(0.0, now - handle.received_at / 1000))
             found.append(handle)
         except SqsError as error:
             found.append(error)
@@ -100,7 +104,7 @@ async def _change(call: Call, queue: SqsQueue, entries: list[Parameters], path: 
     With a handle that expired nothing is changed, which is an error only on a FIFO queue.
     """
     done = ("changed",) if queue.fifo else ("changed", "expired")
-    handles = _handles(queue, entries, path)
+    handles = _handles(queue, entries, path, call.registry.ids.server_now())
     pairs = zip(handles, entries, strict=True)
     known = [(one.receipt, entry) for one, entry in pairs if isinstance(one, receipts.Handle)]
     times = [(receipt, entry["VisibilityTimeout"]) for receipt, entry in known]
@@ -124,7 +128,6 @@ def _check_time(entry: Parameters, path: str) -> None:
         raise invalid_value(seconds, "VisibilityTimeout", reason)
 
 
-def _check_total(seconds: int, handle: receipts.Handle) -> None:
-    so_far = max(0.0, time.time() - handle.received_at / 1000)
+def _check_total(seconds: int, so_far: float) -> None:
     if so_far + seconds >= VISIBILITY.largest:
         raise invalid_value(seconds, "VisibilityTimeout", _TOO_LONG)

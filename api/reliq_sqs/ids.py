@@ -52,8 +52,12 @@ class Ids:
         least, most = server_ms / 1000 - self.now(), (server_ms + 1) / 1000 - asked
         self._behind = min(max(self._behind, least), most)
 
+    def server_now(self) -> float:
+        """Return the time of the server, in seconds since the epoch, as far as it was told."""
+        return self._clock() + self._behind
+
     def new(self) -> str:
-        now = int((self._clock() + self._behind) * 1000)
+        now = int(self.server_now() * 1000)
         if now > self._now:
             self._now, self._count = now, _bits(_COUNTER_BITS - 2)
         else:  # also after a jump of the clock

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from typing import Any
 
 from reliq_sqs.calls import Call, Result
@@ -45,7 +44,7 @@ async def add_permission(call: Call) -> Result:
                 "Resource": now.arn,
             }
         )
-        return {_POLICY: _compact(policy), MODIFIED: str(int(time.time()))}, ()
+        return {_POLICY: _compact(policy), MODIFIED: str(int(call.registry.ids.server_now()))}, ()
 
     await call.registry.change(queue, edit)
     return {}
@@ -62,7 +61,7 @@ async def remove_permission(call: Call) -> Result:
         kept = [one for one in policy["Statement"] if one.get("Sid") != label]
         if len(kept) == len(policy["Statement"]):
             raise invalid_value(label, "Label", f"can't find label{' on existing policy' if kept else ''}.")
-        modified = {MODIFIED: str(int(time.time()))}
+        modified = {MODIFIED: str(int(call.registry.ids.server_now()))}
         return ({_POLICY: _compact({**policy, "Statement": kept}), **modified}, []) if kept else (modified, [_POLICY])
 
     await call.registry.change(queue, edit)

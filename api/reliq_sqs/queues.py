@@ -1,7 +1,6 @@
 """The actions on queues: create, find, list, describe, change, purge, delete."""
 
 import base64
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -168,7 +167,7 @@ async def set_queue_attributes(call: Call) -> Result:
     def edit(now: SqsQueue) -> tuple[dict[str, str], list[str]]:
         attributes.check_together({**now.attributes, **wanted})
         others = [ATTRIBUTE + name for name in attributes.replaced_by(wanted)]
-        modified = int(time.time())
+        modified = int(call.registry.ids.server_now())
         scope = known.scope_from(now, wanted, modified)
         return {**to_set, **scope, MODIFIED: str(modified)}, [*to_remove, *others]
 
@@ -193,7 +192,7 @@ async def purge_queue(call: Call) -> Result:
 
 
 async def _note_purge(call: Call, queue: SqsQueue) -> None:
-    now = int(time.time())
+    now = int(call.registry.ids.server_now())
 
     def edit(there: SqsQueue) -> tuple[dict[str, str], tuple[()]]:
         if now - there.purged < _PURGE_EVERY:

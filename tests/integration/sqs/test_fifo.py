@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -180,7 +179,7 @@ def test_a_changed_scope_of_deduplication_holds_a_minute_later(sqs, fifo, monkey
 
     assert sent("before") == {"queue": 1, "messageGroup": 2}[before]
     later = time.time() + 61
-    monkeypatch.setattr("reliq_sqs.sending.time", SimpleNamespace(time=lambda: later))
+    monkeypatch.setattr("reliq_sqs.ids.Ids.server_now", lambda _: later)
     assert sent("later") == {"queue": 1, "messageGroup": 2}[after]
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from reliq_sqs.ids import Ids
+from tests.integration.sqs.serving import client, serving
 from tests.support.workers import eventually
 
 _EMPTY = "Message (user) attribute 'a' must contain a non-empty value of type 'String'."
@@ -291,6 +293,21 @@ def test_the_time_in_flight_ends_after_twelve_hours_in_all(sqs, queue):
             "InvalidParameterValue", 400,
             f"Value {seconds} for parameter VisibilityTimeout is invalid. Reason: {reason}",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_the_time_in_flight_goes_by_the_clock_of_redis(url, queue, monkeypatch, ahead):
+    """Else an endpoint an hour ahead refuses what an hour more would be too much for."""
+    place, clock = queue().rsplit("/")[-1], time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + ahead)
+    monkeypatch.setattr(Ids.__init__, "__defaults__", (time.time,))  # that of the machine when it was imported
+    with serving(url) as endpoint:
+        sqs = client(endpoint)
+        there = sqs.get_queue_url(QueueName=place)["QueueUrl"]
+        sqs.send_message(QueueUrl=there, MessageBody="m")
+        told = {"QueueUrl": there, "ReceiptHandle": received(sqs, there)[0]["ReceiptHandle"]}
+        sqs.change_message_visibility(VisibilityTimeout=43_100, **told)
+        assert code_of(sqs.change_message_visibility, VisibilityTimeout=43_200, **told)[1] == 400
 
 
 def test_a_delayed_message_is_counted_apart_and_comes_when_it_is_due(sqs, queue):
