@@ -52,8 +52,9 @@ def configure(app: Celery, url: str | None = None, *, dead_letters: bool = True,
         names, known = ", ".join(unknown), ", ".join(Options.__slots__)
         raise InvalidSetting(f"configure() does not know {names}: the options of the transport are {known}")
     if url is not None and not url.startswith("reliq") and not app.conf.broker_transport:
-        scheme = next((one for one in SCHEMES if url.startswith(f"{one}://")), "redis")
-        raise InvalidSetting(f"configure(): the URL is that of another transport of Celery: write reliq+{scheme}://")
+        other = url.partition("://")[0]
+        scheme = other if other in SCHEMES else "redis"
+        raise InvalidSetting(f"configure(): {other}:// is another transport of Celery: write reliq+{scheme}://")
     settings: dict[str, Any] = {
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
