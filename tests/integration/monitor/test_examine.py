@@ -16,6 +16,7 @@ from reliq.errors import RedisUnavailable
 from reliq.observability.doctor import examine
 from reliq.transport.store import Store, unchecked_store
 from tests.support.commands import give_up_soon
+from tests.support.ports import free_port_with_bus
 from tests.support.workers import eventually
 
 
@@ -118,7 +119,7 @@ def test_a_disabled_command_is_as_good_as_refused():
 
 def test_a_node_of_a_cluster_is_no_server_for_queues(capsys):
     """Although it may have all slots, and answers all that the doctor asks."""
-    with EmbeddedRedis(settings=["--cluster-enabled", "yes"]) as server:
+    with EmbeddedRedis(settings=["--cluster-enabled", "yes"], port=free_port_with_bus()) as server:
         with redis.Redis(port=server.port) as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
             eventually(lambda: "cluster_state:ok" in str(client.execute_command("CLUSTER", "INFO")))
