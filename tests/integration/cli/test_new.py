@@ -38,6 +38,7 @@ def test_the_tests_of_a_new_project_pass(shop):
 
 
 def test_a_new_project_passes_pyright(shop):
+    pytest.importorskip("pyright", reason="the oldest dependencies are tested without it")
     done = run("-m", "pyright", "--pythonpath", sys.executable, ".", folder=shop)
     assert done.stdout.startswith("0 errors"), done.stdout
 
