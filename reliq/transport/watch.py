@@ -83,6 +83,7 @@ class Watch(threading.Thread):
         self._waiting: defaultdict[str, WeakSet[Waiter]] = defaultdict(WeakSet)  #: by key: whom to notify
         self._asked: dict[str, float] = {}  #: keys that do not exist, with when that was asked
         self._unasked: set[str] = set()  #: keys to ask about
+        self._next_look = 0.0  #: when an answer may have been known for long enough, by time.monotonic()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.settimeout(0)
         self._stopping = False
@@ -152,19 +153,13 @@ class Watch(threading.Thread):
         """Ask what is to be asked, and wait for what changes."""
         now = time.monotonic()
         with self._lock:
-            for key, at in list(self._asked.items()):
-                if now >= self._again_at(key, at):
-                    del self._asked[key]
-                    if self._waiting.get(key):
-                        self._unasked.add(key)
-                    else:  # no call waits for it, and its queue may be gone; a later wait asks again
-                        self._waiting.pop(key, None)
+            if now >= self._next_look:
+                self._look(now)
             due, self._unasked = list(self._unasked), set()
         for some in pieces(due, _TOGETHER):
             self._ask(some)
         with self._lock:
-            waits = (self._again_at(key, at) for key, at in self._asked.items())
-            soonest = now if self._unasked else min(waits, default=now + values.SLOW_LOOK)
+            soonest = now if self._unasked else self._next_look
         self._notices.wait(max(0.0, soonest - time.monotonic()), self._wake_reader, self._connection.socket)
         with contextlib.suppress(BlockingIOError):
             self._wake_reader.recv(4096)
@@ -172,6 +167,21 @@ class Watch(threading.Thread):
         if self._connection.connected and self._connection.readable:  # it has ended, and what it has read is forgotten
             self._connection.close()
             self._notices.end()
+
+    def _look(self, now: float) -> None:
+        """Forget the answers that have been known for long, so that those which callers wait for are asked again."""
+        soonest = now + values.SLOW_LOOK
+        for key, at in list(self._asked.items()):
+            again_at = self._again_at(key, at)
+            if now < again_at:
+                soonest = min(soonest, again_at)
+                continue
+            del self._asked[key]
+            if self._waiting.get(key):
+                self._unasked.add(key)
+            else:  # no call waits for it, and its queue may be gone; a later wait asks again
+                self._waiting.pop(key, None)
+        self._next_look = soonest
 
     def _again_at(self, key: str, asked_at: float) -> float:
         """Return when to ask about a key again: later if no caller waits for it, and it only shows who needs help."""
@@ -195,6 +205,7 @@ class Watch(threading.Thread):
             for key in keys:
                 self._asked.pop(key, None)
             if self.works:
+                self._next_look = min(self._next_look, now + values.SLOW_LOOK)
                 self._asked.update((key, now) for key, exists in zip(keys, answers, strict=True) if not exists)
         self._release(keys if not self.works else there)
 

@@ -11,6 +11,7 @@ from reliq.contract import values
 from reliq.model.keys import QueueKeys, connection_name
 from reliq.model.message import Message
 from reliq.transport.notices import Notices
+from reliq.transport.watch import Watch, Watches
 from reliq.worker import exchange, idle
 from tests.support.handlers import settled
 from tests.support.workers import eventually, working
@@ -120,9 +121,45 @@ def test_what_becomes_ready_otherwise_is_told_too(app, client, worker, handled):
     eventually(lambda: all(settled(app, name) for name in QUEUES))
 
 
-def test_a_lost_notice_costs_the_slow_look(app, worker, handled, monkeypatch):
+class Told:
+    """A waiter that notes the keys of which it was told."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def notify(self, key: str) -> None:
+        self.keys.append(key)
+
+
+@pytest.mark.parametrize("kind", ["inline"], indirect=True)
+def test_a_notice_about_one_key_costs_no_look_at_all_others(app, client, kind, monkeypatch):
+    """A worker of 64 partitions of 20 queues would take some milliseconds for each message."""
+    looks: list[str] = []
+    again_at = Watch._again_at
+
+    def counted(self, key, at):
+        looks.append(key)
+        return again_at(self, key, at)
+
+    monkeypatch.setattr(Watch, "_again_at", counted)
+    keys = [f"key-{number}" for number in range(300)]
+    watches, told = Watches(app.store, app.store.connector()), Told()
+    assert watches.add_waiter(keys, told) == []
+    (watch,) = watches.by_node.values()
+    eventually(lambda: len(watch._asked) == len(keys))
+    looks.clear()
+    for turn, key in enumerate(keys[:10]):
+        client.lpush(key, "x")
+        eventually(lambda: len(told.keys) == turn + 1)  # noqa: B023
+    watches.stop()
+    assert told.keys == keys[:10]
+    assert len(looks) < len(keys)
+
+
+def test_a_lost_notice_costs_the_slow_look(app, request, handled, monkeypatch):
     monkeypatch.setattr(Notices, "take", lambda self: None)
     monkeypatch.setattr(values, "SLOW_LOOK", 1.0)
+    worker = request.getfixturevalue("worker")
     eventually(resting(worker))
     app.queue("q3").send("x")
     eventually(lambda: handled == [b"x"], timeout=10)
