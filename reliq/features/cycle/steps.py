@@ -14,7 +14,7 @@ from reliq.protocol.announcing import announce_if_possible
 from reliq.protocol.producer import ProducerPool
 from reliq.runtime.pieces import pieces
 
-_ADDED, _REMOVED = 100, 250  #: members a call: so many take Redis about two milliseconds
+_ADDED, _REMOVED = 40, 250  #: members a call: so many take Redis about two milliseconds
 
 
 class CycleSteps:
