@@ -17,15 +17,17 @@ log = logging.getLogger("reliq.monitor")
 
 DUTY = "members"
 BEAT_EVERY = 0.4  #: seconds
-GONE_AFTER = 1.2  #: seconds without a beat; the next beat of the others shows it: a hand-over takes 1.6 s at most
+BEAT_OF_COMMON_EVERY = 1.0  #: seconds, for work of a cluster that belongs to no queue: each beat is six commands
+_MISSED = 3  #: beats without which a monitor is gone; the next one of the others shows it: 1.6 s at most for queues
 MOST_LEADING = 8  #: the others are spares: each that leads costs Redis some commands, however few its queues are
 
 
 class Membership:
     """One monitor among those that share the queues of a server."""
 
-    def __init__(self, tag: str) -> None:
-        """`tag`: the hash tag of the keys."""
+    def __init__(self, tag: str, beat_every: float = BEAT_EVERY) -> None:
+        """`tag`: the hash tag of the keys. `beat_every`: seconds."""
+        self.beat_every = beat_every
         self.id = secrets.token_hex(8)
         self._tag = tag
         self._leading: Sequence[str] | None = None  #: None: the others are not known
@@ -50,7 +52,7 @@ class Membership:
 
     def beat(self) -> Steps[bool]:
         """Note that this monitor is alive, and read which ones lead."""
-        answer = yield ops.attend(self._tag, self.id, GONE_AFTER, MOST_LEADING)
+        answer = yield ops.attend(self._tag, self.id, _MISSED * self.beat_every, MOST_LEADING)
         if answer.leading != self._leading:
             self._changed = True
             log.info("joined monitors=%d leading=%d: this one %s", answer.alive, len(answer.leading),

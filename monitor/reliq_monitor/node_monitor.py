@@ -23,7 +23,7 @@ from reliq_monitor.duties import DUTIES
 from reliq_monitor.duty import Duty
 from reliq_monitor.liveness import Liveness
 from reliq_monitor.lookout import Lookout
-from reliq_monitor.membership import BEAT_EVERY, DUTY, Membership
+from reliq_monitor.membership import BEAT_EVERY, BEAT_OF_COMMON_EVERY, DUTY, Membership
 from reliq_monitor.place import WHOLE, Place
 from reliq_monitor.queue_scan import TOGETHER, Survey
 from reliq_monitor.reclaim import deaths
@@ -59,7 +59,7 @@ class NodeMonitor:
         )
         self._rota = Rota(DUTIES, self._calls, self._attempts, scan_interval)
         self._liveness = Liveness(values.seconds(reconnect_grace, "reconnect_grace"))
-        self._membership = Membership(place.tag)
+        self._membership = Membership(place.tag, BEAT_EVERY if place.has_queues else BEAT_OF_COMMON_EVERY)
         self._lookout = Lookout(
             place,
             self._calls,
@@ -181,7 +181,7 @@ class NodeMonitor:
 
     def _beat(self) -> None:
         """Note that this monitor is alive, and take over or leave queues as other monitors go or come."""
-        self._next_beat = time.monotonic() + BEAT_EVERY
+        self._next_beat = time.monotonic() + self._membership.beat_every
         was_known, was_leading = self._membership.known, self._leading
         beat = self._membership.beat()
         if not self._calls.run(self._attempts.of_all(DUTY, beat, otherwise=False)):

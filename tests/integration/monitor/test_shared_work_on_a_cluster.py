@@ -144,6 +144,21 @@ def test_a_monitor_that_became_a_spare_at_one_node_scans_at_the_others(monitors,
     eventually(lambda: monitor.state().last_scan_at > seen)
 
 
+def test_work_that_belongs_to_no_queue_takes_fewer_beats_and_is_handed_over_later(monitors, nodes):  # noqa: F811
+    def lasts(part):
+        with redis.Redis(port=nodes[node_of(part.place.tag)].port) as client:
+            seconds, micros = client.time()
+            until = client.zscore(monitors_until(part.place.tag), part._membership.id) or 0
+            return until / 1000 - seconds - micros / 1e6
+
+    eventually(lambda: all_led(monitors))
+    for part in monitors[0]._nodes.parts:
+        if part.place.has_queues:
+            assert lasts(part) <= 1.2
+        else:
+            eventually(lambda: lasts(part) > 1.5)  # noqa: B023
+
+
 def _leads(part):
     return part.state().leading
 
