@@ -2,20 +2,39 @@
 
     python -m bench [--full] [--rounds 3] [--only PART,...] [--out .bench/results]
 
-Parts: consume, send, latency, memory, flat, growth, long, start, weight. `make bench` sets the peers up first. Nothing
-else should run on the machine meanwhile; the contestants take turns, so that what does run falls on all of them.
+Parts: consume, send, latency, memory, flat, long, start, weight, and, only if they are named: idle, states, limits,
+sharing, cluster, celery, http, away, size. `growth` stands for all that have figures of one table, what is asked for as
+systems get large: 40 minutes, or with --full an hour. `make bench` sets the peers up first. Nothing else should run on
+the machine meanwhile; the contestants take turns, so that what does run falls on all of them.
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench.suite import consume, flat, growth, latency, long, memory, report, send, slots, start, weight
+from bench.suite import (
+    asked,
+    consume,
+    flat,
+    growth,
+    idle,
+    latency,
+    long,
+    memory,
+    report,
+    send,
+    slots,
+    start,
+    weight,
+    whole,
+)
 from bench.suite.harness import Row, Setting
 
+_ALWAYS = ("consume", "send", "latency", "memory", "flat", "long", "start", "weight")
 
-def parts(race: consume.Race) -> dict[str, Callable[[Setting], list[Row]]]:
+
+def parts(race: consume.Race) -> dict[str, Callable[[Setting], Iterable[Row]]]:
     def consumed(setting: Setting) -> list[Row]:
         race.run()
         return [
@@ -26,14 +45,33 @@ def parts(race: consume.Race) -> dict[str, Callable[[Setting], list[Row]]]:
     return {
         "consume": consumed,
         "send": send.rows,
-        "latency": lambda setting: [latency.idle(setting), latency.slow_neighbours(setting)],
+        "latency": lambda setting: [
+            latency.idle(setting),
+            latency.idle(setting, partitions=12),
+            latency.idle(setting, partitions=64, at_rest=True),
+            latency.slow_neighbours(setting),
+        ],
         "memory": lambda setting: [memory.row(setting)],
         "flat": flat.rows,
-        "growth": lambda setting: [*growth.rows(setting), *slots.rows(setting)],
-        "long": lambda setting: [*long.rows(setting)],
+        "idle": idle.rows,
+        "states": growth.rows,
+        "limits": slots.rows,
+        "long": long.rows,
         "start": lambda setting: [start.start_up(setting), start.worker_memory(setting)],
         "weight": weight.rows,
+        "sharing": whole.sharing,
+        "cluster": whole.cluster,
+        "celery": whole.sends_of_celery,
+        "http": whole.http,
+        "away": whole.away,
+        "size": whole.planned,
     }
+
+
+def _chosen(only: str) -> set[str]:
+    """Return the parts that are named, those of the table for `growth`; without a name those that are always run."""
+    names = set(only.split(",")) if only else set(_ALWAYS)
+    return names - {"growth"} | asked.PARTS if "growth" in names else names
 
 
 def main() -> None:
@@ -46,13 +84,18 @@ def main() -> None:
     options = parser.parse_args()
     setting = Setting(options.full, options.rounds, options.scale)
     race = consume.Race(setting)
-    about, began, rows = report.machine(), time.monotonic(), []
-    chosen = options.only.split(",") if options.only else None
-    for name, part in parts(race).items():
-        if chosen is None or name in chosen:
+    about, began = report.machine(), time.monotonic()
+    rows: list[Row] = []
+    every, chosen = parts(race), _chosen(options.only)
+    if chosen - every.keys():
+        parser.error(f"--only {options.only}: the parts are growth, {', '.join(every)}")
+    for name, part in every.items():
+        if name in chosen:
             print(f"{name} ...", flush=True)
             rows += part(setting)
     told = report.text(rows, race, about, time.monotonic() - began)
+    if chosen >= asked.PARTS:
+        told += "\n" + asked.table(rows)
     print("\n" + told)
     report.save(rows, race, about, setting, options.out)
     (options.out / "results.txt").write_text(told)

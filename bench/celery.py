@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)  # instead of this folder, where this file would be the module celery
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # instead of this folder, where this file would be the module celery
 
 import redis  # noqa: E402
 
@@ -105,6 +106,16 @@ def cost(side: str, pool: str, tasks: int, round_trip: float) -> Cost:
         return Cost((tasks - done) / took, calls / tasks, 1e6 * (cpu - cpu_before) / tasks)
 
 
+def sending(side: str, tasks: int) -> tuple[float, float]:
+    """Return what a task costs Redis to be sent: commands carried out, and microseconds of CPU."""
+    with EmbeddedRedis() as server, redis.Redis(port=server.port) as client:
+        send(SIDES[side] + server.url, "noop.apply_async(producer=p)")  # the server has the scripts
+        calls_before, cpu_before = spent(client)
+        send(SIDES[side] + server.url, f"[noop.apply_async(producer=p) for _ in range({tasks})]")
+        calls, cpu = spent(client)
+        return (calls - calls_before) / tasks, 1e6 * (cpu - cpu_before) / tasks
+
+
 def sent_commands(side: str, pool: str, tasks: int = 500) -> float:
     """Return how many commands producer and worker send for a task; the server lists them, which slows it down."""
     with EmbeddedRedis() as server, redis.Redis(port=server.port) as client, client.monitor() as seen:
@@ -171,6 +182,13 @@ def main() -> None:
         ratios = [ours / theirs for ours, theirs in zip(*rows, strict=True)]
         print(
             f"{pool:8} {'ratio':16} {ratios[0]:8.2f} {ratios[1]:14.2f} {ratios[2]:12.2f} {ratios[3]:10.2f}\n",
+            flush=True,
+        )
+    for side in SIDES:
+        sent = [sending(side, tasks) for _ in range(rounds)]
+        calls, micros = (statistics.median(one) for one in zip(*sent, strict=True))
+        print(
+            f"a send               {side:16} {calls:9.2f} commands carried out, {micros:.1f} us of Redis CPU",
             flush=True,
         )
     for side in SIDES:

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import reliq
 from reliq.embedded import EmbeddedRedis
+from reliq.protocol.workers import every_worker
 
+ROOT = Path(__file__).resolve().parents[1]
 QUEUE = "bench"
 APP = f"""
 import os, time, reliq
@@ -34,7 +36,8 @@ def work(message):
 
 
 def start(folder: Path, url: str) -> subprocess.Popen:
-    environment = {**os.environ, "RELIQ_URL": url, "BENCH_LOG": str(folder / "log")}
+    paths = os.pathsep.join(str(ROOT / part) for part in ("", "api", "monitor"))
+    environment = {**os.environ, "PYTHONPATH": paths, "RELIQ_URL": url, "BENCH_LOG": str(folder / "log")}
     command = [sys.executable, "-m", "reliq", "worker", "bench_app", "--quiet"]
     return subprocess.Popen(command, cwd=folder, env=environment)
 
@@ -54,9 +57,17 @@ def until(condition, timeout=60.0):
     return answer
 
 
-def recoveries(queue: reliq.Queue, folder: Path, url: str, kills: int) -> list[float]:
+def known(app: reliq.Reliq, workers: list[subprocess.Popen]) -> bool:
+    """Return whether all of these processes say that they are workers."""
+    named = {one.process.pid for one in app.store.run(every_worker()) if one.process}
+    return {one.pid for one in workers} <= named
+
+
+def recoveries(app: reliq.Reliq, folder: Path, kills: int) -> list[float]:
+    """Return the seconds from each kill of a worker until another one has its message."""
+    queue, url = app.queue(QUEUE), app.url
     workers = [start(folder, url), start(folder, url)]
-    until(lambda: queue.stats().consumers == 2)
+    until(lambda: known(app, workers))
     time.sleep(3)
     found = []
     try:
@@ -71,7 +82,7 @@ def recoveries(queue: reliq.Queue, folder: Path, url: str, kills: int) -> list[f
             second = until(lambda identity=identity: runs(folder, identity)[1:])[0]
             found.append(second[1] - killed)
             workers.append(start(folder, url))
-            until(lambda: queue.stats().consumers == 2)
+            until(lambda: known(app, workers))
             time.sleep(2)
     finally:
         for worker in workers:
@@ -109,11 +120,12 @@ def main() -> None:
     with EmbeddedRedis() as server, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bench_app.py").write_text(APP)
-        queue = reliq.Reliq(server.url).queue(QUEUE)
+        app = reliq.Reliq(server.url)
+        queue = app.queue(QUEUE)
         if options.delayed:
             show("late", lateness(queue, folder, server.url, options.delayed))
         if options.kills:
-            show("kill -9 until running elsewhere", recoveries(queue, folder, server.url, options.kills))
+            show("kill -9 until running elsewhere", recoveries(app, folder, options.kills))
 
 
 if __name__ == "__main__":

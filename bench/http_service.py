@@ -27,6 +27,7 @@ from reliq import ops
 from reliq.embedded import EmbeddedRedis, free_port
 from reliq.transport.aiostore import AioStore
 
+ROOT = Path(__file__).resolve().parents[1]
 CONNECTIONS = 32
 BODY = b'{"body":{"order":1,"customer":"c-1","lines":[1,2,3]}}'
 POLLS = 1000
@@ -186,7 +187,8 @@ async def polls(port: int, pid: int) -> dict:
 
 @contextlib.contextmanager
 def process(*command: str):
-    child = subprocess.Popen([sys.executable, *command], env={**os.environ, "PYTHONPATH": "api"})
+    paths = os.pathsep.join(str(ROOT / folder) for folder in ("", "api", "monitor"))
+    child = subprocess.Popen([sys.executable, *command], env={**os.environ, "PYTHONPATH": paths})
     try:
         yield child
     finally:
@@ -208,10 +210,21 @@ async def ready(port: int) -> None:
 async def measure(service: int, pid: int, bare: int, seconds: float) -> dict:
     await ready(service)
     await ready(bare)
-    figures = await single(service, bare, seconds)
-    figures |= await batch(service)
-    figures |= await lease_and_settle(service, seconds / 2)
-    return figures | await polls(service, pid)
+    found = await single(service, bare, seconds)
+    found |= await batch(service)
+    found |= await lease_and_settle(service, seconds / 2)
+    return found | await polls(service, pid)
+
+
+def figures(seconds: float) -> dict:
+    """Measure a service and a bare route, each in a process of its own; `seconds` of single enqueues for each."""
+    ports = free_port(), free_port()
+    with (
+        EmbeddedRedis() as server,
+        process("-m", "reliq", "api", "--no-auth", "--url", server.url, "--port", str(ports[0]), "--quiet") as child,
+        process(__file__, "--bare", server.url, str(ports[1])),
+    ):
+        return uvloop.run(measure(ports[0], child.pid, ports[1], seconds))
 
 
 def main() -> None:
@@ -223,17 +236,11 @@ def main() -> None:
     if options.bare:
         bare(options.bare[0], int(options.bare[1]))
         return
-    ports = free_port(), free_port()
-    with (
-        EmbeddedRedis() as server,
-        process("-m", "reliq", "api", "--no-auth", "--url", server.url, "--port", str(ports[0]), "--quiet") as child,
-        process(__file__, "--bare", server.url, str(ports[1])),
-    ):
-        figures = uvloop.run(measure(ports[0], child.pid, ports[1], options.seconds))
+    found = figures(options.seconds)
     if options.json:
-        print(json.dumps(figures))
+        print(json.dumps(found))
         return
-    for name, value in figures.items():
+    for name, value in found.items():
         print(f"{name:40} {value:>12,}")
 
 

@@ -8,7 +8,9 @@ have one of 10,000 ordering keys, in runs of their own. The messages are claimed
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import redis
 
@@ -64,39 +66,45 @@ def drain(queue: reliq.Queue, messages: int) -> None:
             done += len(claimed)
 
 
-def measure(masters: int, partitions: int, messages: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a message takes of the CPU of all masters, in microseconds, and how many messages each master had."""
+
+    keyed: bool
+    in_us: float
+    out_us: float
+    shares: Sequence[int]
+
+    @property
+    def deviation(self) -> float:
+        """The largest difference of a master from an equal share."""
+        mean = sum(self.shares) / len(self.shares)
+        return max(abs(share - mean) for share in self.shares) / mean
+
+
+def send(queue: reliq.Queue, messages: int, at_once: int, keyed: bool) -> None:
+    for start in range(0, messages, at_once):
+        count = min(at_once, messages - start)
+        if keyed:
+            queue.send_many([reliq.NewMessage(_BODY, key=f"k{(start + at) % _KEYS}") for at in range(count)])
+        else:
+            queue.send_many([_BODY] * count)
+
+
+def measure(masters: int, partitions: int, messages: int, kinds: Sequence[bool] = (False, True)) -> Iterator[Measured]:
+    """Send and drain `messages` of each kind, with keys or without."""
     with Cluster(masters, replicas=False) as cluster, reliq.Reliq(cluster.url) as app:
         rest = idle(cluster.servers)
-        for keyed in (False, True):
-            name = "bench-keyed" if keyed else "bench"
-            queue = app.queue(name)
+        for keyed in kinds:
+            queue = app.queue("bench-keyed" if keyed else "bench")
             if partitions > 1:
                 queue.configure(partitions=partitions)
-            half = messages // 2
-
-            def send(keyed: bool = keyed, queue: reliq.Queue = queue, half: int = half) -> None:
-                for start in range(0, half, _BATCH * partitions):
-                    count = min(_BATCH * partitions, half - start)
-                    if keyed:
-                        made = [reliq.NewMessage(_BODY, key=f"k{(start + at) % _KEYS}") for at in range(count)]
-                        queue.send_many(made)
-                    else:
-                        queue.send_many([_BODY] * count)
-
-            def receive(queue: reliq.Queue = queue, half: int = half) -> None:
-                drain(queue, half)
-
             before = commands(cluster.servers, "enqueued")
-            in_us = timed(cluster.servers, rest, half, send)
+            work = partial(send, queue, messages, _BATCH * partitions, keyed)
+            in_us = timed(cluster.servers, rest, messages, work)
             shares = [now - then for now, then in zip(commands(cluster.servers, "enqueued"), before, strict=True)]
-            out_us = timed(cluster.servers, rest, half, receive)
-            mean = sum(shares) / len(shares)
-            spread = max(abs(share - mean) for share in shares) / mean
-            print(
-                f"{masters:>7} {partitions:>10} {'yes' if keyed else 'no':>5} {in_us:>8.2f} {out_us:>8.2f} "
-                f"{spread:>10.1%}  {' '.join(map(str, shares))}",
-                flush=True,
-            )
+            out_us = timed(cluster.servers, rest, messages, partial(drain, queue, messages))
+            yield Measured(keyed, in_us, out_us, shares)
 
 
 def main() -> None:
@@ -109,7 +117,12 @@ def main() -> None:
     for masters in options.masters:
         for partitions in options.partitions:
             if partitions >= masters:
-                measure(masters, partitions, options.messages)
+                for one in measure(masters, partitions, options.messages // 2):
+                    print(
+                        f"{masters:>7} {partitions:>10} {'yes' if one.keyed else 'no':>5} {one.in_us:>8.2f} "
+                        f"{one.out_us:>8.2f} {one.deviation:>10.1%}  {' '.join(map(str, one.shares))}",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

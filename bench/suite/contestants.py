@@ -23,7 +23,7 @@ class Contestant:
     name: str
     script: str
     messages: int  #: how many a run takes: for one or two seconds
-    environment: str = ""  #: of .bench; without one, the suite's own
+    environment: str = ""  #: of .bench; the suite's own without one, or where that of our own code is not set up
     variant: str = ""
     broker: str = "redis"
     kind: str = "peer"  #: peer, asyncio (a peer with async handlers), reliq, hand
@@ -32,7 +32,9 @@ class Contestant:
     def _interpreter(self) -> str:
         if self.script.endswith(".mjs"):
             return "node"
-        return str(PEERS / self.environment / "bin" / "python") if self.environment else sys.executable
+        python = PEERS / self.environment / "bin" / "python"
+        ours = self.kind in ("reliq", "hand")
+        return str(python) if self.environment and (python.exists() or not ours) else sys.executable
 
     def start(
         self, role: str, url: str = "", messages: int = 0, stdin: int = subprocess.DEVNULL

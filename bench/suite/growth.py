@@ -1,4 +1,4 @@
-"""What one command costs when there is much of something: the longest one, and what an idle system costs.
+"""What one command costs when there is much of something: the longest one, and what a monitor of it asks for.
 
 Each state is built small and large. On the large one every call of the public API is made, a monitor watches for some
 seconds in which nothing happens, then it has to act on all of it at once. The longest command is Redis' own figure
@@ -6,25 +6,18 @@ seconds in which nothing happens, then it has to act on all of it at once. The l
 """
 
 import os
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import redis
-
 import reliq
-from bench.suite.contestants import BENCH
-from bench.suite.flat import BODY, monitoring, running
+from bench.suite.flat import BODY, monitoring
 from bench.suite.harness import Check, Row, Setting, fresh_redis
 from reliq import NewMessage, ops
-from reliq.embedded import free_port
 from reliq.errors import ReliqError
 from reliq.model.keys import QueueKeys, new_owner
 from reliq.model.message import Message
@@ -35,8 +28,6 @@ from reliq.protocol.outcomes import buried, failure_now
 BOUND_MS = 5.0
 _LOGGED_MICROS = 200  #: a command that takes less is not in the log
 _LEASE = 3600.0
-_SETTLED = 12.0  #: seconds after which an idle worker, or a monitor, has read what it is to know
-_WATCHED = 15.0  #: seconds in which the commands of an idle system are counted
 _PAGE = 1000
 _QUEUE = "bench"
 
@@ -246,16 +237,21 @@ def state(build: Build, size: int) -> Iterator[tuple[reliq.Reliq, Any]]:
 def _idle(client: Any, url: str, seconds: float, then: Callable[[], None]) -> float:
     """Return how many commands a second a monitor costs an idle server; then let it act for as long."""
     with monitoring(url):
-        before, began = _commands(client), time.monotonic()
-        time.sleep(seconds)
-        rate = (_commands(client) - before) / (time.monotonic() - began)
+        rate = command_rate([client], seconds)
         then()
         time.sleep(seconds)
     return rate
 
 
-def _commands(client: Any) -> int:
-    return int(client.info("stats")["total_commands_processed"])
+def command_rate(clients: Sequence[Any], seconds: float) -> float:
+    """Watch servers for so many seconds; return the commands/s of all of them, with those inside of scripts."""
+    before, began = _commands(clients), time.monotonic()
+    time.sleep(seconds)
+    return (_commands(clients) - before) / (time.monotonic() - began)
+
+
+def _commands(clients: Sequence[Any]) -> int:
+    return sum(int(one.info("stats")["total_commands_processed"]) for one in clients)
 
 
 def _row(what: str, build: Build, size: int, act: Act, seconds: float) -> Row:
@@ -283,152 +279,12 @@ def _longest(every: dict[str, list[float]]) -> float:
     return max((ms[0] for ms in every.values()), default=0.0)
 
 
-_WORKER = """
-import os
-import reliq
-from reliq.transport.store import Store
-from reliq.worker import Options, Worker
-app = reliq.Reliq(os.environ["RELIQ_URL"])
-app.handler("bench")(lambda message: None)
-Worker(Store(app.url), app.handlers, Options()).run()
-"""
-
-
-@contextmanager
-def workers(url: str, count: int) -> Iterator[None]:
-    """So many processes of a worker of one queue that have nothing to do."""
-    paths = os.pathsep.join(str(BENCH.parent / part) for part in (".", "monitor", "api"))
-    env = {**os.environ, "PYTHONPATH": paths, "RELIQ_URL": url}
-    processes = [subprocess.Popen([sys.executable, "-c", _WORKER], env=env) for _ in range(count)]
-    try:
-        time.sleep(_SETTLED + count)  # they start one after another, share the partitions, and come to rest
-        yield
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait()
-
-
-def _partitions(app: reliq.Reliq, size: int) -> None:
-    app.queue(_QUEUE).configure(partitions=size)
-    app.queue(_QUEUE).stats()
-
-
-def _idle_queues(app: reliq.Reliq, size: int) -> None:
-    for number in range(size):
-        app.queue(f"{_QUEUE}-{number}").send(BODY)
-
-
-def _idle_partitions(app: reliq.Reliq, size: int) -> None:
-    for number in range(size // 64):
-        queue = app.queue(f"{_QUEUE}-{number}")
-        queue.configure(partitions=64)
-        queue.send_many([BODY] * 64)
-
-
-def _idle_row(what: str, rate: float, bound: float) -> Row:
-    """Return the row of an idle system that costs so many commands a second."""
-    row = Row(f"growth: idle{what}")
-    row.checks = [Check("commands/s", [rate], bound, at_least=False)]
-    row.figures = {"rate": rate}
-    return row
-
-
-def _idle_workers(partitions: int, count: int, bound: float) -> Row:
-    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
-        if partitions > 1:
-            _partitions(app, partitions)
-        with workers(server.url, count):
-            rate = _rate(client)
-    return _idle_row(f", {partitions} x {count} partitions x workers", rate, bound)
-
-
-def _idle_monitor(what: str, build: Build, size: int) -> Row:
-    with state(build, size) as (app, client), monitoring(app.url):
-        time.sleep(_SETTLED + size / 1000)  # what it is to know of each it reads once
-        rate = _rate(client)
-    return _idle_row(f" monitor, {size:,} {what}", rate, 100.0)
-
-
-def _idle_connections(size: int) -> Row:
-    """Listing the connections takes the server 5 us for each, during which it serves no other client."""
-    row = Row(f"growth: idle monitor, {size:,} connections")
-    with state(_idle_queues, 1) as (app, client), ExitStack() as stack:
-        for number in range(size):
-            one = redis.Connection(**{**client.get_connection_kwargs(), "client_name": f"reliq:c{number}"})
-            stack.callback(one.disconnect)
-            one.connect()
-        with monitoring(app.url):
-            time.sleep(_SETTLED)
-            client.config_resetstat()
-            time.sleep(_WATCHED)
-            listed = client.info("commandstats").get("cmdstat_client|list", {"usec": 0})
-    row.checks = [Check("CLIENT LIST, ms of each second", [listed["usec"] / 1000 / _WATCHED], 5.0, at_least=False)]
-    return row
-
-
-def _idle_service(size: int) -> Row:
-    """Nobody looks at its dashboard."""
-    command = ("api", "--no-auth", "--quiet", "--port", str(free_port()), "--url")
-    with state(_idle_queues, size) as (app, client), running(*command, app.url):
-        time.sleep(_SETTLED)
-        rate = _rate(client, 2 * _WATCHED)
-    return _idle_row(f" HTTP service, {size:,} queues", rate, 1500.0)
-
-
-def _idle_consumer(partitions: int) -> Row:
-    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
-        _partitions(app, partitions)
-        with app.queue(_QUEUE).consumer() as consumer:
-            rate = _rate_during(client, consumer.claim)
-    return _idle_row(f", a consumer by hand of {partitions} partitions", rate, 30.0)
-
-
-def _idle_receiver() -> Row:
-    with fresh_redis() as (server, client), reliq.Reliq(server.url) as app:
-        rate = _rate_during(client, app.queue(_QUEUE).receive)
-    return _idle_row(", a receive that waits", rate, 40.0)
-
-
-def _rate_during(client: Any, take: Callable[..., object]) -> float:
-    """Measure while a call waits that takes messages, of which there are none."""
-    waiting = threading.Thread(target=take, kwargs={"wait": _SETTLED + _WATCHED})
-    waiting.start()
-    time.sleep(_SETTLED)
-    rate = _rate(client)
-    waiting.join()
-    return rate
-
-
-def _rate(client: Any, seconds: float = _WATCHED) -> float:
-    before, began = _commands(client), time.monotonic()
-    time.sleep(seconds)
-    return (_commands(client) - before) / (time.monotonic() - began)
-
-
-def idle_rows(setting: Setting) -> Iterator[Row]:
-    """What idle workers, and a monitor of idle queues, ask for."""
-    yield _idle_monitor("queues", _idle_queues, setting.volume(1000))
-    yield _idle_monitor("partitions", _idle_partitions, max(64, setting.volume(1024)))
-    yield _idle_monitor("open batches", batches, setting.volume(10_000))
-    for partitions, count, bound in ((1, 1, 7.0), (16, 1, 300.0), (64, 1, 300.0), (64, 20, 300.0)):
-        yield _idle_workers(partitions, max(1, setting.volume(count)), bound)
-    yield _idle_consumer(256)
-    yield _idle_receiver()
-    yield _idle_service(setting.volume(1000))
-    yield _idle_connections(setting.volume(5000))
-
-
 def rows(setting: Setting, seconds: float = 6.0, only: Collection[str] = ()) -> list[Row]:
     """Measure each; `seconds`: of a monitor over an idle state, and then over one in which much is to be done."""
     found = []
-    for row in () if only else idle_rows(setting):
-        found.append(row)
-        print(f"  {row.what}: {row.verdict}", flush=True)
     for what, build, size, act in DIMENSIONS:
         if only and what not in only:
             continue
-        found.append(_row(what, build, setting.volume(size), act, seconds))
+        found.append(_row(what, build, setting.volume(size // 10, size), act, seconds))
         print(f"  {found[-1].what}: {found[-1].verdict}", *found[-1].notes, sep="\n    ", flush=True)
     return found

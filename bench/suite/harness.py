@@ -45,11 +45,16 @@ class Check:
     def ok(self) -> bool:
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
+    @property
+    def shown(self) -> str:
+        """The median, and where the others lie."""
+        spread = f" ({_short(min(self.values))}..{_short(max(self.values))})" if len(self.values) > 1 else ""
+        return f"{_short(self.value)}{spread}"
+
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
-        spread = f" ({_short(min(self.values))}..{_short(max(self.values))})" if len(self.values) > 1 else ""
         verdict = "ok" if self.ok else f"missed, {self.value / self.bound:.2f} of it" if self.bound else "missed"
-        return f"{self.what} {_short(self.value)}{spread}, must be {sign} {self.bound:g}: {verdict}"
+        return f"{self.what} {self.shown}, must be {sign} {self.bound:g}: {verdict}"
 
 
 @dataclass(slots=True)

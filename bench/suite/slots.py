@@ -66,7 +66,7 @@ def rows(setting: Setting) -> list[Row]:
     few, _ = _measured(FEW)
     found = []
     for size in map(setting.volume, MANY):
-        row = Row(f"growth: concurrency, {size:,} consumers")
+        row = Row(f"limits: concurrency, {size:,} consumers")
         micros, logged = _measured(size)
         row.checks = [
             Check(f"us, times that of {FEW} consumers", [micros / few], BOUND, at_least=False),

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -30,6 +31,7 @@ class Weight:
     received: float  #: bytes from clients
     appended: float  #: bytes to the append-only file
     replicated: float  #: bytes to each replica
+    seconds: float  #: of the clock
 
     @classmethod
     def read(cls, client: redis.Redis) -> Self:
@@ -40,6 +42,7 @@ class Weight:
             received=info["total_net_input_bytes"],
             appended=appended,
             replicated=info["master_repl_offset"],
+            seconds=time.monotonic(),
         )
 
     def each(self, later: "Weight", messages: int) -> "Weight":

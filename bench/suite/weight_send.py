@@ -84,11 +84,14 @@ def _in_turns(setting: Setting, size: int, names: Sequence[str]) -> dict[str, li
 
 def sends(setting: Setting, sizes: Sequence[int]) -> list[Row]:
     """Return the rows of `send` and `send_many`."""
+    rate = {name: Row(f"weight: {name}, messages/s") for name, _ in _PAIRS}
     cpu = {name: Row(f"weight: Redis CPU of {name} / {bare}") for name, bare in _PAIRS}
     appended = {name: Row(f"weight: bytes appended by {name}, beyond the body") for name, _ in _PAIRS}
     for size in sizes:
         found = _in_turns(setting, size, [name for pair in _PAIRS for name in pair])
         for name, bare in _PAIRS:
+            ours, theirs = ([weight.seconds for weight in found[one]] for one in (name, bare))
+            rate[name].checks.append(Check(f"{named(size)}: reliq / XADD", ratios(theirs, ours), 1.0))
             ours, theirs = ([weight.cpu_us for weight in found[one]] for one in (name, bare))
             cpu[name].checks.append(Check(f"{named(size)}: reliq / XADD", ratios(ours, theirs), 1.2, at_least=False))
             cpu[name].notes.append(
@@ -97,7 +100,7 @@ def sends(setting: Setting, sizes: Sequence[int]) -> list[Row]:
             beyond, bare_beyond = ([weight.appended - size for weight in found[one]] for one in (name, bare))
             appended[name].checks.append(Check(f"{named(size)}: bytes", beyond, 130, at_least=False))
             appended[name].notes.append(f"{named(size)}: XADD {statistics.median(bare_beyond):.0f}")
-    return [*cpu.values(), *appended.values()]
+    return [*rate.values(), *cpu.values(), *appended.values()]
 
 
 def replica(setting: Setting) -> Row:

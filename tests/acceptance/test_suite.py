@@ -1,11 +1,13 @@
 """The benchmark suite, with tiny volumes: its own contestants run, its rows have a verdict."""
 
 import dataclasses
+import re
 
 import pytest
 
-from bench.suite import consume, growth, latency, memory, report, send, slots, weight
-from bench.suite.contestants import RAW, RELIQ, Contestant, Failed, rate_of
+from bench import __main__ as main
+from bench.suite import asked, consume, growth, idle, latency, long, memory, report, send, slots, weight, whole
+from bench.suite.contestants import BENCH, RAW, RELIQ, Contestant, Failed, rate_of
 from bench.suite.harness import Check, Row, Setting
 from bench.suite.weighing import Ordered
 
@@ -87,11 +89,46 @@ def test_each_state_of_the_growth_is_built_and_its_commands_are_named(build, act
 
 def test_a_claim_within_limits_is_measured_beside_few_consumers_and_beside_many():
     rows = slots.rows(Setting(scale=0.001))
-    assert [row.what for row in rows] == ["growth: concurrency, 8 consumers", "growth: concurrency, 100 consumers"]
+    assert [row.what for row in rows] == ["limits: concurrency, 8 consumers", "limits: concurrency, 100 consumers"]
     assert all(row.figures["us"] > 0 for row in rows)
 
 
 def test_the_growth_of_one_state_is_measured_with_a_monitor():
-    (one,) = growth.rows(Setting(scale=0.002), seconds=0.5, only=["open batches"])
+    (one,) = growth.rows(Setting(scale=0.02), seconds=0.5, only=["open batches"])
     assert one.what == "growth: open batches 20"
     assert one.figures["idle"]["many"] > 0
+
+
+def test_each_figure_that_is_asked_for_is_of_a_part_and_the_table_says_what_was_not_measured():
+    parts = main.parts(consume.Race(TINY, ()))
+    assert parts.keys() >= asked.PARTS
+    every = [one for some in asked.TABLE.values() for one in some]
+    assert {one.row for one in every if one.part == "long"} <= {f"long: {case.name}" for case in long.CASES}
+    rows = [
+        Row("idle: workers of 64 partitions, 20", [Check("commands/s", [231.0], 9.0, at_least=False)]),
+        Row("latency idle, send -> handler starts, 12 partitions", [Check("p50 / bare", [2.0], 9.0, at_least=False)]),
+        Row("latency idle, send -> handler starts", [Check("p50 / bare", [1.0], 9.0, at_least=False)]),
+    ]
+    told = asked.table(rows)
+    assert re.search(r"workers of 64 partitions, 20: commands/s +3,062 +<= 300 +231 ok +--only idle\n", told)
+    assert re.search(r"handler starts: p50 +1.4 +<= 1.1 +1 ok ", told)
+    assert re.search(r"handler starts, 12 partitions: p50 +<= 1.1 +2 missed ", told)
+    assert told.count("not measured") == len(every) - 3
+
+
+def test_the_page_on_growth_names_each_part_that_measures_it():
+    page = (BENCH.parent / "docs" / "benchmarks" / "growth.md").read_text(encoding="utf-8")
+    assert [part for part in sorted(asked.PARTS) if f"`{part}`" not in page] == []
+
+
+@pytest.mark.celery
+def test_a_send_of_celery_is_measured_beside_the_redis_transport():
+    (row,) = whole.sends_of_celery(TINY)
+    assert all(check.value > 0 for check in row.checks)
+
+
+def test_an_idle_worker_is_measured_when_it_has_started(monkeypatch):
+    monkeypatch.setattr(idle, "_WATCHED", 1.0)
+    row = idle._workers(4, 1, 5.0, rest=1.0)
+    assert row.what == "idle: a worker of 4 partitions"
+    assert all(check.value > 0 for check in row.checks)

@@ -11,11 +11,12 @@ import redis
 import reliq
 from reliq.client.heartbeat import Heartbeat
 from reliq.model.keys import QueueKeys, new_owner
-from reliq.model.partitions import Layout, bucket_of_key, home_by_bucket
+from reliq.model.partitions import bucket_of_key, home_by_bucket
 from reliq.ops import breaker_until, held_until, hold, members
 from reliq.protocol.stats import stats_of
 from reliq.worker import Options, Worker
-from reliq.worker.assignment import Assignment, assigned
+from reliq.worker.assignment import Assignment
+from tests.support.shares import loads, shares
 from tests.support.workers import eventually, working
 
 NAMES = ["orders", *(f"orders@partition.{number}" for number in range(1, 4))]
@@ -168,18 +169,6 @@ def test_the_partitions_of_a_process_that_fell_silent_are_served_by_the_others(a
     app.store.run(second.leave())
     app.store.run(first.look(taken_at=time.monotonic()))
     assert first.mine == NAMES
-
-
-def shares(partitions: int, owners: list[str]) -> dict[str, set[str]]:
-    """What each of these processes serves."""
-    names = Layout(tuple(map(str, range(1, partitions)))).names("orders")
-    return {one: set(assigned(names, owners, one)) for one in owners}
-
-
-def loads(served: dict[str, set[str]]) -> list[float]:
-    """How many partitions' work each process has, if those that serve one take equally much of it."""
-    servers = Counter(one for some in served.values() for one in some)
-    return [sum(1 / servers[one] for one in some) for some in served.values()]
 
 
 OWNERS = [f"c{number:020x}" for number in range(100)]
