@@ -21,6 +21,12 @@ BUCKETS = 4096  #: three hexadecimal digits
 MOST = 256  #: partitions
 
 
+@functools.lru_cache(maxsize=1024)
+def _queues(queue: str, ones: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the queues of these partitions. Each message asks for its own: they are made once."""
+    return tuple(partition_queue(queue, one) for one in ones)
+
+
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     """The partitions of a queue, as the field `partitions` of its config has them, in JSON.
 
@@ -46,11 +52,11 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def names(self, queue: str) -> list[str]:
         """Return the queues of the partitions that take messages; their positions are the numbers of the homes."""
-        return [queue, *(partition_queue(queue, one) for one in self.open)]
+        return [queue, *_queues(queue, self.open)]
 
     def every(self, queue: str) -> list[str]:
         """Return the queues of all partitions that may have messages."""
-        return [*self.names(queue), *(partition_queue(queue, one) for one in self.retired)]
+        return [*self.names(queue), *_queues(queue, self.retired)]
 
     def working(self, queue: str) -> list[str]:
         """Return the queues of the partitions that share the limits of the queue."""
@@ -58,7 +64,7 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def earlier(self, queue: str) -> list[str]:
         """Return the queues that were the homes of keys before the latest change."""
-        return [queue, *(partition_queue(queue, one) for one in (*self.open, *self.retired)[: self.before - 1])]
+        return [queue, *_queues(queue, (*self.open, *self.retired)[: self.before - 1])]
 
     def homes(self, queue: str, bucket: int, *, kept: bool = False) -> list[str]:
         """Return where messages of a bucket go: to the first of these queues that accepts them.
@@ -66,7 +72,8 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         While keys are moving, the home before the change comes first: it accepts a message as long as it has others of
         its key. `kept`: the home before keeps something of the key for longer, as it does of a dedup key.
         """
-        home = self.names(queue)[home_by_bucket(self.count)[bucket]]
+        number = home_by_bucket(self.count)[bucket]
+        home = _queues(queue, self.open)[number - 1] if number else queue
         if not (self.moving or kept) or self.before == self.count:
             return [home]
         before = self.earlier(queue)[home_by_bucket(self.before)[bucket] :][:1]  # none: forgotten, as it was empty

@@ -209,7 +209,8 @@ class QueueHomes:
         """Return the queues that take messages without a key, in the order of their turns; those away come last."""
         names = self.layout.names(self.queue)
         first = next(self._turn) % len(names)
-        return sorted((*names[first:], *names[:first]), key=self.is_away)
+        in_turn = [*names[first:], *names[:first]]
+        return sorted(in_turn, key=self.is_away) if self._away else in_turn
 
 
 class LayoutWait:
