@@ -1,9 +1,10 @@
 """What a message costs, by the size of its body: the table from which `reliq size` computes.
 
-    python -m bench.costs [--rounds 3] [--scale 1] [--write]
+    python -m bench.costs [--rounds 3] [--scale 1] [--write] [--idle]
 
 For each size and each way to send and to consume: CPU of Redis and of the program, bytes on the wire, bytes of the
-append-only file (appendfsync everysec), memory while it waits. `--write` puts the table into the package.
+append-only file (appendfsync everysec), memory while it waits; then what Redis spends while nothing happens, and on
+messages that come seldom. `--write` puts the table into the package, `--idle` renews the last part of it only.
 """
 
 import argparse
@@ -21,11 +22,12 @@ from datetime import UTC, datetime
 import redis
 
 import reliq
+from bench.suite import idling
 from bench.suite.flat import consumers, monitor_shares, queues, state
 from bench.suite.harness import Setting
 from bench.suite.weighing import KIB, SIZES, persistent_redis, volume
 from reliq.cli.progress import Progress
-from reliq.cli.sizing import COSTS, Cost, Way, spent
+from reliq.cli.sizing import COSTS, Cost, Way
 from reliq.transport.store import Store
 from reliq.worker import Options, Worker
 
@@ -73,15 +75,7 @@ def counted(client: redis.Redis, messages: int, found: list[Cost]) -> Iterator[N
     """Note what one of the messages costs that are worked on inside."""
 
     def read() -> Cost:
-        info = client.info("everything")
-        cpu, appended = spent(info)
-        return Cost(
-            redis_us=cpu * 1e6,
-            client_us=time.process_time() * 1e6,
-            received=info["total_net_input_bytes"],
-            answered=info["total_net_output_bytes"],
-            appended=appended,
-        )
+        return dataclasses.replace(idling.total(client), client_us=time.process_time() * 1e6)
 
     before = read()
     yield
@@ -180,8 +174,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="of the volumes; below 1 for a try")
     parser.add_argument("--write", action="store_true", help=f"write {COSTS.name} of the package")
+    parser.add_argument("--idle", action="store_true", help="only what is idle or seldom; the rest stays")
     options = parser.parse_args()
-    setting = Setting(rounds=options.rounds, scale=options.scale)
+    table = json.loads(COSTS.read_text()) if options.idle else _messages(options.rounds, options.scale)
+    table |= idling.costs(options.scale)
+    text = json.dumps(table, indent=1) + "\n"
+    print(text)
+    if options.write:
+        COSTS.write_text(text)
+
+
+def _messages(rounds: int, scale: float) -> dict[str, object]:
+    """Return the table without what is idle."""
+    setting = Setting(rounds=rounds, scale=scale)
     bar, steps = Progress("measured"), len(SIZES) + 2
     rows = []
     for number, size in enumerate(SIZES):
@@ -189,15 +194,12 @@ def main() -> None:
         bar.update(number + 1, f"of {steps}")
     keyed = measured(SIZES[0], setting, keyed=True)
     bar.update(len(SIZES) + 1, f"of {steps}")
-    table = {
+    table: dict[str, object] = {
         "measured": datetime.now(UTC).date().isoformat(), "on": _about(), "command": "python -m bench.costs --write",
         "monitor": round(watching(), 4), "rows": rows, "keyed": keyed,
     }  # fmt: skip
     bar.update(steps, f"of {steps}", final=True)
-    text = json.dumps(table, indent=1) + "\n"
-    print(text)
-    if options.write:
-        COSTS.write_text(text)
+    return table
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ _FREE = 0.5  #: of a master's memory: for copies while its file is rewritten, an
 #: costs 21 us of Redis, with 0.5 ms 39, with 1 ms 83, with 10 ms 147 (10 threads, 200 bytes).
 _CALL_EVERY = 0.001
 _PARTITIONS = 4  #: of a master, so that they can be moved when masters are added
+_SPARE = 1  #: monitors
 
 
 class Way(StrEnum):
@@ -30,13 +31,13 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one message. Microseconds of one core, and bytes."""
+    """Of one message, or of a second. Microseconds of one core, and bytes."""
 
-    redis_us: float
-    client_us: float
-    received: float  #: by Redis
-    answered: float  #: by Redis
-    appended: float  #: to its append-only file
+    redis_us: float = 0.0
+    client_us: float = 0.0
+    received: float = 0.0  #: by Redis
+    answered: float = 0.0  #: by Redis
+    appended: float = 0.0  #: to its append-only file
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
@@ -84,6 +85,8 @@ class Table:
         self.monitor: float = read["monitor"]  #: of a core, for a thousand queues or workers
         self._rows: list[dict[str, Any]] = read["rows"]
         self._keyed: dict[str, Any] = read["keyed"]
+        self._idle = {what: Cost(**cost) for what, cost in read["idle"].items()}
+        self._seldom: list[dict[str, Any]] = read["seldom"]
 
     def cost(self, way: Way, load: Load) -> Cost:
         """Return what a message of the load costs: between the measured sizes in proportion."""
@@ -94,16 +97,34 @@ class Table:
 
     def waiting(self, load: Load) -> float:
         """Return the bytes of memory of a message that waits."""
-        memory = _between(self._rows, load.body, lambda row: Cost(0, 0, 0, 0, row["waiting"])).appended
+        memory = _between(self._rows, load.body, lambda row: Cost(appended=row["waiting"])).appended
         more: int = self._keyed["waiting"] - self._rows[0]["waiting"] if load.keyed else 0
         return memory + more
 
+    def idle(self, what: str) -> Cost:
+        """Return what one costs each second in which nothing is sent: a "server", or a "monitor" of it; a "worker" of
+        one queue; each further "queue" of a worker.
+        """
+        return self._idle[what]
 
-def _between(rows: list[dict[str, Any]], body: int, of: Callable[[dict[str, Any]], Cost]) -> Cost:
-    sizes = [row["body"] for row in rows]
-    right = min(max(bisect_left(sizes, body), 1), len(rows) - 1)
+    def awake(self, calls: float) -> Cost:
+        """Return what a message costs more that comes alone, with so many a second: Redis sleeps in between."""
+        at_once = Cost(**self._rows[0][Way.SEND]) + Cost(**self._rows[0][Way.CONSUME])
+        fewest, most = self._seldom[0]["rate"], self._seldom[-1]["rate"]
+        by_rate = [{**row, "rate": math.log(row["rate"])} for row in self._seldom]
+        rate = math.log(min(max(calls, fewest), most))
+        cost = _between(by_rate, rate, lambda row: Cost(**row["cost"]), by="rate") - at_once
+        more = Cost(*(max(0.0, one) for one in astuple(cost)))
+        often: float = min(1.0, most / calls)
+        return more * often  # it sleeps no more often than that
+
+
+def _between(rows: list[dict[str, Any]], at: float, of: Callable[[dict[str, Any]], Cost], by: str = "body") -> Cost:
+    """Return the cost at this place of the rows, which are ordered by one of their members: in proportion."""
+    places = [row[by] for row in rows]
+    right = min(max(bisect_left(places, at), 1), len(rows) - 1)
     left = right - 1
-    part: float = max(0.0, (body - sizes[left]) / (sizes[right] - sizes[left]))
+    part: float = max(0.0, (at - places[left]) / (places[right] - places[left]))
     first: Cost = of(rows[left])
     return first + (of(rows[right]) - first) * part
 
@@ -125,32 +146,38 @@ class Needs:
     monitors: int
 
 
-def needs(load: Load, table: Table) -> Needs:
-    """Compute what a load needs."""
+def needs(load: Load, table: Table, *, watched: bool = True) -> Needs:
+    """Compute what a load needs. `watched`: by monitors, which ask Redis also while nothing happens."""
     many, single = table.cost(Way.SEND_MANY, load), table.cost(Way.SEND, load)
     send = many + (single - many) / load.batch
     alone, full = table.cost(Way.CONSUME, load), table.cost(Way.CONSUME_MANY, load)
     handlers = max(1, math.ceil(load.rate * load.handler / load.busy))
     by_client = math.ceil(load.rate * full.client_us / 1e6 / load.busy)
     workers = max(1, by_client, math.ceil(handlers / load.threads))
-    consume = full + (alone - full) * min(1.0, workers / load.rate / _CALL_EVERY)
-    both = send + consume
-    redis = load.rate * both.redis_us / 1e6
+    together = max(1.0, min(load.batch / workers, load.threads))  # the workers share a batch
+    by_themselves = min(1.0, workers / load.rate / _CALL_EVERY) / together
+    renewals = (table.idle("worker") + table.idle("queue") * (load.queues - 1)) * workers
+    work = (send + full + (alone - full) * by_themselves) * load.rate + renewals
     memory = load.rate * load.backlog * table.waiting(load)
-    by_cpu, by_memory = math.ceil(redis / load.busy), math.ceil(memory / (load.memory * _FREE))
+    by_cpu, by_memory = math.ceil(work.redis_us / 1e6 / load.busy), math.ceil(memory / (load.memory * _FREE))
     masters = max(by_cpu, by_memory, 1)
     partitions = 1 if masters == 1 else min(MOST_PARTITIONS, math.ceil(_PARTITIONS * masters / load.queues))
-    watched = workers + load.queues * partitions
+    watching = math.ceil((workers + load.queues * partitions) / 1000 * table.monitor / load.busy)
+    monitors = _SPARE + watching if watched else 0
+    # A busy Redis does not sleep: what it costs to wake it needs no further master.
+    calls = load.rate * by_themselves
+    work += table.awake(calls / masters) * calls
+    work += (table.idle("server") + table.idle("monitor") * monitors) * masters
     return Needs(
-        redis=redis,
+        redis=work.redis_us / 1e6,
         masters=masters,
         masters_by="CPU" if by_cpu >= by_memory else "memory",
         partitions=partitions,
         memory=memory,
-        file=load.rate * both.appended,
-        network=load.rate * (both.received + both.answered) * 8,
+        file=work.appended,
+        network=(work.received + work.answered) * 8,
         handlers=handlers,
         workers=workers,
         producers=load.rate * send.client_us / 1e6,
-        monitors=1 + math.ceil(watched / 1000 * table.monitor / load.busy),
+        monitors=monitors,
     )

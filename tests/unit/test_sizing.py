@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from reliq.cli.sizing import COSTS, Cost, Load, Table, Way, needs
+from reliq.cli.sizing import COSTS, Cost, Load, Needs, Table, Way, needs
+from reliq.cli.trials.sized import Comparison, Tried
 
 
 def costs(redis_us: float) -> dict[str, float]:
@@ -18,18 +20,26 @@ def row(body: int, factor: float) -> dict[str, object]:
     return {"body": body, "waiting": body + 100, **ways}
 
 
-TABLE = Table(
-    json.dumps(
-        {
-            "measured": "2026-01-02",
-            "on": "Redis 7",
-            "command": "measure",
-            "monitor": 0.02,
-            "rows": [row(100, 1), row(1100, 2)],
-            "keyed": {**row(100, 3), "waiting": 260},
-        }
+def table(*, idle: dict[str, float], seldom: dict[int, float]) -> Table:
+    """Return a table with microseconds of Redis: each second of what is idle, and of a message at so many a second."""
+    return Table(
+        json.dumps(
+            {
+                "measured": "2026-01-02",
+                "on": "Redis 7",
+                "command": "measure",
+                "monitor": 0.02,
+                "rows": [row(100, 1), row(1100, 2)],
+                "keyed": {**row(100, 3), "waiting": 260},
+                "idle": {what: {"redis_us": redis_us, "appended": 10} for what, redis_us in idle.items()},
+                "seldom": [{"rate": rate, "cost": {"redis_us": redis_us}} for rate, redis_us in seldom.items()],
+            }
+        )
     )
-)
+
+
+TABLE = table(idle=dict.fromkeys(("server", "monitor", "worker", "queue"), 0), seldom={1: 0, 10: 0})
+IDLE = table(idle={"server": 1000, "monitor": 500, "worker": 100, "queue": 3}, seldom={1: 880, 10: 280, 100: 180})
 
 
 @pytest.mark.parametrize(("body", "redis_us"), [(10, 40), (100, 40), (600, 60), (1100, 80), (2100, 120)])
@@ -48,7 +58,7 @@ def test_a_small_load():
     assert found.redis == pytest.approx(0.08)
     assert (found.masters, found.partitions) == (1, 1)
     assert found.memory == 1000 * 60 * 200
-    assert found.file == pytest.approx(1000 * 800)
+    assert found.file == pytest.approx(1000 * 800, rel=1e-3)
     assert (found.handlers, found.workers) == (50, 5)
     assert found.monitors == 2
 
@@ -56,9 +66,45 @@ def test_a_small_load():
 @pytest.mark.parametrize(("handler", "redis_us"), [(0.02, 40), (0.006, 25.6), (0.003, 14.8), (0, 5.8)])
 def test_messages_that_come_soon_after_each_other_share_a_call(handler, redis_us):
     """Alone a message costs 40 us, in full batches 4; with 12 workers for 20,000 messages/s one comes each 0.6 ms."""
-    load = Load(rate=20_000, body=100, handler=handler, threads=10, batch=1000, busy=1.0)
+    load = Load(rate=20_000, body=100, handler=handler, threads=10, busy=1.0)
     found = needs(load, TABLE)
-    assert found.redis * 1e6 / load.rate - 4.036 == pytest.approx(redis_us)
+    assert found.redis * 1e6 / load.rate - 40 == pytest.approx(redis_us)
+
+
+@pytest.mark.parametrize(
+    ("batch", "redis_us"),
+    [(1, 40), (5, 40 / 5 + 4 * 4 / 5), (10, 7.6), (1000, 7.6)],
+)
+def test_a_worker_handles_as_many_messages_of_a_batch_together_as_it_has_threads(batch, redis_us):
+    load = Load(rate=10, body=100, handler=0.01, threads=10, batch=batch)
+    send = 4 + (40 - 4) / batch
+    assert needs(load, TABLE).redis * 1e6 / load.rate - send == pytest.approx(redis_us)
+
+
+def test_what_is_idle_costs_something_too():
+    """A server 1000, two monitors 500 each, a worker 100 and 3 for each further queue; without messages to speak of."""
+    load = Load(rate=1e-6, body=100, queues=11, handler=0)
+    found, unwatched = needs(load, IDLE), needs(load, IDLE, watched=False)
+    assert found.redis * 1e6 == pytest.approx(1000 + 2 * 500 + 100 + 10 * 3, rel=1e-4)
+    assert unwatched.redis * 1e6 == pytest.approx(1000 + 100 + 10 * 3, rel=1e-4)
+    assert unwatched.monitors == 0
+    assert found.file == pytest.approx(4 * 10 + 10 * 10, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "more"),
+    [(0.1, 800), (1, 800), (10**0.5, 500), (10, 200), (100, 100), (1000, 10)],  # at once 80: as 40 and 40
+)
+def test_a_message_that_comes_alone_wakes_redis(rate, more):
+    """Between two rates by their logarithms; with more than the highest, Redis sleeps as often as with that."""
+    assert IDLE.awake(rate).redis_us == pytest.approx(more)
+
+
+def test_to_wake_redis_needs_no_further_master():
+    load = Load(rate=7400, body=100, backlog=0)
+    quiet, waking = needs(load, TABLE), needs(load, IDLE)
+    assert quiet.masters == waking.masters == 1
+    assert waking.redis > quiet.redis
 
 
 def test_large_batches_send_for_less():
@@ -88,3 +134,41 @@ def test_the_table_of_the_package_grows_with_the_body():
         assert 0 < small.redis_us < large.redis_us
         assert small.client_us > 0
     assert table.waiting(load) > 200
+
+
+def comparison(**measured: Any) -> Comparison:
+    """Return a comparison with a computation of 0.1 cores, 1 MB/s and 300 bytes."""
+    computed = Needs(
+        redis=0.1, masters=1, masters_by="CPU", partitions=1, memory=0, file=1e6, network=0, handlers=1, workers=1,
+        producers=0, monitors=0,
+    )  # fmt: skip
+    tried = Tried(Load(100, 200), 10, sent=1000, handled=1000, redis_cpu=0.1, file=1e6, waiting=300, asked=100)
+    return Comparison(replace(tried, **measured), computed, waiting=300)
+
+
+@pytest.mark.parametrize("measured", [{}, {"redis_cpu": 0.29}, {"redis_cpu": 0.034, "file": 2.9e6, "waiting": 110}])
+def test_a_computation_holds_that_is_off_by_less_than_the_stated_factor(measured):
+    found = comparison(**measured)
+    assert found.trouble == ""
+    assert "The computation holds here. Measured, in times of what was computed: Redis CPU " in str(found)
+    assert str(found).endswith("(may differ 3 times).")
+    assert found.as_dict()["verdict"]["holds"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "says"),
+    [
+        ({"redis_cpu": 0.42}, "measured here, in times of what was computed: Redis CPU 4.2: plan with the measured"),
+        ({"redis_cpu": 0.02}, "measured here, in times of what was computed: Redis CPU 0.2: plan with the measured"),
+        ({"file": 4e6, "waiting": 1200}, "computed: file 4, memory 4: plan with the measured figures"),
+        ({"handled": 990}, "10 messages were not handled within 30 s after the last one: plan with the measured"),
+    ],
+)
+def test_a_computation_does_not_hold_that_is_off_by_more(measured, says):
+    found = comparison(**measured)
+    assert says in found.trouble
+    assert "holds" not in str(found)
+    assert found.as_dict()["verdict"] == {
+        "holds": False, "factor": 3.0, "times_computed": found.as_dict()["verdict"]["times_computed"],
+        "trouble": found.trouble,
+    }  # fmt: skip

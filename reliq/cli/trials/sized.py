@@ -16,6 +16,7 @@ from reliq.cli.sizing import Load, Needs, Table, needs, spent
 from reliq.cli.trials.processes import Workers, terminated_as_interrupted
 from reliq.cli.trials.size_app import HANDLER, QUEUES, queue_name
 from reliq.client.app import Reliq
+from reliq.contract.values import BODY_LIMIT
 from reliq.embedded import EmbeddedRedis
 from reliq.errors import InvalidSetting, ReliqError
 from reliq.model.outgoing import NewMessage
@@ -28,6 +29,7 @@ _KEYS = 1_000
 _LONGEST = 5.0  #: seconds of a handler
 _REACHED = 0.9  #: of the rate that was asked for
 _PATIENCE = 30.0  #: seconds after the last message is sent
+FACTOR = 3.0  #: by which what is measured may differ from what was computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,30 @@ class Comparison:
     waiting: float  #: bytes of memory of a message, as computed
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        verdict = {"holds": not self.trouble, "factor": FACTOR, "times_computed": self._times, "trouble": self.trouble}
+        return {**asdict(self), "verdict": verdict}
+
+    @property
+    def _times(self) -> dict[str, float]:
+        """How many times what was computed was measured."""
+        tried, computed = self.tried, self.computed
+        pairs = {
+            "Redis CPU": (tried.redis_cpu, computed.redis), "file": (tried.file, computed.file),
+            "memory": (tried.waiting, self.waiting),
+        }  # fmt: skip
+        return {what: measured / expected for what, (measured, expected) in pairs.items()}
+
+    @property
+    def trouble(self) -> str:
+        """Why not to plan with the computed figures; empty if they hold."""
+        left = self.tried.sent - self.tried.handled
+        off = [f"{what} {times:.2g}" for what, times in self._times.items() if not 1 / FACTOR <= times <= FACTOR]
+        missed = f"{left:,} messages were not handled within {_PATIENCE:g} s after the last one" if left else ""
+        differ = f"measured here, in times of what was computed: {', '.join(off)}" if off else ""
+        if not missed and not differ:
+            return ""
+        advice = f"plan with the measured figures, or repeat this on a calm machine (may differ {FACTOR:g} times)"
+        return f"{'; '.join(filter(None, (missed, differ)))}: {advice}"
 
     def __str__(self) -> str:
         tried, computed = self.tried, self.computed
@@ -66,13 +91,19 @@ class Comparison:
         handled = f"{tried.handled:,} of {tried.sent:,} handled"
         less = f" (a tenth is {tried.asked:,.10g}: more than this machine carries)"
         missed = less if tried.load.rate < _REACHED * tried.asked else ""
-        title = f"{tried.load.rate:,.0f} messages/s for {tried.seconds:.0f} s here{missed}: {handled}"
-        return "\n".join([title, "", *columns(rows, -11, 11, 11)])
+        rate = f"{tried.load.rate:,.0f}" if tried.load.rate >= 10 else f"{tried.load.rate:.2g}"
+        title = f"{rate} messages/s for {tried.seconds:.0f} s here{missed}: {handled}"
+        table = [title, "", *columns(rows, -11, 11, 11)]
+        if self.trouble:
+            return "\n".join(table)
+        times = ", ".join(f"{what} {number:.2g}" for what, number in self._times.items())
+        held = f"The computation holds here. Measured, in times of what was computed: {times}"
+        return "\n".join([*table, "", f"{held} (may differ {FACTOR:g} times)."])
 
 
 def compared(load: Load, table: Table, tried: Tried) -> Comparison:
     """Put the computation for the load that was tried beside it."""
-    return Comparison(tried, needs(tried.load, table), table.waiting(load))
+    return Comparison(tried, needs(tried.load, table, watched=False), table.waiting(load))
 
 
 def check(load: Load) -> None:
@@ -85,12 +116,13 @@ def run(load: Load) -> Tried:
     """Run a tenth of the load, or what one machine can carry of it; everything is stopped and removed in any case."""
     check(load)
     rate = min(load.rate / _TENTH, _MOST_RATE, _MOST_BYTES / load.body)
-    part = dataclasses.replace(load, rate=rate, queues=min(load.queues, _MOST_QUEUES))
+    batch = min(load.batch, max(1, int(_MOST_BYTES / load.body)))
+    part = dataclasses.replace(load, rate=rate, queues=min(load.queues, _MOST_QUEUES), batch=batch)
     with contextlib.ExitStack() as everything:
         everything.enter_context(terminated_as_interrupted())
         folder = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="reliq-size-")))
         server = everything.enter_context(EmbeddedRedis(settings=("--auto-aof-rewrite-percentage", "0")))
-        app = everything.enter_context(contextlib.closing(Reliq(server.url)))
+        app = everything.enter_context(contextlib.closing(Reliq(server.url, max_body=max(BODY_LIMIT, load.body))))
         trial = _Trial(app, part, folder)
         everything.callback(trial.workers.stop)
         return dataclasses.replace(trial.run(), asked=load.rate / _TENTH)
@@ -122,7 +154,7 @@ class _Trial:
     def _memory_of_a_message(self) -> float:
         """Send some messages before there is a worker."""
         self._send_to(0, self._load.batch, 0)  # Redis learns the scripts
-        some = max(10, min(2_000, int(_MOST_BYTES / self._load.body)))
+        some = max(2, min(2_000, int(_MOST_BYTES / self._load.body)))
         before = self._used_memory()
         for start in range(0, some, self._load.batch):
             self._send_to(0, min(self._load.batch, some - start), start)

@@ -67,3 +67,16 @@ def _costs() -> Iterator[str]:
         ways = [row[way] for way in ("send", "send_many", "consume", "consume_many")]
         cells = [f"{way['redis_us']:.1f}, {way['client_us']:.1f}, {way['appended']:,.0f}" for way in ways]
         yield f"| {body} | {' | '.join(cells)} |"
+    yield from (
+        "",
+        f"What is idle, a second of it, {costs['idle_measured']}; *queue*: each further one of a worker:",
+        "",
+    )
+    yield from ("| of | Redis' CPU, us | bytes appended |", "|---|---|---|")
+    yield from (
+        f"| {what} | {cost['redis_us']:,.0f} | {cost['appended']:,.0f} |" for what, cost in costs["idle"].items()
+    )
+    yield from ("", "A message of 200 B that is sent and handled alone; Redis sleeps in between:", "")
+    yield from ("| messages/s | Redis' CPU, us | bytes appended |", "|---|---|---|")
+    seldom = [(row["rate"], row["cost"]) for row in costs["seldom"]]
+    yield from (f"| {rate:,} | {cost['redis_us']:,.0f} | {cost['appended']:,.0f} |" for rate, cost in seldom)
