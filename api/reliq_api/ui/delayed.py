@@ -51,8 +51,10 @@ async def run(request: Request, queue: Operated, fields: Form) -> Response:
     if not wanted.ids and "all" not in dict(fields):
         raise HTTPException(400, "Nothing was changed: choose the messages that are to run.")
     due = await (queue.delayed.run(*wanted.ids) if wanted.ids else queue.delayed.run(all=True, **wanted.filters()))
-    return back(request, queue.name, replace(wanted, ids=()), "hastened", due)
+    return back(request, queue.name, wanted, "hastened", due)
 
 
 def back(request: Request, queue: str, wanted: Wanted, notice: str, count: int) -> Response:
-    return redirect(request, "queues", queue, "delayed", **dict(wanted.fields()), notice=notice, count=count)
+    """Lead back to the list, without the choice of messages: it says how many of them something was done with."""
+    listed = dict(replace(wanted, ids=()).fields())
+    return redirect(request, "queues", queue, "delayed", **listed, notice=notice, count=count)

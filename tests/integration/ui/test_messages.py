@@ -264,7 +264,9 @@ def test_chosen_delayed_messages_run_now_or_are_cancelled(app, client, orders, a
     assert "Messages that run now: 1." in text_of(client.get(answer.headers["location"]))
     assert orders.find(first).due_at < orders.find(second).due_at
     answer = client.post("/queues/orders/delayed/cancel", data={"id": [second, third]})
-    assert answer.headers["location"].endswith("notice=cancelled&count=2")
+    assert answer.headers["location"] == "/queues/orders/delayed?notice=cancelled&count=2"
+    shown = client.get(answer.headers["location"])
+    assert (shown.status_code, "Messages cancelled: 2." in text_of(shown)) == (200, True)
     assert {one.id for one in orders.delayed.list()} == {first, fourth}
     assert any(f"POST /queues/orders/delayed/run id='{first}'" in line for line in audit())
 
