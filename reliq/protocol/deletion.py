@@ -71,6 +71,8 @@ def delete(queue: str, *, force: bool) -> Steps[Deleted]:
             else:
                 had.append(there)
                 deleted[keys.queue] = there.messages
+        if any(isinstance(one, ReliqError) for one in deleted.values()):
+            deleted[first.queue] = ReliqError("it is deleted after all others")
         done_everywhere("the deletion", queue, deleted)
         if others and any((yield [ops.exists(keys.producers) for keys in others])):
             continue  # a message came in between

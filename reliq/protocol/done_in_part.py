@@ -55,7 +55,9 @@ def _done_in_part(
     by_reason = grouped((why, name) for name, why in missing.items())
     reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
     then = "a monitor finishes it" if by_monitor else "repeat it to finish it"
-    text = f"{what} of queue {queue!r} is not finished{number}, {then}; not done in {reasons}"
+    every, whole = {**done, **missing}, [name for name in done if name not in missing]
+    share = f"done in {len(whole)} of {len(every)} partitions, not" if len(every) > 1 else "not done"
+    text = f"{what} of queue {queue!r} is not finished{number}, {then}; {share} in {reasons}"
     error = DoneInPart(text, done, missing)
     error.node = ", ".join(sorted(nodes))
     return error

@@ -86,7 +86,7 @@ CODES = {
     "headers_too_large": Kind(431, "Too many or too large headers"),
     "internal_error": Kind(500, "A fault of the service"),
     "redis_unavailable": Kind(503, "Redis is away", retry_after=1),
-    "incomplete": Kind(503, "Done in part: repeat it", retry_after=5),
+    "incomplete": Kind(503, "Done in part", retry_after=5),
     "memory_pressure": Kind(503, "Redis is nearly full", retry_after=5),
     "overloaded": Kind(503, "The service has too much to do", retry_after=1),
     "not_ready": Kind(503, "The service cannot serve", retry_after=1),

@@ -1,11 +1,14 @@
 """The pages about where a message is: find, look at, cancel."""
 
+from collections.abc import Sequence
+
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRouter
 
 from reliq import ops
+from reliq.aio.queue import Queue
 from reliq.contract.values import check_id
-from reliq.errors import InvalidName, RedisUnavailable
+from reliq.errors import DoneInPart, InvalidName, RedisUnavailable, ReliqError
 from reliq.features.tracking.model import Cancellation, Found
 from reliq.features.tracking.text_search import LONGEST, PLACES
 from reliq.model.found import Place
@@ -112,8 +115,28 @@ async def cancel_delayed(request: Request, queue: Operated, fields: Form) -> Res
     ids = [value for name, value in fields if name == "id" and value]
     if not ids:
         raise HTTPException(400, "Nothing was changed: choose the messages that are to be cancelled.")
-    cancelled = sum([await queue.cancel(one) is Cancellation.CANCELLED for one in ids])
+    cancelled = await _cancel_all(queue, ids)
     return back(request, queue.name, Wanted.read(fields), "cancelled", cancelled)
+
+
+async def _cancel_all(queue: Queue, ids: Sequence[str]) -> int:
+    """Cancel messages; return how many were. If some cannot be asked for, raises an error that says how many were."""
+    failed: list[ReliqError] = []
+    asked = cancelled = 0
+    for one in ids:
+        try:
+            cancelled += await queue.cancel(one) is Cancellation.CANCELLED
+            asked += 1
+        except ReliqError as error:
+            failed.append(error)
+            if not error.node:  # not only a part of Redis is away
+                break
+    if failed and cancelled:
+        left = f"{cancelled} messages are cancelled, {len(ids) - asked} of those chosen may not be"
+        raise DoneInPart(f"{left}, repeat it to finish it: {failed[0]}", {}, {})
+    if failed:
+        raise failed[0]
+    return cancelled
 
 
 def _body_of(homes: QueueHomes, one: Found) -> Steps[ListedMessage | None]:

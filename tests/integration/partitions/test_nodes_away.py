@@ -34,6 +34,8 @@ from tests.support.workers import eventually
 
 COUNT = 6  #: partitions, two on each node
 PLAIN = [f"plain{number}" for number in range(9)]
+BY_MONITOR, REPEAT = "a monitor finishes it", "repeat it to finish it"
+DONE = f"done in {COUNT - 2} of {COUNT} partitions, not in "
 
 
 @pytest.fixture
@@ -112,6 +114,22 @@ def test_a_purge_says_what_it_has_removed_in_which_partition_and_its_repetition_
     assert orders.stats().ready == 0
 
 
+def test_a_purge_is_not_finished_by_a_monitor_as_it_could_not_tell_what_was_sent_since(
+    cluster, app, orders, names, gone, victim
+):
+    with away(cluster, victim), pytest.raises(DoneInPart, match=f"{REPEAT}; {DONE}"):
+        orders.purge()
+    sent = {name: orders.send("later", key=key_of(app, name)) for name in names}
+    monitor = MonitorThread(app.store)
+    monitor.start()
+    due = app.queue("soon").send("body", delay=0.1)
+    eventually(lambda: app.queue("soon").find(due).place is Place.READY)  # the monitor is at work
+    stats = {name: app.store.run(stats_of(QueueKeys(name))).ready for name in names}
+    monitor.stop()
+    assert stats == {name: 101 if name in gone else 1 for name in names}
+    assert all(orders.find(one) for one in sent.values())
+
+
 def repeated(act, service):
     """Repeat a change; return its answer unless it is not finished."""
     return (answer := act(service)).status_code == 200 and answer
@@ -137,6 +155,7 @@ def test_each_change_says_in_which_partitions_it_is_made(cluster, service, order
             assert answer.json()["done"].keys() == {*names} - gone, what
             assert answer.json()["missing"].keys() == gone, what
             assert node in answer.json()["detail"], what
+            assert DONE in answer.json()["detail"], what
     for what, act in ACTS.items():
         assert eventually(lambda: repeated(act, service), what=what)  # noqa: B023
     with reliq.Reliq(cluster.url) as app:
@@ -153,6 +172,7 @@ def test_the_library_raises_an_error_with_what_was_done(cluster, orders, names, 
         assert raised.value.done == {name: True for name in names if name not in gone}
         assert raised.value.missing.keys() == gone
         assert raised.value.node == node
+        assert f"{BY_MONITOR}; {DONE}" in str(raised.value)
     orders.pause()
     assert orders.config().paused
 
@@ -184,6 +204,80 @@ def test_the_command_line_says_what_was_done(cluster, capsys, orders, gone, vict
     assert all(name in error for name in gone)
 
 
+COMMANDS = {  # the last one deletes the queue
+    "queue pause orders": BY_MONITOR,
+    "queue resume orders": BY_MONITOR,
+    "queue config orders max_length=6000": BY_MONITOR,
+    "queue breaker orders open --for 60s": REPEAT,
+    "queue breaker orders close": REPEAT,
+    "message cancel orders --key nobodys": REPEAT,
+    "delayed run orders --all": REPEAT,
+    "dead redrive orders --all": REPEAT,
+    "dead purge orders --all --yes": REPEAT,
+    "queue purge orders --yes": REPEAT,
+    "queue delete orders --force --yes": REPEAT,
+}
+
+
+def test_each_command_that_changes_something_says_where_it_is_done_and_what_to_do(
+    cluster, capsys, orders, gone, victim
+):
+    with away(cluster, victim) as node:
+        for line, then in COMMANDS.items():
+            status, out, error = command(cluster, capsys, *line.split())
+            assert (status, out) == (1, ""), line
+            there = DONE if "delete" not in line else DONE.replace(str(COUNT - 2), str(COUNT - 3), 1)
+            assert f"{then}; {there}" in error, line
+            assert all(name in error for name in gone), line
+            assert node in error, line
+
+
+FORMS = {
+    "pause": ({}, BY_MONITOR),
+    "resume": ({}, BY_MONITOR),
+    "policy": ({"max_length": "6000"}, BY_MONITOR),
+    "breaker/open": ({}, REPEAT),
+    "breaker/close": ({}, REPEAT),
+    "delayed/run": ({"all": "1"}, REPEAT),
+    "dead/redrive": ({}, REPEAT),
+    "dead/purge": ({"confirm": "orders"}, REPEAT),
+    "purge": ({"confirm": "orders"}, REPEAT),
+}
+
+
+@pytest.fixture
+def browser(service):
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    with httpx.Client(base_url=service.base_url, headers=headers, timeout=30, follow_redirects=True) as browser:
+        yield browser
+
+
+def test_each_form_that_changes_something_says_where_it_is_done_and_what_to_do(cluster, browser, orders, gone, victim):
+    with away(cluster, victim) as node:
+        for form, (fields, then) in FORMS.items():
+            page = browser.post(f"/queues/orders/{form}", data=fields)
+            if form == "dead/redrive":  # its page shows how it goes on
+                address = page.url
+                page = eventually(lambda: DONE in (shown := browser.get(address)).text and shown)  # noqa: B023
+            assert f"{then}; {DONE}" in page.text, form
+            assert all(name in page.text for name in gone), form
+            assert node in page.text, form
+
+
+def test_the_cancellation_of_chosen_messages_says_how_many_are_cancelled(cluster, app, browser, gone, victim, names):
+    orders = app.queue("orders")
+    ids = [orders.send("body", delay=3600, key=key_of(app, name)) for name in names]
+    with away(cluster, victim) as node:
+        page = browser.post("/queues/orders/delayed/cancel", data={"id": ids})
+        said = "4 messages are cancelled, 2 of those chosen may not be, repeat it to finish it"
+        assert (page.status_code, said in page.text, node in page.text) == (503, True, True), page.text
+        again = browser.post("/queues/orders/delayed/cancel", data={"id": ids})
+        assert (again.status_code, "nothing was changed" in again.text) == (503, True)
+    page = browser.post("/queues/orders/delayed/cancel", data={"id": ids})
+    assert (page.status_code, "Messages cancelled: 2." in page.text) == (200, True), page.text
+    assert orders.stats().delayed == 0
+
+
 def test_an_unforced_deletion_says_that_it_deleted_nothing(cluster, capsys, app, orders, victim):
     with away(cluster, victim) as node:
         status, _, error = command(cluster, capsys, "queue", "delete", "orders", "--yes")
@@ -198,6 +292,7 @@ def test_a_deletion_is_finished_by_its_repetition(cluster, capsys, app, orders, 
         status, _, error = command(cluster, capsys, "queue", "delete", "orders", "--force", "--yes")
         assert status == 1
         assert "the deletion of queue 'orders' is not finished" in error
+        assert "; orders: it is deleted after all others" in error
     status, out, _ = command(cluster, capsys, "queue", "delete", "orders", "--force", "--yes")
     assert (status, out) == (0, "orders is deleted; it had 300 ready\n"), out
     assert "orders" not in app.queues()
