@@ -55,8 +55,8 @@ QUEUES = (
              see="../operations/metrics.md#desired-workers"),
     Declared("reliq_queues", (), "Queues there are; at most the first 1,000 by name are exported."),
     Declared("reliq_queue_unreadable", _QUEUE,
-             "1 for a queue with a key or value that reliq did not write, or whose cluster node is away; it has no "
-             "other metrics. `reliq queue stats` prints the reason."),
+             "1 for a queue with a key or value that reliq did not write, or of which a cluster node is away or a slot "
+             "is moving; it has no other metrics. `reliq queue stats` prints the reason."),
 )  # fmt: skip
 
 #: Of features.

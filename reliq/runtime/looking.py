@@ -23,17 +23,20 @@ class Unseen:
     what: str  #: such as "queue orders"
     node: str  #: host:port; empty if it is not known
     why: str
+    moving: bool = False  #: whether the node is there, and only what is asked for is moving to another one
 
 
 class Missing(dict[str, Unseen]):
     """What did not answer, by what it is."""
 
     def note(self, what: str, error: ReliqError) -> None:
-        self.setdefault(what, Unseen(what, error.node, str(error)))
+        moving = isinstance(error, RedisUnavailable) and error.moving
+        self.setdefault(what, Unseen(what, error.node, str(error), moving))
 
     @property
     def nodes(self) -> list[str]:
-        return sorted({one.node for one in self.values() if one.node})
+        """Return the nodes that do not answer."""
+        return sorted({one.node for one in self.values() if one.node and not one.moving})
 
     def lines(self) -> list[str]:
         """Return a sentence for each reason."""

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -93,7 +92,7 @@ async def looked(handle: Handler, request: Request) -> Response:
             raise of_request(error, request) from error
     if missing and response.status_code == 200 and response.media_type == "application/json":
         answer = msgspec.json.decode(response.body)
-        answer["missing"] = [asdict(one) for one in missing.values()]
+        answer["missing"] = [{"what": one.what, "node": one.node, "why": one.why} for one in missing.values()]
         return Response(msgspec.json.encode(answer), media_type="application/json")
     return response
 

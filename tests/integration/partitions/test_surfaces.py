@@ -131,7 +131,7 @@ def half_moved(cluster: Cluster, key: str) -> Iterator[list[str]]:
         new.execute_command("CLUSTER", "SETSLOT", slot_of(key), "IMPORTING", ends[new])
         old.execute_command("CLUSTER", "SETSLOT", slot_of(key), "MIGRATING", ends[old])
         try:
-            yield ["slots are moving", f"127.0.0.1:{source.port}"]
+            yield ["slots are moving", f"127.0.0.1:{source.port}", f'reliq_queue_unreadable{{queue="{key}"}} 1']
         finally:
             for client in ends:
                 client.execute_command("CLUSTER", "SETSLOT", slot_of(key), "STABLE")
