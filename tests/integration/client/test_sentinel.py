@@ -3,7 +3,6 @@
 import contextlib
 import re
 import socket
-import subprocess
 import threading
 
 import pytest
@@ -11,12 +10,13 @@ import pytest
 import reliq
 from bench.sentinel import campaign
 from reliq.cli.main import main
-from reliq.embedded import EmbeddedRedis, find_server
+from reliq.embedded import EmbeddedRedis
 from reliq.errors import RedisUnavailable
 from reliq.ops import command
 from reliq.transport.store import Store
 from tests.support.commands import give_up_soon
 from tests.support.ports import free_port
+from tests.support.sentinels import SERVICE, sentinel
 from tests.support.workers import eventually, working
 
 
@@ -39,20 +39,8 @@ def replica(master):
 def sentinel_url(master, replica, tmp_path):
     """One sentinel that watches them, as a URL."""
     port = free_port()
-    (tmp_path / "sentinel.conf").write_text(
-        f"port {port}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {master.port} 1\n"
-        "sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n"
-    )
-    log = (tmp_path / "log").open("wb")
-    child = subprocess.Popen([find_server(), str(tmp_path / "sentinel.conf"), "--sentinel"], stdout=log, stderr=log)
-    store = Store(f"redis://127.0.0.1:{port}/0", allow_eviction=True, connect=None)
-    store._checked = True  # a sentinel is no server for queues, but it answers
-    eventually(lambda: b"slaves=1" in store.call(command("INFO", "sentinel")))
-    store.close()
-    yield f"redis+sentinel://127.0.0.1:{port}/mymaster/0"
-    child.terminate()
-    child.wait()
-    log.close()
+    with sentinel(tmp_path, port, master.port, replicas=1):
+        yield f"redis+sentinel://127.0.0.1:{port}/{SERVICE}/0"
 
 
 def info(server):

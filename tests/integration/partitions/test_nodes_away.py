@@ -29,6 +29,7 @@ from reliq.transport.store import Store
 from reliq_api.access import auth, keyring
 from reliq_monitor import MonitorThread
 from tests.integration.api.serving import serving
+from tests.integration.partitions.test_surfaces import half_moved
 from tests.support.crash import crash
 from tests.support.workers import eventually
 
@@ -161,6 +162,21 @@ def test_each_change_says_in_which_partitions_it_is_made(cluster, service, order
     with reliq.Reliq(cluster.url) as app:
         limits = [app.store.call(ops.read_hash(QueueKeys(name).config))["max_length"] for name in names]
     assert limits == ["1000"] * COUNT
+
+
+def test_each_change_says_so_too_while_a_slot_is_half_moved(cluster, service, orders, names, gone):
+    half = min(gone)
+    with half_moved(cluster, half) as why:
+        answers = {what: act(service) for what, act in ACTS.items()}
+    for what, answer in answers.items():
+        if answer.status_code != 200:  # some need no key of the other node
+            assert (answer.status_code, answer.json()["code"]) == (503, "incomplete"), (what, answer.text)
+            assert answer.json()["missing"].keys() == {half}, what
+            assert any(one in answer.json()["detail"] for one in why), what
+    assert answers["purge"].status_code == 503
+    for what, act in ACTS.items():
+        assert eventually(lambda: repeated(act, service), what=what)  # noqa: B023
+    assert orders.stats().ready == 0
 
 
 def test_the_library_raises_an_error_with_what_was_done(cluster, orders, names, gone, victim):

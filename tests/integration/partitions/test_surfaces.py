@@ -85,10 +85,10 @@ def world(app: reliq.Reliq) -> dict[str, str]:
     return {"id": orders.send("body"), "batch": batch.id, "flow": flow.id, "letter": letter}
 
 
-@pytest.fixture(scope="module")
-def surfaces(cluster: Cluster) -> Iterator[dict[str, Ask]]:
-    """Each read, by its name."""
-    with reliq.Reliq(cluster.url) as app, serving(cluster.url) as service:
+@contextlib.contextmanager
+def reading(url: str) -> Iterator[dict[str, Ask]]:
+    """Each read of a Redis that this fills, by its name."""
+    with reliq.Reliq(url) as app, serving(url) as service:
         names = IN_PATHS | world(app)
         asks: dict[str, Ask] = {}
         for call, row in ROWS.items():
@@ -97,7 +97,14 @@ def surfaces(cluster: Cluster) -> Iterator[dict[str, Ask]]:
                 params = {"id": names["id"], "text": "body"} if row.request else {}
                 asks[call] = functools.partial(http, service, path.format(**names), params)
         for line in COMMANDS:
-            asks[f"reliq {line}"] = functools.partial(shell, cluster.url, line.format(**names).split())
+            asks[f"reliq {line}"] = functools.partial(shell, url, line.format(**names).split())
+        yield asks
+
+
+@pytest.fixture(scope="module")
+def surfaces(cluster: Cluster) -> Iterator[dict[str, Ask]]:
+    """Each read, by its name."""
+    with reading(cluster.url) as asks:
         yield asks
 
 
