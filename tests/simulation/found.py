@@ -85,6 +85,7 @@ FOUND = {
     "what is told twice counts twice": 118,
     "what was in flight is the last in its line": 49,
     "what was not spent stays spent": 1,
+    "who is not told never looks": 0,
 }
 #: Their simulations are long.
 LONG = {

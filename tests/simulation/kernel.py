@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from reliq.contract import values
 from reliq.errors import ReliqError
 from reliq.ops import Request, Sleep, Steps, Together, Transaction, Watch
 from reliq.transport.calls import only_reads
@@ -29,12 +30,16 @@ from tests.simulation.stories import Violation
 
 T = TypeVar("T")
 
+SLOW_LOOK = values.BLOCK  #: seconds, at most, until who waits looks by itself
+_LATE = 0.5  #: seconds more that a look may take
 UNANSWERED = 0.3  #: seconds after which a caller gives up waiting for a reply
 MOST_CALLS = 40_000
 
 
 class Kernel:
     """One simulation: its events, in the order of their times."""
+
+    loses_wake_ups = False  #: whether who waits for a list is not told that something has come
 
     def __init__(self, plan: Plan, server: SimulatedRedis, clock: VirtualClock, observer: Observer) -> None:
         self.plan = plan
@@ -263,6 +268,7 @@ class Kernel:
             until = self.clock.now + blocks[1]
             self._parked.append((task, request, until))
             self.at(until, lambda: self._unpark(task, request, until))
+            self.at(self.clock.now + SLOW_LOOK + _LATE, lambda: self._check_look(task, request, until))
             return
         try:
             reply = self._perform(task, request)
@@ -359,7 +365,15 @@ class Kernel:
             return len(self.observer.contents[key])
         return self.server.length("LLEN", key) if key.endswith(":freed") else 0
 
+    def _check_look(self, task: Task, request: Request, until: float) -> None:
+        """After the slow look nobody waits any more for what is there."""
+        blocks = blocking(request)
+        if blocks is not None and (task, request, until) in self._parked and (left := self._length(blocks[0])):
+            raise Violation(f"{task.name} waits for {blocks[0]}, which has {left}: it was not told, and does not look")
+
     def _serve_parked(self) -> None:
+        if self.loses_wake_ups:
+            return
         for task, request, until in list(self._parked):
             blocks = blocking(request)
             assert blocks is not None

@@ -31,6 +31,7 @@ from tests.simulation import monitors, workers
 from tests.simulation.changed import Mutant, script
 from tests.simulation.costing import has_costs
 from tests.simulation.flowing import has_flows
+from tests.simulation.kernel import Kernel
 from tests.simulation.partitioned import has_partitions
 from tests.simulation.receiving import has_receivers
 from tests.simulation.resting import has_durable
@@ -74,6 +75,20 @@ def _impatient() -> Iterator[None]:
     early = mock.patch.object(Deadlines, "_shift_of", lambda *arguments: shift_of(*arguments) - 1600)
     known = mock.patch.object(monitors, "take_back", taken_back)
     with early, known:
+        yield
+
+
+_wait_for_messages = ConsumerSteps.wait
+
+
+def _wait_long(self: ConsumerSteps, limit: int, timeout: float) -> Steps[Any]:
+    return (yield from _wait_for_messages(self, limit, 3600.0))
+
+
+@contextlib.contextmanager
+def _waits_to_be_told() -> Iterator[None]:
+    """Each wake-up is lost, and consumers do not look by themselves."""
+    with mock.patch.object(Kernel, "loses_wake_ups", new=True), mock.patch.object(ConsumerSteps, "wait", _wait_long):
         yield
 
 
@@ -339,5 +354,6 @@ MUTANTS: dict[str, Mutant] = {
     "the monitor does not watch": lambda: mock.patch.object(reclaim, "reclaim", _no_watch(reclaim.reclaim)),
     "the worker acks before the handler runs": lambda: mock.patch.object(workers.Loop, "_perform", _acks_first),
     "a consumer never reads its list again": lambda: mock.patch.object(ConsumerSteps, "to_be_verified", new=False),
+    "who is not told never looks": _waits_to_be_told,
     "a message starts after the lease": lambda: mock.patch.object(Moment, "passed", return_value=False),
 }

@@ -9,6 +9,7 @@ from tests.simulation import __main__ as command
 from tests.simulation import unknown
 from tests.simulation.choices import Action, Setting
 from tests.simulation.found import FOUND, LONG
+from tests.simulation.kernel import Kernel
 from tests.simulation.mutants import MUTANTS, OF_PLANS
 from tests.simulation.partitioned import has_partitions
 from tests.simulation.report import report
@@ -34,6 +35,16 @@ def server() -> Iterator[SimulatedRedis]:
     [pytest.param(one, marks=pytest.mark.full if one in LONGEST else ()) for one in (*range(SEEDS), *PARTITIONED)],
 )
 def test_no_seed_violates_anything(server: SimulatedRedis, seed: int) -> None:
+    if simulate(plan(seed), server) is not None:
+        pytest.fail(report(plan(seed), lambda smaller: simulate(smaller, server)))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_a_lost_wake_up_costs_at_most_the_slow_look(
+    server: SimulatedRedis, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """All are lost: nobody who waits is told of a message."""
+    monkeypatch.setattr(Kernel, "loses_wake_ups", True)
     if simulate(plan(seed), server) is not None:
         pytest.fail(report(plan(seed), lambda smaller: simulate(smaller, server)))
 

@@ -19,6 +19,6 @@ FEATURES: Mapping[str, str] = {
     "deletion of a queue": "no rule forgets a queue with its counters yet: tests/combine, tests/integration",
     "breakers of handlers": "the worker of the simulation reports no runs; operators open breakers: tests/integration",
     "results": "no rule reads what is stored yet: tests/combine, tests/integration/worker",
-    "notices of changed keys": "they come on connections of their own, outside of requests: tests/integration",
+    "notices of changed keys": "of notices it knows only BLMOVE's; these come on other connections: tests/integration",
     "consumers of Spark and kombu": "they are loops of other programs: tests/combine, tests/integration",
 }
