@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from reliq.client.app import Reliq
 from reliq.errors import ReliqError
 from tests.campaign.actors import Actor
 from tests.campaign.faulty_proxy import FaultyProxy
@@ -365,19 +366,26 @@ def _fail_over(system: System, kind: str) -> int:
 
 
 def kill_cluster_master(system: System) -> int:
-    """Kill the master that has the queue; its replica is promoted."""
-    at = _cluster(system).kill_master(QUEUE)
+    """Kill the master that has the queue, or one of its partitions; its replica is promoted."""
+    at = _cluster(system).kill_master(_a_partition(system))
     system.note_fault("failover-cluster", "*", at, rewound=at - _UNREPLICATED)
     _resume(system)
     return 1
 
 
 def move_slot(system: System) -> int:
-    """Move the queue to another master, key by key, while it is used."""
-    at = _cluster(system).move_slot(QUEUE)
+    """Move the queue, or one of its partitions, to another master, key by key, while it is used."""
+    at = _cluster(system).move_slot(_a_partition(system))
     system.note_fault("slot-moved", "*", at)
     _resume(system)
     return 1
+
+
+def _a_partition(system: System) -> str:
+    """Return the name of a partition of the queue; of the queue itself if it has no others."""
+    with Reliq(system.server.url) as app:
+        names = [one.name for one in app.queue(QUEUE).partitions().partitions]
+    return system.random.choice(names)
 
 
 def _cluster(system: System) -> Cluster:

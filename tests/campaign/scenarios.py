@@ -127,6 +127,11 @@ SCENARIOS = [
         Setup(rate=50, monitors=3), server=ClusterServer,
     ),
     Scenario(
+        "partitions-killed", "a master with partitions of a queue killed, its replica promoted, sends with replicas=1",
+        "failovers", 1, 20, faults.kill_cluster_master, Setup(durability="replicas=1", rate=50, partitions=6),
+        server=ClusterServer, sends_are_safe=True,
+    ),
+    Scenario(
         "clocks", "clocks of all processes moved by up to an hour", "moves", 5, 50, faults.move_clocks,
         duplicates="none",
     ),

@@ -90,7 +90,7 @@ class Server:
         """Write every key of the campaign's queue: members of lists, sets and sorted sets, fields of hashes, in hex."""
         store = Store(self.direct_url, allow_eviction=True)
         found: dict[str, Any] = {}
-        for key in self.keys(f"reliq:{{{QUEUE}}}:*"):
+        for key in self.keys(f"reliq:{{{QUEUE}}}:*") + self.keys(f"reliq:{{{QUEUE}@partition.*}}:*"):
             kind = store.call(command("TYPE", key))
             name, rest = _READ.get(bytes(kind) if isinstance(kind, bytes) else str(kind).encode(), ("", ()))
             if name:
@@ -178,7 +178,7 @@ class ClusterServer(Server):
         return ""  # doctor looks at one server
 
     def keys(self, pattern: str) -> list[bytes]:
-        return self.cluster.keys(pattern, QUEUE)
+        return [key for server in self.cluster.masters() for key in self.cluster.keys_of(server, pattern)]
 
 
 def _pairs(flat: list[bytes]) -> dict[str, str]:

@@ -41,6 +41,7 @@ class Setup:
     services: int = 0  #: HTTP services; with one there is a producer that uses it
     endpoints: int = 0  #: SQS endpoints; with them there is a producer that uses them
     sqs_consumers: int = 0
+    partitions: int = 1  #: of the queue
     javascript: bool = False  #: whether every other one of these has the SDK of JavaScript
 
 
@@ -70,7 +71,7 @@ class System:
     def __enter__(self) -> Self:
         self.server.__enter__()
         app = Reliq(self.server.url)
-        app.queue(QUEUE).configure(max_deliveries=self.setup.max_deliveries)
+        app.queue(QUEUE).configure(max_deliveries=self.setup.max_deliveries, partitions=self.setup.partitions)
         app.close()
         for _ in range(self.setup.monitors):
             self.start_monitor()

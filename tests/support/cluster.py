@@ -83,7 +83,10 @@ class Cluster:
 
     def keys(self, pattern: str, tag: str) -> list[bytes]:
         """Return the keys that match, of the server that has a hash tag."""
-        with _client(self.master_of(tag)) as client:
+        return self.keys_of(self.master_of(tag), pattern)
+
+    def keys_of(self, server: EmbeddedRedis, pattern: str) -> list[bytes]:
+        with _client(server) as client:
             return list(client.execute_command("KEYS", pattern))
 
     def fail_over_after(self, seconds: float) -> None:

@@ -226,12 +226,15 @@ class Evidence:
                     yield _element(raw[32:] if place == "waiting" else raw, place)
 
     def hash(self, name: str) -> dict[str, str]:
-        """Return a hash of the queue from the dump."""
+        """Return a hash of the queue from the dump; of all its partitions, with the sums of numbers."""
+        found: dict[str, str] = {}
         for key, value in self.dump.items():
             if key.partition("}:")[2] == name and isinstance(value, dict):
-                return {bytes.fromhex(field).decode("latin-1"): bytes.fromhex(one).decode("latin-1")
-                        for field, one in value.items()}  # fmt: skip
-        return {}
+                for field, one in value.items():
+                    what, text = (bytes.fromhex(part).decode("latin-1") for part in (field, one))
+                    is_sum = text.lstrip("-").isdigit() and what in found
+                    found[what] = str(int(found[what]) + int(text)) if is_sum else text
+        return found
 
 
 def _element(raw: bytes, place: str) -> Element:
