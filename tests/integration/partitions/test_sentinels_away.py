@@ -19,12 +19,12 @@ import pytest
 import reliq
 from reliq.embedded import EmbeddedRedis
 from tests.integration.api.serving import serving
-from tests.integration.partitions.test_surfaces import AGE, Ask, Said, is_same, reading, shell
+from tests.integration.partitions.test_surfaces import AGE, NUMBER, Ask, Said, is_same, reading, shell
 from tests.support.ports import free_port
 from tests.support.sentinels import SERVICE, sentinel
 from tests.support.workers import eventually
 
-#: Slow: once in some runs a connection to a killed sentinel is garbage before it is closed, and pytest fails for that.
+#: Slow, as pytest has reported a socket here that was garbage before it was closed; of which connection is not known.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
@@ -129,8 +129,13 @@ def test_all_reads_answer_as_before_and_the_doctor_names_the_sentinel(
 
 
 def compared(name: str, said: Said) -> list[str]:
-    """Return the lines of an answer without ages; of metrics those that are of neither the process nor an age."""
+    """Return the lines of an answer without ages; of metrics those that are of neither the process nor an age.
+
+    Pages lose all numbers: some are rates, of the last minute.
+    """
     lines = said.lines
+    if name.startswith("GET /") and not name.startswith(("GET /v1/", "GET /metrics")):
+        lines = [NUMBER.sub("", line) for line in lines]
     if name == "GET /metrics":
         lines = [
             line for line in lines if line.startswith(("reliq_redis_up", "reliq_queue_messages", "reliq_messages"))
