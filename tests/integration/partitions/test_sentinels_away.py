@@ -93,6 +93,9 @@ def surfaces(pair: Pair) -> Iterator[dict[str, Ask]]:
     with contextlib.ExitStack() as stack:
         with agreeing(pair):
             asks = stack.enter_context(reading(pair.url))
+            eventually(
+                lambda: any('id="queue-orders"' in line for line in asks["GET /"]().lines)
+            )  # it reads now and then
         yield asks
 
 
