@@ -93,9 +93,8 @@ def surfaces(pair: Pair) -> Iterator[dict[str, Ask]]:
     with contextlib.ExitStack() as stack:
         with agreeing(pair):
             asks = stack.enter_context(reading(pair.url))
-            eventually(
-                lambda: any('id="queue-orders"' in line for line in asks["GET /"]().lines)
-            )  # it reads now and then
+            # The dashboard reads the queues now and then.
+            eventually(lambda: any('id="queue-orders"' in line for line in asks["GET /"]().lines))
         yield asks
 
 
