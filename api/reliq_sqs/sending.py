@@ -89,7 +89,7 @@ def _checked(call: Call, queue: SqsQueue, given: Parameters, words: Words = ALON
     if len(body) + message_attributes.size(attributes) > queue.largest:
         raise invalid_parameter(words.too_large.format(queue.largest))
     message = queue.alike.like(body, call.registry.ids.new())
-    _set_options(message, queue, given, words, call.registry.ids.server_now())
+    _set_options(message, call, queue, given, words)
     trace = system[message_attributes.TRACE]["StringValue"] if system else call.trace
     content = stored.Content("", attributes, call.sender.id, trace, given.get("MessageDeduplicationId", ""))
     message.body, headers = stored.written(body, content)
@@ -103,7 +103,7 @@ def _checked(call: Call, queue: SqsQueue, given: Parameters, words: Words = ALON
     return Checked(message, result)
 
 
-def _set_options(message: NewMessage, queue: SqsQueue, given: Parameters, words: Words, now: float) -> None:
+def _set_options(message: NewMessage, call: Call, queue: SqsQueue, given: Parameters, words: Words) -> None:
     """Give a message the options of its own; raises SqsError."""
     group, dedup, delay = given.get("MessageGroupId"), given.get("MessageDeduplicationId"), given.get("DelaySeconds")
     if delay is not None and not 0 <= delay <= DELAY.largest:
@@ -114,7 +114,8 @@ def _set_options(message: NewMessage, queue: SqsQueue, given: Parameters, words:
             raise invalid_parameter(words.invalid.format(delay, "DelaySeconds", _NOT_FOR_THIS))
         message.key = given["MessageGroupId"]
         scoped = dedup or hashlib.sha256(message.body).hexdigest()
-        message.dedup_key = f"{group} {scoped}" if queue.deduplicates_by_group(now) else scoped
+        by_group = queue.deduplicates_by_group(call.registry.ids.server_now())
+        message.dedup_key = f"{group} {scoped}" if by_group else scoped
         return
     if dedup is not None:
         raise invalid_parameter(words.invalid.format(dedup, "MessageDeduplicationId", _NOT_FOR_THIS))

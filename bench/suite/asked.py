@@ -56,7 +56,7 @@ def _bodies(row: str, sizes: str, bound: float, befores: Sequence[str] = ()) -> 
 _ONE, _WORKERS = 5.0, 300.0
 _MONITOR = 100.0
 
-#: By the points of what is asked for.
+#: The figures that are asked for, by topic.
 TABLE: dict[str, tuple[Asked, ...]] = {
     "1 idle is nearly free": (
         _idle("a worker of one queue", _ONE, "29"),

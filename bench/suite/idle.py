@@ -177,7 +177,7 @@ def _connections(size: int) -> Row:
 
 
 def _service(size: int) -> Row:
-    """Nobody looks at its dashboard."""
+    """Measure an HTTP service that nobody uses."""
     port = free_port()
     command = ("api", "--no-auth", "--quiet", "--port", str(port), "--url")
     with state(queues, size) as (app, client), running(*command, app.url) as process:

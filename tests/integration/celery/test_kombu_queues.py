@@ -299,7 +299,7 @@ def test_a_consumer_of_a_queue_with_partitions_is_refused_and_sends_go_on(
 
 @pytest.mark.parametrize("url", ["redis://:pw@localhost", "rediss+sentinel://:pw@localhost/main/0", "amqp://a:pw@h"])
 def test_celery_is_not_configured_for_a_transport_of_its_own(url: str) -> None:
-    """It would run on that, with the settings of reliq, and nobody would notice until a worker is killed."""
+    """Else Celery would use its own transport, and nobody would notice until a worker is killed."""
     app = celery.Celery()
     scheme = url.partition("://")[0].replace("amqp", "redis")
     with pytest.raises(reliq.InvalidSetting, match=re.escape(f": write reliq+{scheme}://")) as caught:
